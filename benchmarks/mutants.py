@@ -91,15 +91,16 @@ BREAKS = [
     one(
         "what a remote without hooks holds is not rewritten",
         "sync/syncing.py",
-        "rewritten = tombstone_sync.rewritten(place, read, news.said, fetched.lines, {} if news.is_new else known)",
+        "rewritten = tombstone_sync.rewritten(\n"
+        "        quarantine, read, merge.tombstones, fetched.lines, {} if merge.is_new else known\n    )",
         "rewritten = dict[str, Oid]()",
         f"{NO_HOOKS}::test_purge_reaches_a_forge_and_every_store_and_removes_nothing_else",
     ),
     one(
         "a forced push takes the place of whatever is there",
         "sync/transport.py",
-        'words += [f"--force-with-lease={there}:{leases[ref]}" for ref, (_, there) in chunk.items() if ref in leases]',
-        'words += ["--force"] if leases else []',
+        '[f"--force-with-lease={name}:{leases[ref]}" for ref, (_, name) in chunk.items() if ref in leases]',
+        '["--force"] if leases else []',
         f"{NO_HOOKS}::test_entry_published_during_a_purge_is_not_overwritten",
     ),
     one(
@@ -210,9 +211,9 @@ BREAKS = [
         (
             ("            if overlay.objects:\n                self._write_pack(overlay.objects)\n", ""),
             (
-                "            if left and not overlay.objects",
+                "            if remaining and not overlay.objects",
                 "            if overlay.objects:\n                self._write_pack(overlay.objects)\n"
-                "            if left and not overlay.objects",
+                "            if remaining and not overlay.objects",
             ),
         ),
         (LEAF,),
@@ -222,11 +223,11 @@ BREAKS = [
         "store/writing.py",
         (
             (
-                "            left, self.last_error = flushing.move_to_ends(overlay.chains,",
-                "            chains = dict(overlay.chains)\n            state.start_afresh([])\n"
-                "            left, self.last_error = flushing.move_to_ends(chains,",
+                "            remaining, self.last_error = flushing.move_to_ends(overlay.chains,",
+                "            chains = dict(overlay.chains)\n            state.replace_journal([])\n"
+                "            remaining, self.last_error = flushing.move_to_ends(chains,",
             ),
-            ("            self.set_aside += state.start_afresh(left)\n", ""),
+            ("            self.set_aside += state.replace_journal(remaining)\n", ""),
         ),
         (STRANGER,),
     ),
@@ -255,15 +256,15 @@ BREAKS = [
     one(
         "a ref moves without a look",
         "git/ref_writer.py",
-        "if held in ours or held == new else False",
+        "if current in expected or current == new else False",
         "if True else False",
         "tests/git/test_ref_writer.py",
     ),
     one(
         "a ref is deleted while git packs refs",
         "git/ref_writer.py",
-        "        for _ in range(_TURNS):\n",
-        "        self._unlink(names)\n        for _ in range(_TURNS):\n",
+        "        for _ in range(_ATTEMPTS_MAX):\n",
+        "        self._unlink(names)\n        for _ in range(_ATTEMPTS_MAX):\n",
         "tests/git/test_ref_writer.py",
     ),
     one(
@@ -328,7 +329,7 @@ BREAKS = [
     one(
         "a forked child goes on with its parent's files",
         "store/git_store.py",
-        "if os.getpid() != self._opened.pid and not self._closed:",
+        "if os.getpid() != self._writer.pid and not self._closed:",
         "if False:",
         "tests/store/test_store_processes.py::test_forked_child_and_its_parent_continue_as_two_processes",
     ),
@@ -439,7 +440,7 @@ BREAKS = [
     one(
         "what was refused stays",
         "store/writing.py",
-        "            self._take_back_refused()\n",
+        "            self._undo_failed_write()\n",
         "",
         FAILING,
     ),
@@ -499,7 +500,7 @@ BREAKS = [
         "a folder on the way is reached by its path",
         "workspace/root.py",
         "fd = os.open(name, _FOLDER, dir_fd=parent)",
-        "fd = os.open(os.path.join(os.fsencode(self.path), session_ids.unescape_path(at)), _FOLDER)",
+        "fd = os.open(os.path.join(os.fsencode(self.path), names.unescape_path(at)), _FOLDER)",
         f"{HOSTILE}::test_no_file_outside_changes_while_folders_are_swapped_for_links",
     ),
     one(
@@ -624,29 +625,29 @@ BREAKS = [
     one(
         "what another session says it changed is taken back",
         "checkpoints/rewind_decisions.py",
-        "    is_shared = any(touch.now in claimed for touch in touches if touch.ours)\n",
+        "    is_shared = any(touch.now in claimed for touch in touches if touch.is_by_session)\n",
         "    is_shared = False\n",
         "tests/checkpoints/test_rewind.py::test_changes_that_two_sessions_claim_at_once_are_kept",
     ),
     one(
         "what another session made of it, and we went on with, is taken back",
         "checkpoints/rewind_decisions.py",
-        "any(touch.now in claimed for touch in touches if touch.ours)",
+        "any(touch.now in claimed for touch in touches if touch.is_by_session)",
         "now in claimed",
         "tests/checkpoints/test_two_agents.py::test_shared_change_is_not_undone_beyond_the_other_agent",
     ),
     one(
         "what another session made of it within our call, and we wrote over, is taken back",
         "checkpoints/planning.py",
-        "        if touch.ours and within and within[-1] != touch.was:\n",
+        "        if touch.is_by_session and within and within[-1] != touch.was:\n",
         "        if False:\n",
         "tests/checkpoints/test_two_agents.py::test_others_change_within_an_overwriting_call_is_not_undone",
     ),
     one(
         "what a call did counts as there when it was made",
         "checkpoints/lookup.py",
-        "        if point.entry.target != here or point.entry.phase != BEFORE:",
-        "        if point.entry.target != here:",
+        "        if point.entry.target != chain or point.entry.phase != BEFORE:",
+        "        if point.entry.target != chain:",
         "tests/checkpoints/test_checkpoint_history.py",
     ),
     one(
@@ -681,9 +682,10 @@ BREAKS = [
         "a rewind writes without a note of it",
         "checkpoints/rewinding.py",
         "        intents.write(store, root.path, intent)\n"
-        "        done = run.carry_out(intent)\n"
-        "    return dataclasses.replace(done, outcomes=_all(plan.changes",
-        "        done = run.carry_out(intent)\n    return dataclasses.replace(done, outcomes=_all(plan.changes",
+        "        done = run.execute(intent)\n"
+        "    return dataclasses.replace(done, outcomes=_merge_outcomes(plan.changes",
+        "        done = run.execute(intent)\n"
+        "    return dataclasses.replace(done, outcomes=_merge_outcomes(plan.changes",
         "tests/checkpoints/test_rewind.py::test_second_rewind_is_rejected_with_the_name_of_the_unfinished_one",
     ),
     one(

@@ -221,7 +221,7 @@ class SessionFiles:
             NotFound: There is no interrupted rewind or undo in this workspace.
         """
         with self._root(workspace, writes=True) as root:
-            return rewinding.go_on(self._objects, self._session, root)
+            return rewinding.resume(self._objects, self._session, root)
 
     def abort_rewind(self, workspace: str | Path | None = None) -> RewindResult:
         """Abort an interrupted rewind or undo, and restore the files as they were before it.

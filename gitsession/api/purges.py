@@ -73,7 +73,7 @@ class Purges:
         begun = list(intents.pending(self._objects))
         if begun:
             hint = "run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it"
-            raise Refused(f"cannot purge: {begun[0].words} was interrupted", hint=hint)
+            raise Refused(f"cannot purge: {begun[0].description} was interrupted", hint=hint)
         self._opened.catalogues.close()
         try:
             redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it

@@ -145,14 +145,14 @@ class Remotes:
         return PushPlan(found.name, rows, not found.is_agreed, tuple(archived), tuple(unlisted))
 
     def push(
-        self, remote: str = "", *, sessions: Iterable[str] = (), talk: TransportOptions | None = None
+        self, remote: str = "", *, sessions: Iterable[str] = (), options: TransportOptions | None = None
     ) -> SyncReport:
         """Send the sessions and entries that a remote lacks. Refs of the remote are not overwritten.
 
         Args:
             remote: The remote.
             sessions: The addresses of the sessions to send. Defaults to all sessions in the scope of the remote.
-            talk: Options for git's progress output and password prompts. Both are off by default.
+            options: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
             A report of the sent and the rejected refs.
@@ -165,17 +165,19 @@ class Remotes:
         """
         sids = [self._opened.find(session).sid for session in sessions]
         found = self._remote(remote)
-        report = syncing.push(self._objects, found, talk or TransportOptions(), sessions=sids, among=self._among(found))
+        report = syncing.push(
+            self._objects, found, options or TransportOptions(), sessions=sids, among=self._among(found)
+        )
         if not sids:
             self._agree(found, report)
         return report
 
-    def pull(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
+    def pull(self, remote: str = "", *, options: TransportOptions | None = None) -> SyncReport:
         """Fetch the sessions of a remote and merge them.
 
         Args:
             remote: The remote.
-            talk: Options for git's progress output and password prompts. Both are off by default.
+            options: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
             A report of the fetched and merged refs.
@@ -185,14 +187,14 @@ class Remotes:
             Refused: The remote is not a store.
             Unavailable: The remote cannot be reached.
         """
-        return syncing.pull(self._objects, self._remote(remote), talk or TransportOptions())
+        return syncing.pull(self._objects, self._remote(remote), options or TransportOptions())
 
-    def sync(self, remote: str = "", *, talk: TransportOptions | None = None) -> SyncReport:
+    def sync(self, remote: str = "", *, options: TransportOptions | None = None) -> SyncReport:
         """Pull and push until the store and the remote have the same sessions in the scope of the remote.
 
         Args:
             remote: The remote.
-            talk: Options for git's progress output and password prompts. Both are off by default.
+            options: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
             A report of the fetched, merged and sent refs.
@@ -203,7 +205,7 @@ class Remotes:
             Unavailable: The remote cannot be reached, or other pushes to it keep conflicting with this one.
         """
         found = self._remote(remote)
-        report = syncing.sync(self._objects, found, talk or TransportOptions(), among=self._among(found))
+        report = syncing.sync(self._objects, found, options or TransportOptions(), among=self._among(found))
         self._agree(found, report)
         return report
 
@@ -225,12 +227,12 @@ class Remotes:
         sids = [self._opened.find(session).sid for session in sessions]
         return sorted({refs.session_of(ref) for ref in cloning.write_bundle(self._objects, Path(path), sids)})
 
-    def unbundle(self, path: str | Path, *, talk: TransportOptions | None = None) -> SyncReport:
+    def unbundle(self, path: str | Path, *, options: TransportOptions | None = None) -> SyncReport:
         """Merge the sessions of a bundle file. If branches have diverged, the branch from the bundle is renamed.
 
         Args:
             path: The path of the bundle file.
-            talk: Options for git's progress output, which is off by default.
+            options: Options for git's progress output, which is off by default.
 
         Returns:
             A report of the merged refs.
@@ -240,7 +242,7 @@ class Remotes:
             Refused: The file is not a bundle of a store.
             Unavailable: The file cannot be read.
         """
-        return cloning.read_bundle(self._objects, Path(path), talk or TransportOptions())
+        return cloning.read_bundle(self._objects, Path(path), options or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
         """Record the user's agreement to the scope of a remote, if ``report`` shows that sessions were sent."""
@@ -274,4 +276,4 @@ class Remotes:
 
     def list(self) -> list[Remote]:
         """Return the remotes, sorted by name. They are stored in the git configuration of the store."""
-        return remotes.listed(self._objects.git_dir)
+        return remotes.list_remotes(self._objects.git_dir)

@@ -195,7 +195,7 @@ class Store:
         *,
         filter: str = "",
         namespace: str = "",
-        talk: TransportOptions | None = None,
+        options: TransportOptions | None = None,
         clock: Callable[[], int] = sessions.now_ms,
     ) -> tuple[Self, SyncReport]:
         """Clone a remote into a new store and open it. The remote is named ``origin``.
@@ -207,7 +207,7 @@ class Store:
                 they are read.
             namespace: The namespace of the sessions, if the remote is a code repository. The refs of the sessions are
                 below ``refs/<namespace>/``.
-            talk: Options for git's progress output and password prompts. Both are off by default.
+            options: Options for git's progress output and password prompts. Both are off by default.
             clock: A function that returns the current Unix time in ms.
 
         Returns:
@@ -222,7 +222,7 @@ class Store:
         from gitsession.sync import cloning
         from gitsession.sync.transport import TransportOptions
 
-        report = cloning.clone(url, Path(path), talk or TransportOptions(), filter=filter, namespace=namespace)
+        report = cloning.clone(url, Path(path), options or TransportOptions(), filter=filter, namespace=namespace)
         return cls.open(path, clock=clock), report
 
     # ---- sessions
@@ -551,7 +551,7 @@ class Store:
         """Return descriptions of the rewinds and undos that were interrupted and must be finished or aborted."""
         from gitsession.checkpoints import intents
 
-        return [intent.words for intent in intents.pending(self.objects)]
+        return [intent.description for intent in intents.pending(self.objects)]
 
     def verify(
         self,

@@ -132,7 +132,7 @@ def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
     for move in (move for operation in unit for move in operation.moves):
         value = move.new or move.old
         if refs.session_at(move.ref) == sid and value is not None and refs.target(value) is None:
-            values[refs.taken_out(move.ref) if move.ref.startswith(refs.TRASH) else move.ref] = value
+            values[refs.untrashed(move.ref) if move.ref.startswith(refs.TRASH) else move.ref] = value
     try:
         meta = meta_of(_AsMoved(store, values), sid)
         if meta.header is not None:

@@ -297,7 +297,7 @@ def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str,
         name = refs.leaf(sid, branch)
         existing = found.get(name)
         if existing is not None and not _reaches(read, existing, oid) and not _reaches(read, oid, existing):
-            name = histories.aside(read, found.get, name, oid, existing)
+            name = histories.unused_name(read, found.get, name, oid, existing)
             existing = found.get(name)
         if existing is None or not _reaches(read, existing, oid):
             found[name] = oid

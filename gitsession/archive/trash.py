@@ -22,7 +22,7 @@ from gitsession.store.interface import ObjectStore, StoreProxy
 
 def sessions(store: ObjectStore) -> list[str]:
     """Return the ids of the sessions in the trash, sorted."""
-    names = (refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH))
+    names = (refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH))
     return sorted({sid for sid in names if sid})
 
 
@@ -56,8 +56,8 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
         if not found:
             raise NotFound(f"no session {sid!r} in the trash", hint="run `gitsession ls --trash` to list the trash")
         for name, value in found.items():
-            _move(store, tx, name, refs.taken_out(name), value)
-        _move_choices(store, tx, sid, found, refs.taken_out)
+            _move(store, tx, name, refs.untrashed(name), value)
+        _move_choices(store, tx, sid, found, refs.untrashed)
 
 
 def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
@@ -103,7 +103,7 @@ class TrashView(StoreProxy):
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         if not prefix.startswith(refs.SESSIONS):
             return self._store.refs(prefix)
-        return {refs.taken_out(name): value for name, value in self._store.refs(refs.trashed(prefix)).items()}
+        return {refs.untrashed(name): value for name, value in self._store.refs(refs.trashed(prefix)).items()}
 
 
 @dataclass(frozen=True, slots=True)

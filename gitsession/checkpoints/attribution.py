@@ -28,14 +28,14 @@ class CheckpointStep:
 
 @dataclass(frozen=True, slots=True)
 class PathAttribution:
-    """One change of one path. ``ours``: True if the session made the change.
+    """One change of one path. ``is_by_session``: True if the session made the change.
 
     The change was made between two checkpoints, later than ``since_ms`` and not later than ``at_ms`` (Unix time in ms).
     """
 
     was: State
     now: State
-    ours: bool
+    is_by_session: bool
     since_ms: int = field(default=0, compare=False)
     at_ms: int = field(default=0, compare=False)
 
@@ -46,12 +46,14 @@ def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathA
     If ``since`` is -1, all steps count. The changes are in chronological order and include those of others.
     """
     found: dict[str, list[PathAttribution]] = {}
-    for place, (step, ours) in enumerate(zip(steps, attributed(steps), strict=True)):
-        if place > since:
-            before_ms = steps[place - 1].entry.at_ms if place else 0
-            for path, (was, now) in step.changes.items():
-                found.setdefault(path, []).append(PathAttribution(was, now, path in ours, before_ms, step.entry.at_ms))
-    return {path: changes for path, changes in found.items() if any(change.ours for change in changes)}
+    for index, (step, by_session) in enumerate(zip(steps, attributed(steps), strict=True)):
+        if index > since:
+            before_ms = steps[index - 1].entry.at_ms if index else 0
+            for path, (old, new) in step.changes.items():
+                found.setdefault(path, []).append(
+                    PathAttribution(old, new, path in by_session, before_ms, step.entry.at_ms)
+                )
+    return {path: changes for path, changes in found.items() if any(change.is_by_session for change in changes)}
 
 
 def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
@@ -67,14 +69,14 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
             yield frozenset()
         else:
             left_out = {path for path, _ in before.skipped}
-            narrow = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the previous one covers only some paths
+            is_narrower = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the previous one is partial
             yield frozenset(
                 path
-                for path, (was, _) in step.changes.items()
+                for path, (old, _) in step.changes.items()
                 if path not in entry.appeared
                 and not _is_within(path, left_out)
-                and (was is not None or known.has(path))
-                and (not narrow or path in before.paths)
+                and (old is not None or known.has(path))
+                and (not is_narrower or path in before.paths)
             )
         known.add(step)
         before = entry

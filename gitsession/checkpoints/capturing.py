@@ -13,21 +13,21 @@ from typing import Literal, TypeAlias
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
-from gitsession.codec.cbor import to_profile, whole
+from gitsession.codec.cbor import to_profile, valid_text
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees, workspace_lock
-from gitsession.workspace.capture import capture, named, put
+from gitsession.workspace.capture import capture, capture_paths, put
 from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
 
 Phase: TypeAlias = Literal["before", "after"]
 """The phase of a checkpoint. ``before`` attributes the differences to others, ``after`` to the session."""
 
-Withheld: TypeAlias = Callable[[bytes], "str | None"]
+ExclusionRule: TypeAlias = Callable[[bytes], "str | None"]
 """A function that returns the rule that excludes a file with the given content; ``None`` if the file is kept."""
 
 
@@ -50,7 +50,7 @@ class Running:
     def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
         """Add a call; return whether another call is already running in the workspace, and the id of the latest one."""
         with self._lock:
-            others = [other for place, other in self._calls if place == workspace]
+            others = [other for running_in, other in self._calls if running_in == workspace]
             self._calls.append((workspace, call))
         return bool(others), others[-1] if others else None
 
@@ -90,16 +90,21 @@ def take_locked(
     levels: trees.TreeCache | None = None,
 ) -> Point:
     """Take a checkpoint as ``take`` does. The caller must hold the lock of the workspace."""
-    said = {"phase": phase, "workspace": place_of(root), "at_ms": at_ms}
-    said |= {"call": to_profile(why.call), "reason": to_profile(why.reason)}
-    limits = caps()._replace(secret=withheld_by(store))
+    fields = {"phase": phase, "workspace": workspace_path(root), "at_ms": at_ms}
+    fields |= {"call": to_profile(why.call), "reason": to_profile(why.reason)}
+    limits = caps()._replace(secret=exclusion_rule(store))
     if paths is None:
-        seen = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
-        entry = Checkpoint(mode=WORKSPACE, skipped=_skipped(seen.skipped), appeared=tuple(seen.appeared), **said)  # type: ignore[arg-type]
-        return history.add(store, sid, entry, lambda tx, before: seen.tree, why.target)
-    found = named(root, paths, caps=limits)
-    states = put(store, found.changes)
-    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(found.skipped), **said)  # type: ignore[arg-type]
+        captured = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
+        entry = Checkpoint(
+            mode=WORKSPACE,
+            skipped=_skipped(captured.skipped),
+            appeared=tuple(captured.appeared),
+            **fields,  # type: ignore[arg-type]
+        )
+        return history.add(store, sid, entry, lambda tx, before: captured.tree, why.target)
+    some = capture_paths(root, paths, caps=limits)
+    states = put(store, some.changes)
+    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(some.skipped), **fields)  # type: ignore[arg-type]
     return history.add(
         store,
         sid,
@@ -109,14 +114,14 @@ def take_locked(
     )
 
 
-def withheld_by(store: GitStore) -> Withheld | None:
+def exclusion_rule(store: GitStore) -> ExclusionRule | None:
     """Return a function that excludes files with a secret, and files whose content was purged."""
-    guard, gone = store.guard, tombstone_set.read(store)
-    if not gone.has_files:
+    guard, tombstones = store.guard, tombstone_set.read(store)
+    if not tombstones.has_files:
         return None if guard is None else guard.in_file
 
     def rule(data: bytes) -> str | None:
-        if gone.has_file(oid_of("blob", data)):
+        if tombstones.has_file(oid_of("blob", data)):
             return tombstone_set.RULE
         return None if guard is None else guard.in_file(data)
 
@@ -124,10 +129,10 @@ def withheld_by(store: GitStore) -> Withheld | None:
 
 
 def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
-    return tuple((whole(left.path), whole(left.reason)) for left in left_out)
+    return tuple((valid_text(left.path), valid_text(left.reason)) for left in left_out)
 
 
-def place_of(root: WorkspaceRoot) -> str:
+def workspace_path(root: WorkspaceRoot) -> str:
     """Return the path of a workspace in the form used in checkpoints."""
     return os.fsencode(root.path).decode("utf-8", "replace")
 
@@ -144,11 +149,11 @@ def around(
     paths: Sequence[str | Path] | None = None,
 ) -> Iterator[Node]:
     """Take checkpoints before and after a tool runs, even if the tool fails; yield the node of the first checkpoint."""
-    is_beside, other = running.begin(root.path, why.call)
+    is_concurrent, other = running.begin(root.path, why.call)
     try:
-        ahead = f"before {why.reason}" if why.reason else None  # earlier differences do not belong to the tool
-        first = CaptureReason(target=why.target, call=other if is_beside else why.call, reason=ahead)
-        phase = AFTER if is_beside else BEFORE
+        reason = f"before {why.reason}" if why.reason else None  # earlier differences do not belong to the tool
+        first = CaptureReason(target=why.target, call=other if is_concurrent else why.call, reason=reason)
+        phase = AFTER if is_concurrent else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)
         try:
             yield before.node

@@ -103,8 +103,8 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
 
     Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are left out.
     """
-    ours, *others = checkpoint_refs.starts(store, sid)
-    if points := history(store, sid, ours):
+    own, *others = checkpoint_refs.starts(store, sid)
+    if points := history(store, sid, own):
         yield points
     for first in others:
         try:
@@ -150,7 +150,7 @@ def put(
         is_lost = True  # files are captured even if earlier checkpoints are damaged
     tree = files(tx, before)
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
-    if before is not None and not always and not is_news(store, before, entry, tree, target):
+    if before is not None and not always and not has_news(store, before, entry, tree, target):
         return before
     ref, seen = next(reversed(checkpoint_refs.ends(store, sid)), (refs.files(sid), None))
     if is_lost and seen is not None:
@@ -164,7 +164,7 @@ def put(
     return Point(node, entry, tree)
 
 
-def is_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:
+def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:
     """Return whether a checkpoint has new information compared with the previous one.
 
     This is the case if the files, the workspace or the branch of the conversation differ, or if it covers more paths.

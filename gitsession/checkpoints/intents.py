@@ -58,7 +58,7 @@ class Intent:
     tag: str = field(default_factory=lambda: secrets.token_hex(8))
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A one-line description of the operation."""
         files = "1 file" if len(self.changes) == 1 else f"{len(self.changes):,} files"
         return f"'{self.command}' in '{self.workspace}' ({files})"
@@ -102,7 +102,7 @@ def refuse(store: GitStore, workspace: Path) -> None:
     found = read(store, workspace)
     if found is not None:
         raise Refused(
-            f"cannot write files: {found.words} was interrupted",
+            f"cannot write files: {found.description} was interrupted",
             hint="run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it",
         )
 

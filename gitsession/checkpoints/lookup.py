@@ -31,29 +31,31 @@ def steps(
     levels = levels or trees.TreeCache(store)
     before: Point | None = None
     for point in points:
-        is_whole = before is None and point.entry.mode == WORKSPACE
-        changes = {} if is_whole else trees.diff(store, before.files if before else None, point.files, levels=levels)
+        is_first_full = before is None and point.entry.mode == WORKSPACE
+        changes = (
+            {} if is_first_full else trees.diff(store, before.files if before else None, point.files, levels=levels)
+        )
         found.append(CheckpointStep(point.entry, changes))
         before = point
     return found
 
 
-def place(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
+def index_at(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     """Return the index in ``points`` (oldest first) of the checkpoint with the files at ``at``; -1 if there is none.
 
     All branches share the workspace, so this is the newest checkpoint at that time, on any branch. Checkpoints of
     ``at`` itself count only if they come first and have the phase ``before``.
     """
-    here = to_base64url(at.chain)
-    number = _by_then(store, points, at, here)
+    chain = to_base64url(at.chain)
+    number = _latest_index(store, points, at, chain)
     for point in points[number + 1 :]:
-        if point.entry.target != here or point.entry.phase != BEFORE:
+        if point.entry.target != chain or point.entry.phase != BEFORE:
             break
         number += 1
     return number
 
 
-def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -> int:
+def _latest_index(store: ObjectStore, points: Sequence[Point], at: Node, chain: str) -> int:
     """Return the index of the newest checkpoint at the time of ``at``.
 
     An entry that gitsession wrote has the tree of that checkpoint. If several checkpoints have this tree, or the entry
@@ -61,17 +63,17 @@ def _by_then(store: ObjectStore, points: Sequence[Point], at: Node, here: str) -
     the history of ``at`` that has checkpoints; checkpoints after a later rewind are ignored. The agent's clock is
     compared with that of gitsession only if there is no such checkpoint.
     """
-    said_ms = entry_of(store, at).at_ms
-    others = [number for number, point in enumerate(points) if point.entry.target != here]
-    earlier = [number for number in others if points[number].entry.at_ms <= said_ms]
+    at_ms = entry_of(store, at).at_ms
+    others = [number for number, point in enumerate(points) if point.entry.target != chain]
+    earlier = [number for number in others if points[number].entry.at_ms <= at_ms]
     if at.source is None:
         carried = files_of(store, at.oid)
         same = [number for number in others if carried and points[number].files == carried]
         return max((set(same) & set(earlier)) or same[:1] or earlier, default=-1)
-    depths = _depths(store, at, {point.entry.target for point in points if point.entry.target} - {here})
+    depths = _depths(store, at, {point.entry.target for point in points if point.entry.target} - {chain})
     best, nearest = -1, len(depths)
     for number, point in enumerate(points):
-        if point.entry.phase == REWIND and point.entry.at_ms > said_ms:
+        if point.entry.phase == REWIND and point.entry.at_ms > at_ms:
             break
         target = point.entry.target or ""
         if target in depths and depths[target] <= nearest:
@@ -138,30 +140,30 @@ class Files(Mapping[str, Oid]):
         return patches.compare(self._store, changes)
 
 
-def found(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
+def find_history(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
     """Return the history with the files of an entry (oldest first), and the index in it (-1: none existed then).
 
     If stores diverged, there are several histories. They are preferred in this order: a history of ``workspace``; one
     with a checkpoint at that time; the one whose entry is nearest in the history of ``at``; the newest; this store's
     own. Raises the errors of ``histories``.
     """
-    lines = [(points, place(store, points, at)) for points in histories(store, sid)]
-    if len(lines) < 2:
-        return lines[0] if lines else ([], -1)
-    said = [points[max(number, 0)].entry for points, number in lines]
-    depths = _depths(store, at, {entry.target for entry in said if entry.target})
+    candidates = [(points, index_at(store, points, at)) for points in histories(store, sid)]
+    if len(candidates) < 2:
+        return candidates[0] if candidates else ([], -1)
+    newest = [points[max(number, 0)].entry for points, number in candidates]
+    depths = _depths(store, at, {entry.target for entry in newest if entry.target})
 
-    def rank(one: int) -> tuple[bool, bool, int, int]:
-        entry = said[one]
+    def rank(number: int) -> tuple[bool, bool, int, int]:
+        entry = newest[number]
         nearness = -depths.get(entry.target or "", len(depths))
-        return entry.workspace == workspace, lines[one][1] >= 0, nearness, entry.at_ms
+        return entry.workspace == workspace, candidates[number][1] >= 0, nearness, entry.at_ms
 
-    return lines[max(range(len(lines)), key=rank)]
+    return candidates[max(range(len(candidates)), key=rank)]
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
     """Return the checkpoint with the files of an entry; if none existed then, the first checkpoint."""
-    points, number = found(store, sid, at)
+    points, number = find_history(store, sid, at)
     return points[max(number, 0)] if points else None
 
 

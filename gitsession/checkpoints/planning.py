@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, get_args
 
-from gitsession.checkpoints import history
-from gitsession.checkpoints import lookup as places
+from gitsession.checkpoints import history, lookup
 from gitsession.checkpoints.attribution import REWIND, WORKSPACE, PathAttribution, attributed, touches
-from gitsession.checkpoints.capturing import place_of
+from gitsession.checkpoints.capturing import workspace_path
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.rewind_decisions import PathDecision, decide, writes
 from gitsession.checkpoints.rewind_merges import Merges
@@ -99,7 +98,7 @@ def plan(
     place, prompt = plan_moves(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]
-    made = RewindPlan(
+    rewind = RewindPlan(
         session=session.id,
         what=what,
         at=at,
@@ -109,8 +108,8 @@ def plan(
         onto=session.branch_name if session.branch_name in ends else (ends[0] if ends else ""),
     )
     if what == "conversation" or root is None:
-        return made
-    return _with_files(store, made, root, force=force)
+        return rewind
+    return _with_files(store, rewind, root, force=force)
 
 
 def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
@@ -121,7 +120,7 @@ def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
     return at, None
 
 
-def now_of(root: WorkspaceRoot, path: str) -> Now | str:
+def current_state(root: WorkspaceRoot, path: str) -> Now | str:
     """Return the current state of a path, or the reason why it cannot be read."""
     try:
         return root.now(path)
@@ -131,41 +130,41 @@ def now_of(root: WorkspaceRoot, path: str) -> Now | str:
         return error.strerror or "it cannot be read"
 
 
-def _with_files(store: GitStore, made: RewindPlan, root: WorkspaceRoot, *, force: bool) -> RewindPlan:
-    points, number = places.found(store, made.session, made.at, place_of(root))
-    if not points and made.what == "files":
+def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, force: bool) -> RewindPlan:
+    points, number = lookup.find_history(store, rewind.session, rewind.at, workspace_path(root))
+    if not points and rewind.what == "files":
         raise NotFound(
-            f"cannot restore files: session {made.session} has no checkpoints",
+            f"cannot restore files: session {rewind.session} has no checkpoints",
             hint="run `gitsession checkpoint` to take one",
         )
     number = max(number, 0)  # the state before the first checkpoint is unknown
-    seen = _seen_whole(points, number)
+    start = _last_full_index(points, number)
     levels = trees.TreeCache(store)
-    found = touches(places.steps(store, points[seen:], levels=levels), number - seen)
+    found = touches(lookup.steps(store, points[start:], levels=levels), number - start)
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found, levels=levels)
-    for path in found.keys() - _looked_at(points[seen : number + 1], found):
+    for path in found.keys() - _covered_paths(points[start : number + 1], found):
         # No checkpoint covers the path, so it is not known to have been missing.
-        at_entry[path] = next(touch.was for touch in found[path] if touch.ours)
+        at_entry[path] = next(touch.was for touch in found[path] if touch.is_by_session)
     root.forget()
-    now = {path: now_of(root, path) for path in found}
+    now = {path: current_state(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
-    claimed = _claims(store, made.session, place_of(root), since_ms, found, levels) if found else {}
+    claimed = _claims(store, rewind.session, workspace_path(root), since_ms, found, levels) if found else {}
     merges = Merges(store, root)
     decided = decide(found, now, at_entry, claimed=claimed, force=force, merge=merges)
-    changes = [_with_links_judged(store, root, change, force=force) for change in decided]
-    gone = folders_above(change.path for change in changes if change.action == "remove")
+    changes = [_check_links(store, root, change, force=force) for change in decided]
+    emptied = folders_above(change.path for change in changes if change.action == "remove")
     return dataclasses.replace(
-        made,
+        rewind,
         workspace=str(root.path),
         levels=levels,
         changes=tuple(changes),
         merged=merges.made,
-        made=tuple(sorted(gone - trees.folders(store, base, gone, levels=levels))),
+        made=tuple(sorted(emptied - trees.folders(store, base, emptied, levels=levels))),
     )
 
 
-def _with_links_judged(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
+def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
     """Return ``change``, or a decision to keep the path if the link that it writes would be refused.
 
     A link is not removed either if undo could not restore it.
@@ -189,13 +188,13 @@ def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
         return None
 
 
-def _seen_whole(points: Sequence[Point], number: int) -> int:
+def _last_full_index(points: Sequence[Point], number: int) -> int:
     """Return the index of the last checkpoint up to ``number`` that covers the whole workspace; 0 if there is none."""
-    whole = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
-    return next(whole, 0)
+    full = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
+    return next(full, 0)
 
 
-def _looked_at(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
+def _covered_paths(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
     """Return those of ``paths`` that any of ``points`` covers, even if they were missing."""
     if any(point.entry.mode == WORKSPACE for point in points):
         return set(paths)
@@ -231,38 +230,40 @@ def _claims(
     A fork and the session from which it was forked share the checkpoints before the fork. Each later checkpoint belongs
     to one of them.
     """
-    ours: set[Oid] | None = None
+    own: set[Oid] | None = None
     found: dict[str, set[State]] = {}
     for other in _others(store, sid):
         try:
             points = list(_recent(store, other, workspace, since_ms))[::-1]
-            steps = places.steps(store, points, levels=levels)
-            if ours is None and points:
-                ours = {point.oid for point in history.walk(store, sid)}
+            steps = lookup.steps(store, points, levels=levels)
+            if own is None and points:
+                own = {point.oid for point in history.walk(store, sid)}
         except GitSessionError:
             continue  # `verify` reports checkpoints that cannot be read
-        theirs: dict[str, list[tuple[int, State]]] = {}
+        other_changes: dict[str, list[tuple[int, State]]] = {}
         for point, step, paths in zip(points, steps, attributed(steps), strict=True):
-            if ours is not None and point.oid not in ours:
+            if own is not None and point.oid not in own:
                 for path in paths:
                     was, now = step.changes[path]
-                    theirs.setdefault(path, []).append((step.entry.at_ms, now))
+                    other_changes.setdefault(path, []).append((step.entry.at_ms, now))
                     if step.entry.phase != REWIND or (was, now) in _own(touches, path):
                         found.setdefault(path, set()).add(now)
-        for path in touches.keys() & theirs.keys():
-            found.setdefault(path, set()).update(_worked_over(touches[path], theirs[path]))
+        for path in touches.keys() & other_changes.keys():
+            found.setdefault(path, set()).update(_contested_states(touches[path], other_changes[path]))
     return found
 
 
 def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterator[tuple[State, State]]:
-    return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.ours)
+    return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.is_by_session)
 
 
-def _worked_over(touches: Sequence[PathAttribution], theirs: Sequence[tuple[int, State]]) -> Iterator[State]:
+def _contested_states(
+    touches: Sequence[PathAttribution], other_changes: Sequence[tuple[int, State]]
+) -> Iterator[State]:
     """Yield the states that calls of this session produced for a path that another session changed meanwhile."""
     for touch in touches:
-        within = [now for at_ms, now in theirs if touch.since_ms < at_ms <= touch.at_ms]
-        if touch.ours and within and within[-1] != touch.was:
+        within = [now for at_ms, now in other_changes if touch.since_ms < at_ms <= touch.at_ms]
+        if touch.is_by_session and within and within[-1] != touch.was:
             yield touch.now
 
 

@@ -20,7 +20,7 @@ from gitsession.workspace.trees import State, TreeEntry
 
 Action: TypeAlias = Literal["write", "remove", "merge", "leave", "conflict"]
 
-AS_IT_WAS = "it is already in that state"
+UNCHANGED = "it is already in that state"
 CHANGED_SINCE = "it was changed since, but not by the session"
 CHANGED_BETWEEN = "it was changed by others between the session's changes"
 SHARED = "another session changed it at the same time"
@@ -33,7 +33,7 @@ SESSION_CHANGED = "the session changed it"
 FORCED = "forced: changes by others are reverted too"
 MERGED = "merged: changes by others are kept"
 CONFLICT = "conflict: your edits overlap with the session's"
-TAKEN_BACK = "the session's changes in it are already reverted"
+ALREADY_REVERTED = "the session's changes in it are already reverted"
 
 _REGULAR = ("100644", "100755")
 
@@ -109,24 +109,24 @@ def _decide(
     merge: Merge,
 ) -> PathDecision:  # fmt: skip
     runs = _runs(touches)
-    was, became = runs[-1][0], runs[0][1]
-    now = _settled(now)
+    was, session_state = runs[-1][0], runs[0][1]
+    now = _file_state(now)
     if isinstance(now, str):
         return PathDecision(path, "leave", None, None, now)
     if now == was:
-        return PathDecision(path, "leave", now, now, AS_IT_WAS)
-    if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, became)):
+        return PathDecision(path, "leave", now, now, UNCHANGED)
+    if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, session_state)):
         return PathDecision(path, "leave", now, now, SUBMODULE)
-    is_ours = now == became
+    is_session_state = now == session_state
     # Shared states before the last one count, too: a revert to an earlier state would lose the other session's work.
-    is_shared = any(touch.now in claimed for touch in touches if touch.ours)
-    if is_ours and not is_shared and len(runs) == 1:
+    is_shared = any(touch.now in claimed for touch in touches if touch.is_by_session)
+    if is_session_state and not is_shared and len(runs) == 1:
         return _restored(path, now, was, _why(was, now))
     if force and now != at_entry:
         return _restored(path, now, at_entry, FORCED)
     if is_shared:
         return PathDecision(path, "leave", now, now, SHARED)
-    return _merged(path, now, runs, merge, otherwise=CHANGED_BETWEEN if is_ours else CHANGED_SINCE)
+    return _merged(path, now, runs, merge, otherwise=CHANGED_BETWEEN if is_session_state else CHANGED_SINCE)
 
 
 def revert(
@@ -135,15 +135,15 @@ def revert(
     """Decide about the paths of an undo or redo. ``paths``: the expected state of each, and the state to restore."""
     found = []
     for path, (expected, to) in sorted(paths.items()):
-        is_there = _settled(now[path])
-        if isinstance(is_there, str):
-            found.append(PathDecision(path, "leave", None, None, is_there))
-        elif is_there == to:
-            found.append(PathDecision(path, "leave", to, to, AS_IT_WAS))
-        elif is_there == expected:
+        current = _file_state(now[path])
+        if isinstance(current, str):
+            found.append(PathDecision(path, "leave", None, None, current))
+        elif current == to:
+            found.append(PathDecision(path, "leave", to, to, UNCHANGED))
+        elif current == expected:
             found.append(_restored(path, expected, to, why))
         else:
-            found.append(_merged(path, is_there, [(to, expected)], merge, otherwise=CHANGED_SINCE))
+            found.append(_merged(path, current, [(to, expected)], merge, otherwise=CHANGED_SINCE))
     return found
 
 
@@ -157,7 +157,7 @@ def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
 
     Consecutive changes are combined if others made no change between them.
     """
-    groups = [list(group) for ours, group in groupby(touches, key=lambda touch: touch.ours) if ours]
+    groups = [list(group) for ours, group in groupby(touches, key=lambda touch: touch.is_by_session) if ours]
     return [(group[0].was, group[-1].now) for group in reversed(groups)]
 
 
@@ -167,14 +167,14 @@ def _merged(
     """Revert ``runs`` and keep the changes of others. ``otherwise``: the reason to use if that is not possible."""
     to = now
     try:
-        for was, became in runs:
-            to = _three_way(path, became, to, was, merge)
+        for was, session_state in runs:
+            to = _three_way(path, session_state, to, was, merge)
     except NotMerged as error:
         if error.overlap:
             return PathDecision(path, "conflict", now, now, CONFLICT)
         return PathDecision(path, "leave", now, now, otherwise)
     if to == now:
-        return PathDecision(path, "leave", now, now, TAKEN_BACK)
+        return PathDecision(path, "leave", now, now, ALREADY_REVERTED)
     if to is None:
         return _restored(path, now, to, SESSION_MADE)
     found = _restored(path, now, to, MERGED)
@@ -201,7 +201,7 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
     return TreeEntry(mode, merge(path, base.oid, ours.oid, theirs.oid))
 
 
-def _settled(now: Now | str) -> State | str:
+def _file_state(now: Now | str) -> State | str:
     """Return the state of a path. A folder counts as missing, because it may be removed after its files."""
     if isinstance(now, SpecialFile):
         return None if now.kind == "folder" else SPECIAL

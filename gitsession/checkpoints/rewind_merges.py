@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from gitsession.checkpoints.capturing import Withheld, withheld_by
+from gitsession.checkpoints.capturing import ExclusionRule, exclusion_rule
 from gitsession.checkpoints.rewind_decisions import NotMerged, PathDecision
 from gitsession.errors import GitSessionError
 from gitsession.git.objects import oid_of
@@ -33,15 +33,15 @@ class Merges:
         if isinstance(merged, engine.MergeConflict):
             raise NotMerged(overlap=merged.reason == "overlapping changes")
         self._bytes += len(merged)
-        if self._bytes > BYTES_MAX_IN_ALL or (self._withheld is not None and self._withheld(merged)):
+        if self._bytes > BYTES_MAX_IN_ALL or (self._exclusion is not None and self._exclusion(merged)):
             raise NotMerged
         oid = oid_of("blob", merged)
         self.made[oid] = merged
         return oid
 
     @cached_property
-    def _withheld(self) -> Withheld | None:
-        return withheld_by(self._store)
+    def _exclusion(self) -> ExclusionRule | None:
+        return exclusion_rule(self._store)
 
     def _content(self, path: str, oid: Oid, bytes_max: int) -> bytes:
         """Return the content of a blob from the store, or of a file in the workspace if no checkpoint has it."""

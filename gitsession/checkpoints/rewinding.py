@@ -7,7 +7,7 @@
               operation log
     end       remove the intent
 
-If the process is killed before the intent, nothing was changed. After it, ``go_on`` completes the operation, or
+If the process is killed before the intent, nothing was changed. After it, ``resume`` completes the operation, or
 ``abort`` reverts it. At every moment, each file is either the old one or the new one.
 """
 
@@ -96,7 +96,7 @@ def perform(
     """Execute a rewind plan.
 
     Raises ``Unavailable``, and ``Refused`` if an operation in the workspace is incomplete. If this operation is
-    interrupted, ``go_on`` can complete it and ``abort`` can revert it.
+    interrupted, ``resume`` can complete it and ``abort`` can revert it.
     """
     at_ms = clock()
     command = f"rewind {session.id} {plan.at.oid[:12]}" + (f" ({plan.what})" if plan.what != "both" else "")
@@ -104,7 +104,9 @@ def perform(
     if root is None or not wanted:
         if root is not None:
             intents.refuse(store, root.path)
-        return dataclasses.replace(_talk_only(store, session, plan, command, at_ms), outcomes=_left(plan.changes))
+        return dataclasses.replace(
+            _move_conversation(store, session, plan, command, at_ms), outcomes=_skipped_outcomes(plan.changes)
+        )
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intents.refuse(store, root.path)
         run = RewindRun(store, session, root, plan.levels)
@@ -112,8 +114,8 @@ def perform(
         place = plan.place.oid if plan.moves else ""
         intent = dataclasses.replace(intent, place=place, onto=plan.onto, seen=store.ref(refs.OPLOG))
         intents.write(store, root.path, intent)
-        done = run.carry_out(intent)
-    return dataclasses.replace(done, outcomes=_all(plan.changes, done, unsafe), prompt=plan.prompt)
+        done = run.execute(intent)
+    return dataclasses.replace(done, outcomes=_merge_outcomes(plan.changes, done, unsafe), prompt=plan.prompt)
 
 
 def take_step(
@@ -135,31 +137,31 @@ def take_step(
             with store.transaction() as tx:
                 operation = step.take(store, tx, at_ms)
             branch = active(store, run.session.id)
-            return RewindResult(verb=step.verb, workspace=str(root.path), outcomes=_left(changes), branch=branch,
-                        operation=operation)  # fmt: skip
+            return RewindResult(verb=step.verb, workspace=str(root.path), outcomes=_skipped_outcomes(changes),
+                        branch=branch, operation=operation)  # fmt: skip
         intent, unsafe = run.prepare(step.verb, f"{step.verb}: {step.command}", wanted, merged, made, at_ms)
         intent = dataclasses.replace(intent, operation=step.operation.id, seen=step.seen)
         step.check(store)  # before the intent, because an operation with an intent must be completed
         intents.write(store, root.path, intent)
         try:
-            done = run.carry_out(intent, step)
+            done = run.execute(intent, step)
         except Refused as error:  # a command was logged meanwhile, or the conversation continued
-            run.put_back(intent, at_ms)
+            run.revert_writes(intent, at_ms)
             raise Refused(f"{error} (the changes to files were reverted)", hint=error.hint) from error
-    return dataclasses.replace(done, outcomes=_all(changes, done, unsafe))
+    return dataclasses.replace(done, outcomes=_merge_outcomes(changes, done, unsafe))
 
 
-def go_on(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
+def resume(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
     """Complete the operation begun in a workspace. Raises the errors of ``perform``, and ``NotFound`` without one."""
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
-        intent = _begun(store, session, root)
+        intent = _find_intent(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
             return RewindResult(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
         step = _step(store, intent)
         _sweep(root, intent)
-        return RewindRun(store, session, root).carry_out(intent, step)
+        return RewindRun(store, session, root).execute(intent, step)
 
 
 def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: Clock) -> RewindResult:
@@ -168,7 +170,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
     Raises ``NotFound`` if there is none, and ``Refused`` if it is complete.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
-        intent = _begun(store, session, root)
+        intent = _find_intent(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
             intents.remove(store, intent.workspace)
@@ -176,7 +178,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
                 f"cannot abort '{intent.command}': it has completed", hint="run `gitsession undo` to revert it"
             )
         _sweep(root, intent)
-        outcomes = RewindRun(store, session, root).put_back(intent, clock())
+        outcomes = RewindRun(store, session, root).revert_writes(intent, clock())
     return RewindResult(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
 
 
@@ -202,9 +204,9 @@ class RewindRun:
         safety = capturing.take_locked(
             self.store, self.session.id, self.root, BEFORE, why, at_ms=at_ms, paths=paths, levels=self.levels
         )
-        held = trees.look_up(self.store, safety.files, [change.path for change in wanted], levels=self.levels)
-        safe = [change for change in wanted if held[change.path] == change.now]
-        unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if held[change.path] != change.now)
+        captured = trees.look_up(self.store, safety.files, [change.path for change in wanted], levels=self.levels)
+        safe = [change for change in wanted if captured[change.path] == change.now]
+        unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if captured[change.path] != change.now)
         rewind_merges.keep(self.store, merged, safe)
         intent = Intent(
             verb=verb,
@@ -218,7 +220,7 @@ class RewindRun:
         )
         return intent, tuple(unsafe)
 
-    def carry_out(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
+    def execute(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
         """Execute the steps after the intent, from the first step or from the step that a crash interrupted.
 
         ``step``: the step of an undo or redo.
@@ -240,12 +242,12 @@ class RewindRun:
             operation=operation,
         )
 
-    def put_back(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
+    def revert_writes(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
         """Revert those writes of the intent that were already made."""
-        back = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
-        above = folders_above(change.path for change in back if change.new is None)
-        made = above - trees.folders(self.store, files_of(self.store, intent.safety), above)
-        outcomes, done = self._restore(intent, back, made)
+        reversals = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
+        parents = folders_above(change.path for change in reversals if change.new is None)
+        made = parents - trees.folders(self.store, files_of(self.store, intent.safety), parents)
+        outcomes, done = self._restore(intent, reversals, made)
         with self.store.transaction() as tx:
             self._record(tx, intent, done, self.session.leaf, at_ms, always=False)
         intents.remove(self.store, intent.workspace)
@@ -263,7 +265,7 @@ class RewindRun:
             bytes_max=OBJECT_BYTES_MAX, made=made,
         )  # fmt: skip
         done = {change.path: change.new for change, one in zip(changes, found, strict=True) if one.did == "done"}
-        return _told(changes, found), done
+        return _file_outcomes(changes, found), done
 
     def _finish_rewind(self, intent: Intent, done: Mapping[str, State]) -> str:
         """Record the checkpoint, refs and operation in one transaction; return the branch of the conversation."""
@@ -298,7 +300,7 @@ class RewindRun:
         target: Node | None, at_ms: int, *, always: bool = True,
     ) -> WorkspaceWrite:  # fmt: skip
         """Write the checkpoint of the written files; return both checkpoints for the operation log."""
-        place = capturing.place_of(self.root)
+        place = capturing.workspace_path(self.root)
         entry = Checkpoint(
             mode=EDITED, phase=REWIND, workspace=place, paths=tuple(done), reason=intent.command, at_ms=at_ms
         )
@@ -317,7 +319,9 @@ class RewindRun:
 # ---- helpers
 
 
-def _talk_only(store: GitStore, session: StoredSession, plan: RewindPlan, command: str, at_ms: int) -> RewindResult:
+def _move_conversation(
+    store: GitStore, session: StoredSession, plan: RewindPlan, command: str, at_ms: int
+) -> RewindResult:
     branch = session.branch_name
     if plan.moves:
         with operation_log.recording(store, command, at_ms) as recorder:
@@ -338,7 +342,7 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
     return step
 
 
-def _begun(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Intent:
+def _find_intent(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Intent:
     """Return the incomplete operation of this workspace, or of a workspace of the session that has been moved since."""
     found = intents.read(store, root.path)
     if found is not None:
@@ -353,7 +357,7 @@ def _sweep(root: WorkspaceRoot, intent: Intent) -> None:
     sweep(root, [change.path for change in intent.changes], tag=intent.tag)
 
 
-def _told(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
+def _file_outcomes(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
     found = []
     for change, one in zip(changes, outcomes, strict=True):
         did: Did = "left" if one.did != "done" else ("removed" if change.new is None else "written")
@@ -361,14 +365,14 @@ def _told(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[F
     return tuple(found)
 
 
-def _all(
+def _merge_outcomes(
     changes: Sequence[PathDecision], done: RewindResult, unsafe: tuple[FileOutcome, ...]
 ) -> tuple[FileOutcome, ...]:
     """Return the outcome for every path of the plan, with the reasons from the plan."""
     why = {change.path: change.why for change in changes}
     outcomes = [dataclasses.replace(one, why=one.why or why[one.path]) for one in done.outcomes]
-    return tuple(sorted((*outcomes, *unsafe, *_left(changes)), key=lambda one: one.path))
+    return tuple(sorted((*outcomes, *unsafe, *_skipped_outcomes(changes)), key=lambda one: one.path))
 
 
-def _left(changes: Sequence[PathDecision]) -> tuple[FileOutcome, ...]:
+def _skipped_outcomes(changes: Sequence[PathDecision]) -> tuple[FileOutcome, ...]:
     return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.is_left)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.checkpoints.planning import folders_above, now_of
+from gitsession.checkpoints.planning import current_state, folders_above
 from gitsession.checkpoints.rewind_decisions import Merge, PathDecision, revert
 from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
@@ -81,6 +81,6 @@ def plan_step(
     before, after = (trees.look_up(store, tree, paths, levels=levels) for tree in ends)
     root.forget()
     pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}
-    changes = revert(pairs, {path: now_of(root, path) for path in pairs}, why=WHY[step.verb], merge=merge)
-    gone = folders_above(change.path for change in changes if change.action == "remove")
-    return changes, tuple(sorted(gone - trees.folders(store, ends[1], gone, levels=levels)))
+    changes = revert(pairs, {path: current_state(root, path) for path in pairs}, why=WHY[step.verb], merge=merge)
+    emptied = folders_above(change.path for change in changes if change.action == "remove")
+    return changes, tuple(sorted(emptied - trees.folders(store, ends[1], emptied, levels=levels)))

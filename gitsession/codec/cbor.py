@@ -20,7 +20,7 @@ DEPTH_MAX = 64
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 
 Plain: TypeAlias = bool | int | float | str | bytes | list["Plain"] | dict[str, "Plain"] | None
-Way: TypeAlias = tuple[str, ...]
+FieldPath: TypeAlias = tuple[str, ...]
 """The path to a value: the keys from the root."""
 
 _DEPTH_LEFT = 8
@@ -36,7 +36,7 @@ def encode(value: Plain) -> bytes:
     return cbor2.dumps(value)
 
 
-def encode_ours(value: Plain) -> bytes:
+def encode_unchecked(value: Plain) -> bytes:
     """Encode a value that is known to be within the profile, without checking it."""
     return cbor2.dumps(value)
 
@@ -66,40 +66,40 @@ def decode(data: bytes) -> Plain:
     return value
 
 
-def strings(data: bytes) -> list[tuple[Way, bool, int, int]]:
+def strings(data: bytes) -> list[tuple[FieldPath, bool, int, int]]:
     """Return the strings of ``data``, which ``encode`` wrote, as tuples ``(path, is_text, start, end)``.
 
     The strings are sorted by offset. Keys are not included. A list adds nothing to the paths of its items.
     """
-    found: list[tuple[Way, bool, int, int]] = []
+    found: list[tuple[FieldPath, bool, int, int]] = []
     _walk(data, 0, (), found)
     return found
 
 
-def _walk(data: bytes, at: int, way: Way, found: list[tuple[Way, bool, int, int]]) -> int:
+def _walk(data: bytes, at: int, path: FieldPath, found: list[tuple[FieldPath, bool, int, int]]) -> int:
     """Append the strings of the item at ``at`` to ``found``; return the offset after the item."""
     major, count, at = _head(data, at)
     if major in (_BYTES, _TEXT):
-        found.append((way, major == _TEXT, at, at + count))
+        found.append((path, major == _TEXT, at, at + count))
         return at + count
     if major == _LIST:
         for _ in range(count):
-            at = _walk(data, at, way, found)
+            at = _walk(data, at, path, found)
     elif major == _MAP:
         for _ in range(count):
             _, length, start = _head(data, at)
             at = start + length
-            at = _walk(data, at, (*way, data[start:at].decode()), found)
+            at = _walk(data, at, (*path, data[start:at].decode()), found)
     return at
 
 
 class Piece(NamedTuple):
     """A string in an encoding. Its head begins at ``head``; its content is from ``start`` to ``end``.
 
-    ``way``: the path to the string; for a key, the path to its map.
+    ``path``: the path to the string; for a key, the path to its map.
     """
 
-    way: Way
+    path: FieldPath
     is_text: bool
     is_key: bool
     head: int
@@ -119,22 +119,22 @@ def pieces(data: bytes) -> list[Piece]:
     return found
 
 
-def _walk_all(data: bytes, at: int, way: Way, found: list[Piece]) -> int:
+def _walk_all(data: bytes, at: int, path: FieldPath, found: list[Piece]) -> int:
     """Append the strings and keys of the item at ``at`` to ``found``; return the offset after the item."""
     head = at
     major, count, at = _head(data, at)
     if major in (_BYTES, _TEXT):
-        found.append(Piece(way, major == _TEXT, False, head, at, at + count))
+        found.append(Piece(path, major == _TEXT, False, head, at, at + count))
         return at + count
     if major == _LIST:
         for _ in range(count):
-            at = _walk_all(data, at, way, found)
+            at = _walk_all(data, at, path, found)
     elif major == _MAP:
         for _ in range(count):
             _, length, start = _head(data, at)
-            found.append(Piece(way, True, True, at, start, start + length))
+            found.append(Piece(path, True, True, at, start, start + length))
             at = start + length
-            at = _walk_all(data, at, (*way, data[start:at].decode()), found)
+            at = _walk_all(data, at, (*path, data[start:at].decode()), found)
     return at
 
 
@@ -175,11 +175,11 @@ def end_of(data: bytes, at: int) -> int | None:
 
 
 class _Outside(Exception):
-    """A value outside the profile. ``way``: the path to the value, innermost key first."""
+    """A value outside the profile. ``path``: the path to the value, innermost key first."""
 
-    def __init__(self, what: str, *way: str) -> None:
+    def __init__(self, what: str, *path: str) -> None:
         super().__init__(what)
-        self.way = list(way)
+        self.path = list(path)
 
 
 _TEXTS = {str}
@@ -226,7 +226,7 @@ def _check_profile(value: Plain) -> None:
     try:
         _check(value, 0)
     except _Outside as outside:
-        where = "".join(reversed(outside.way)).removeprefix(".")
+        where = "".join(reversed(outside.path)).removeprefix(".")
         raise Malformed(str(outside), where=where) from None
 
 
@@ -252,7 +252,7 @@ def _check(value: Plain, depth: int) -> None:
                 _check_text(key)
                 _check(item, depth + 1)
             except _Outside as outside:
-                outside.way.append(f".{key[:40]}" if key.isprintable() else f".{key[:40]!r}")
+                outside.path.append(f".{key[:40]}" if key.isprintable() else f".{key[:40]!r}")
                 raise
     elif kind is list:
         if depth == DEPTH_MAX:
@@ -261,7 +261,7 @@ def _check(value: Plain, depth: int) -> None:
             try:
                 _check(item, depth + 1)
             except _Outside as outside:
-                outside.way.append(f"[{index}]")
+                outside.path.append(f"[{index}]")
                 raise
     elif value is not None and kind is not bool and kind is not bytes:
         raise _Outside(f"unsupported type {kind.__name__}")
@@ -287,7 +287,7 @@ _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 4
 # ---- values of other programs: JSON allows values outside the profile
 
 
-def whole(text: str) -> str:
+def valid_text(text: str) -> str:
     """Return ``text`` as valid Unicode: surrogate pairs are joined, and lone surrogates become U+FFFD."""
     return text if text.isascii() else text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
@@ -295,18 +295,18 @@ def whole(text: str) -> str:
 def to_profile(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
     """Convert ``value`` to the profile.
 
-    ``whole`` is applied to texts. Integers out of range become text. NaN, infinity and values that are nested too deep
-    become ``None``.
+    ``valid_text`` is applied to texts. Integers out of range become text. NaN, infinity and values that are nested too
+    deep become ``None``.
     """
     if isinstance(value, str):
-        return whole(value)
+        return valid_text(value)
     if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
         return f"{value:#x}"
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
         inner = depth - 1
-        return {whole(str(key)): to_profile(item, depth=inner) for key, item in value.items()} if depth else None
+        return {valid_text(str(key)): to_profile(item, depth=inner) for key, item in value.items()} if depth else None
     if isinstance(value, list | tuple):
         return [to_profile(item, depth=depth - 1) for item in value] if depth else None
     return value

@@ -67,12 +67,12 @@ def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int
     """
     if len(payload) > WHOLE_BYTES_MAX:
         raise Malformed(f"the payload is too large: {len(payload):,} bytes (limit: {WHOLE_BYTES_MAX:,})")
-    kept: list[bytes] = []
+    parts: list[bytes] = []
     table: list[cbor.Plain] = []
     lifted: list[tuple[bytes, Encoding, bytes]] = []
     at = offset = 0
     for span in spans:
-        kept.append(payload[at : span.start])
+        parts.append(payload[at : span.start])
         offset += span.start - at
         piece = payload[span.start : span.end]
         content = base64.b64decode(piece) if span.encoding == "base64" else piece
@@ -83,8 +83,8 @@ def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int
     secrets: list[cbor.Plain] = [[offset, length, None, VAULT, rule] for offset, length, rule in hidden]
     if not table:
         return StoredPayload(payload, cbor.encode(secrets) if secrets else b"", ())
-    kept.append(payload[at:])
-    return StoredPayload(b"".join(kept), cbor.encode(table + secrets), tuple(lifted))
+    parts.append(payload[at:])
+    return StoredPayload(b"".join(parts), cbor.encode(table + secrets), tuple(lifted))
 
 
 def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]) -> bytes:

@@ -63,10 +63,10 @@ class Trailers(NamedTuple):
 
 def render(headline: Headline, chain: bytes, source: SourceRef | None, replaces: bytes = b"") -> bytes:
     """Return the message of an entry, with its final line feed. ``replaces``: see ``Trailers``."""
-    subject, words = _subject(headline)
+    subject, text = _subject(headline)
     lines = [subject, ""]
     body = _body(headline.body)
-    if body and (words is None or _folded(body, SUBJECT_MAX) != words):
+    if body and (text is None or _folded(body, SUBJECT_MAX) != text):
         lines += [f"    {line}" if line else "" for line in body.split("\n")]
         lines.append("")
     lines.append(f"Entry: {kind_of(headline)}")
@@ -95,19 +95,19 @@ def subject_of(message: bytes) -> str:
     return message.partition(b"\n")[0].decode("utf-8", "replace")
 
 
-def words_of(headline: Headline) -> str:
+def text_of(headline: Headline) -> str:
     """Return the subject without its label."""
     return _subject(headline)[0].partition(": ")[2]
 
 
 def trailers_of(message: bytes) -> Trailers:
     """Return the trailers of a message. Raises ``Malformed`` if one is missing or invalid."""
-    above = message.rfind(b"\n\n")
-    as_ours = _TRAILERS.match(message, above + 2) if above >= 0 else None
-    if as_ours is not None:
-        entry, chain, source, model = as_ours.groups(b"")
-        where = _source(source.decode()) if source else None
-        return Trailers(entry.decode(), from_base64url(chain.decode()), where, model.decode())
+    end = message.rfind(b"\n\n")
+    plain = _TRAILERS.match(message, end + 2) if end >= 0 else None
+    if plain is not None:
+        entry, chain, source, model = plain.groups(b"")
+        source_ref = _source(source.decode()) if source else None
+        return Trailers(entry.decode(), from_base64url(chain.decode()), source_ref, model.decode())
     found: dict[str, str] = {}
     last_block = message.rstrip(b"\n").rpartition(b"\n\n")[2]
     for line in last_block.decode("utf-8", "replace").split("\n"):
@@ -133,11 +133,11 @@ def _subject(headline: Headline) -> tuple[str, str | None]:
     if not label or label.startswith("---"):  # git ends a message at a line that begins with ``---``
         label = _cut(f"entry {label}".rstrip(), LABEL_MAX)
     calls = "" if not headline.calls else " (+1 tool)" if headline.calls == 1 else f" (+{headline.calls} tools)"
-    words = _folded(clean(headline.words[:CHARACTERS_MAX]), SUBJECT_MAX)
-    if not words:
-        return label + calls, words
+    text = _folded(clean(headline.words[:CHARACTERS_MAX]), SUBJECT_MAX)
+    if not text:
+        return label + calls, text
     room = SUBJECT_MAX - len(label) - len(": ") - len(calls)
-    return f"{label}: {_cut(words, room)}{calls}", words if len(words) <= room else None
+    return f"{label}: {_cut(text, room)}{calls}", text if len(text) <= room else None
 
 
 def _body(text: str) -> str:

@@ -86,11 +86,11 @@ def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
     if not has_summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
         return ()
     found: list[PayloadSpan] = []
-    for way, is_text, start, end in cbor.strings(payload):
+    for path, is_text, start, end in cbor.strings(payload):
         encoding: Encoding
-        if way[0] != "body" or start == end:
+        if path[0] != "body" or start == end:
             continue
-        if has_summary and way == ("body", "summary"):
+        if has_summary and path == ("body", "summary"):
             encoding = "summary"
         elif end - start >= STRING_BYTES_MIN or (
             not is_text and end - start >= IMAGE_BYTES_MIN and is_image(payload[start : start + 16])
@@ -257,8 +257,8 @@ class _Field(NamedTuple):
         if self.part is not None and item is not None:
             for key, part in item.items() if type(item) is dict else enumerate(item):
                 if type(part) is not self.part:
-                    way = f"{where}.{self.name}" + (f"[{key}]" if type(key) is int else f".{key}")
-                    raise Malformed(f"expected {_TYPE_NAMES[self.part]}, found {_name_of(part)}", where=way)
+                    path = f"{where}.{self.name}" + (f"[{key}]" if type(key) is int else f".{key}")
+                    raise Malformed(f"expected {_TYPE_NAMES[self.part]}, found {_name_of(part)}", where=path)
         for index, pair in enumerate(item if self.pairs else ()):
             if type(pair) is not list or [type(part) for part in pair] != [str, str]:
                 raise Malformed("expected two texts", where=f"{where}.{self.name}[{index}]")
@@ -353,8 +353,8 @@ def _of_message(entry: kinds.Message) -> Headline:
     if entry.provider and entry.model:
         fields["model"] = f"{entry.provider}/{entry.model}"
     if entry.role == "tool":
-        words = ("error, " if entry.is_error else "") + lines(text)
-        return Headline(**fields | {"label": f"tool {entry.tool_name or ''}", "words": words})
+        summary = ("error, " if entry.is_error else "") + lines(text)
+        return Headline(**fields | {"label": f"tool {entry.tool_name or ''}", "words": summary})
     if entry.role == "shell":
         return Headline(**fields, words=first_line(entry.command or ""))
     if entry.role in ("system", "developer"):
@@ -366,8 +366,8 @@ def _of_message(entry: kinds.Message) -> Headline:
 def _of_compaction(entry: kinds.Compaction) -> Headline:
     before = "" if entry.tokens_before is None else tokens(entry.tokens_before)
     after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{tokens(entry.tokens_after)}"
-    words = f"{before}{after} tokens" if before or after else ""
-    return Headline(kind=entry.kind, label="compaction", words=words, at_ms=entry.at_ms)  # the text is in `summary.md`
+    summary = f"{before}{after} tokens" if before or after else ""
+    return Headline(kind=entry.kind, label="compaction", words=summary, at_ms=entry.at_ms)  # the text: `summary.md`
 
 
 def _of_branch_summary(entry: kinds.BranchSummary) -> Headline:
@@ -384,8 +384,8 @@ def _of_custom_message(entry: kinds.CustomMessage) -> Headline:
 
 
 def _of_tombstone(entry: kinds.Tombstone) -> Headline:
-    words = entry.was if entry.role == "session" else f"{entry.role} {entry.was}"
-    return Headline(kind=entry.kind, role=entry.kind, label="purged", words=words, at_ms=entry.at_ms)
+    summary = entry.was if entry.role == "session" else f"{entry.role} {entry.was}"
+    return Headline(kind=entry.kind, role=entry.kind, label="purged", words=summary, at_ms=entry.at_ms)
 
 
 def _of_unknown(entry: Entry) -> Headline:

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from threading import Event, Thread
 from typing import Any
 
-from gitsession.codec.cbor import to_profile, whole
+from gitsession.codec.cbor import to_profile, valid_text
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import name_of, raise_if_cancelled
@@ -59,7 +59,7 @@ def perform(
         method=f"{plan.strategy}/{name_of(options.summarizer)}",
         read_files=plan.files.read,
         modified_files=plan.files.modified,
-        instructions=whole(options.focus) or None,
+        instructions=valid_text(options.focus) or None,
         preserve=to_profile(preserve) or None,
     )
     _check_smaller(plan, profile.estimate(entry))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gitsession.codec.cbor import whole
+from gitsession.codec.cbor import valid_text
 from gitsession.compaction.pi_cuts import Cut
 from gitsession.compaction.visible_entries import CompactionView, ShownEntry, carried, conversation
 from gitsession.context.history import ContextHistory
@@ -105,7 +105,7 @@ class Plan:
 
 def touched_files(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
     """Return the files of tool calls in ``entries``, together with the files ``carried`` from earlier summaries."""
-    read, changed = set(map(whole, carried.read)), set(map(whole, carried.modified))
+    read, changed = set(map(valid_text, carried.read)), set(map(valid_text, carried.modified))
     for entry in entries:
         for block in entry.content if isinstance(entry, Message) and entry.role == "assistant" else ():
             path = path_of(block) if isinstance(block, ToolCall) else ""
@@ -125,7 +125,7 @@ def listed_files(entry: Compaction | BranchSummary | None) -> TouchedFiles:
 def path_of(call: ToolCall) -> str:
     """Return the path in the arguments of a call; "" if there is none."""
     values = (call.arguments.get(name) for name in ARGUMENTS)
-    return next((whole(path) for path in values if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
+    return next((valid_text(path) for path in values if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from threading import Event
 
-from gitsession.codec.cbor import whole
+from gitsession.codec.cbor import valid_text
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.prompts import with_files, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem, render, serialise
@@ -75,7 +75,7 @@ def write(plan: Plan, options: SummaryOptions) -> Summary:
     body = "\n\n".join(part for part in parts if part.strip())
     if not body:
         raise SummaryFailed("the entries have no text to summarize")
-    return Summary(whole(with_files(body, plan.files.read, plan.files.modified)), usage=dict(usage))
+    return Summary(valid_text(with_files(body, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 
 def _turn_beginning(paragraphs: tuple[TranscriptItem, ...], options: SummaryOptions) -> tuple[str, Counter[str]]:

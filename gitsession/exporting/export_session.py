@@ -132,7 +132,7 @@ def _first_prompt(out: Outgoing) -> str | None:
     """Return the text of the first exported prompt with text, shortened to one line as in lists."""
     entries = (each.entry for each in out.history())
     prompts = (entry for entry in entries if isinstance(entry, Message) and entry.role == "user")
-    return next(filter(None, (message.words_of(headline(entry)) for entry in prompts)), None)
+    return next(filter(None, (message.text_of(headline(entry)) for entry in prompts)), None)
 
 
 def _path_of(agent: str, data: bytes, segment: str | None) -> str:

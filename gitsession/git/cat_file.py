@@ -55,29 +55,29 @@ class CatFile:
         *,
         seconds_left: Callable[[], float] | None = None,
     ) -> None:
-        words = ("cat-file", "--batch-command", "--buffer")
-        self._process = process.start(git_dir, *words, variables=variables)
-        asked, answers = self._process.stdin, self._process.stdout
-        assert isinstance(asked, io.FileIO) and isinstance(answers, io.FileIO)
-        raw = answers if seconds_left is None else _TimedReader(answers, seconds_left)
-        self._asked, self._answers = io.BufferedWriter(asked), io.BufferedReader(raw, _BUFFER_BYTES)
+        arguments = ("cat-file", "--batch-command", "--buffer")
+        self._process = process.start(git_dir, *arguments, variables=variables)
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert isinstance(stdin, io.FileIO) and isinstance(stdout, io.FileIO)
+        raw = stdout if seconds_left is None else _TimedReader(stdout, seconds_left)
+        self._input, self._output = io.BufferedWriter(stdin), io.BufferedReader(raw, _BUFFER_BYTES)
 
     def heads(self, oids: Sequence[Oid]) -> Iterator[ObjectHeader | None]:
         """Yield the header of each object, ``None`` if it does not exist. The caller must read all of them."""
-        for requests in _portions(oids):
-            answers = self._ask("info", requests)
-            yield from (_head(answers.readline(_LINE_BYTES_MAX)) for _ in requests)
+        for requests in _batches(oids):
+            output = self._request("info", requests)
+            yield from (_parse_header(output.readline(_LINE_BYTES_MAX)) for _ in requests)
 
     def contents(self, oids: Sequence[Oid]) -> Iterator[tuple[str, bytes] | None]:
         """Yield type and content of each object, ``None`` if it does not exist. The caller must read all of them."""
-        for requests in _portions(oids):
-            answers = self._ask("contents", requests)
+        for requests in _batches(oids):
+            output = self._request("contents", requests)
             for _ in requests:
-                head = _head(answers.readline(_LINE_BYTES_MAX))
+                head = _parse_header(output.readline(_LINE_BYTES_MAX))
                 if head is None:
                     yield None
                     continue
-                data = answers.read(head.size + 1)
+                data = output.read(head.size + 1)
                 if len(data) != head.size + 1:
                     raise Unavailable("`git cat-file` ended before the end of an object")
                 yield head.kind, data[:-1]
@@ -89,8 +89,8 @@ class CatFile:
 
     def close(self) -> None:
         with contextlib.suppress(BrokenPipeError):
-            self._asked.close()
-        self._answers.close()
+            self._input.close()
+        self._output.close()
         self._process.wait()
 
     def __enter__(self) -> Self:
@@ -101,13 +101,13 @@ class CatFile:
     ) -> None:
         self.close()
 
-    def _ask(self, verb: str, oids: Iterable[Oid]) -> IO[bytes]:
+    def _request(self, verb: str, oids: Iterable[Oid]) -> IO[bytes]:
         try:
-            self._asked.write("".join(f"{verb} {oid}\n" for oid in oids).encode() + b"flush\n")
-            self._asked.flush()
+            self._input.write("".join(f"{verb} {oid}\n" for oid in oids).encode() + b"flush\n")
+            self._input.flush()
         except OSError as error:
             raise Unavailable(f"cannot write to `git cat-file`: {error.strerror}") from None
-        return self._answers
+        return self._output
 
 
 class _TimedReader(io.RawIOBase):
@@ -130,15 +130,15 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-def _portions(oids: Sequence[Oid]) -> Iterator[Sequence[Oid]]:
+def _batches(oids: Sequence[Oid]) -> Iterator[Sequence[Oid]]:
     return (oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE))
 
 
-def _head(line: bytes) -> ObjectHeader | None:
-    words = line.split()
-    if len(words) == 3 and words[2].isdigit():
-        return ObjectHeader(words[1].decode(), int(words[2]))
-    if len(words) == 2 and words[1] in (b"missing", b"ambiguous"):
+def _parse_header(line: bytes) -> ObjectHeader | None:
+    fields = line.split()
+    if len(fields) == 3 and fields[2].isdigit():
+        return ObjectHeader(fields[1].decode(), int(fields[2]))
+    if len(fields) == 2 and fields[1] in (b"missing", b"ambiguous"):
         return None
     raise Unavailable(f"unexpected output of `git cat-file`: {line[:80]!r}")
 
@@ -154,7 +154,7 @@ class BorrowedObjects:
     def __init__(self, folders: Iterable[Path]) -> None:
         # Git's list of alternates cannot contain a folder whose name has a line feed, so such a folder is ignored.
         self._folders = [text for each in folders if "\n" not in (text := os.path.abspath(each))]
-        self._made: tempfile.TemporaryDirectory[str] | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
         self._git: CatFile | None = None
         self._failures = 0
         self._until = time.monotonic() + SECONDS_MAX
@@ -166,8 +166,8 @@ class BorrowedObjects:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._end()
-        if self._made is not None:
-            self._made.cleanup()
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
         """Return an object's content, or why it cannot be read. Raises ``Malformed`` if git cannot read objects."""
@@ -194,15 +194,15 @@ class BorrowedObjects:
         return min(SILENCE_SECONDS_MAX, self._until - time.monotonic())
 
     def _git_dir(self) -> Path:
-        if self._made is None:
-            self._made = tempfile.TemporaryDirectory(prefix="gitsession-lent-")
-            made = Path(self._made.name)
-            (made / "objects/info").mkdir(parents=True)
-            (made / "refs").mkdir()
-            (made / "HEAD").write_bytes(b"ref: refs/heads/none\n")
+        if self._scratch is None:
+            self._scratch = tempfile.TemporaryDirectory(prefix="gitsession-lent-")
+            scratch = Path(self._scratch.name)
+            (scratch / "objects/info").mkdir(parents=True)
+            (scratch / "refs").mkdir()
+            (scratch / "HEAD").write_bytes(b"ref: refs/heads/none\n")
             listed = b"".join(os.fsencode(each) + b"\n" for each in self._folders)
-            (made / "objects/info/alternates").write_bytes(listed)
-        return Path(self._made.name)
+            (scratch / "objects/info/alternates").write_bytes(listed)
+        return Path(self._scratch.name)
 
     def _end(self) -> None:
         if self._git is not None:

@@ -80,21 +80,21 @@ def redaction(git_dir: Path) -> RedactionSettings:
 
     A relative path is resolved against the store, because writers have different working directories.
     """
-    said = settings(_text(git_dir / FILE) or "")
-    is_on = said.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
-    rules = said.get("gitsession.rules", "")
+    values = settings(_text(git_dir / FILE) or "")
+    is_on = values.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
+    rules = values.get("gitsession.rules", "")
     return RedactionSettings(is_on, rules and os.path.join(git_dir, os.path.expanduser(rules)))
 
 
-def said(git_dir: Path, key: str) -> str:
+def value_of(git_dir: Path, key: str) -> str:
     """Return the value of ``key`` in the store's own configuration; "" if it is not set."""
     return settings(_text(git_dir / FILE) or "").get(key.lower(), "")
 
 
-def lacking(git_dir: Path) -> dict[str, str]:
+def missing_settings(git_dir: Path) -> dict[str, str]:
     """Return the settings of a new store that are missing here, except remotes, which the owner configures."""
-    there = settings(_text(git_dir / FILE) or "")
-    return {key: value for key, value in settings(TEXT).items() if key not in there and not key.startswith("remote.")}
+    present = settings(_text(git_dir / FILE) or "")
+    return {key: value for key, value in settings(TEXT).items() if key not in present and not key.startswith("remote.")}
 
 
 def migrate(git_dir: Path) -> None:
@@ -156,17 +156,17 @@ def problems(git_dir: Path) -> dict[str, str]:
     return found
 
 
-def mended(git_dir: Path, head: str) -> dict[str, bytes]:
+def repaired_files(git_dir: Path, head: str) -> dict[str, bytes]:
     """Return the new content of files that need a repair or lack settings, by name. Raises ``OSError``."""
     wrong = problems(git_dir)
     found = {HEAD: f"ref: {head}\n".encode()} if HEAD in wrong else {}
-    missing = lacking(git_dir)
+    missing = missing_settings(git_dir)
     if FILE in wrong or not (_text(git_dir / FILE) or "").strip():
         found[FILE] = TEXT.encode()
     elif missing:
         lines = [f"[{key.partition('.')[0]}]\n\t{key.partition('.')[2]} = {value}\n" for key, value in missing.items()]
-        kept = (git_dir / FILE).read_bytes()
-        found[FILE] = kept + (b"" if kept.endswith(b"\n") else b"\n") + "".join(lines).encode()
+        current = (git_dir / FILE).read_bytes()
+        found[FILE] = current + (b"" if current.endswith(b"\n") else b"\n") + "".join(lines).encode()
     return found
 
 
@@ -177,5 +177,5 @@ def _text(file: Path) -> str | None:
 
 def _is_config(text: str) -> bool:
     """Return whether git can read ``text`` as a configuration. An empty file is valid."""
-    said = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
-    return "\0" not in text and (not said or said[0].startswith("["))
+    lines = [line for line in map(str.strip, text.splitlines()) if line and line[0] not in "#;"]
+    return "\0" not in text and (not lines or lines[0].startswith("["))

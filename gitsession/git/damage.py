@@ -36,7 +36,7 @@ class BadFile:
     """A damaged file. ``path``: relative to the store; ``fresh``: a new index, if only that of a pack is damaged."""
 
     path: str
-    what: str
+    problem: str
     fresh: Path | None = None
 
 
@@ -49,7 +49,7 @@ def find(git_dir: Path, scratch: Path) -> list[BadFile]:
     return [*packs, *_derived(git_dir, packs), *_loose(git_dir)]
 
 
-def named(git_dir: Path) -> list[str]:
+def object_files(git_dir: Path) -> list[str]:
     """Return the paths of the files that contain, list or locate objects, relative to the store, sorted."""
     patterns = ("objects/pack/*.pack", "objects/pack/*.idx", *_DERIVED)
     found = [file for pattern in patterns for file in git_dir.glob(pattern)]
@@ -58,37 +58,37 @@ def named(git_dir: Path) -> list[str]:
 
 
 def problem(git_dir: Path, name: str) -> str:
-    """Return the problem of a file that ``named`` returned; "" if there is none or git has removed the file."""
+    """Return the problem of a file that ``object_files`` returned; "" if there is none or git has removed the file."""
     file = git_dir / name
     magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
     if magic is not None:
-        what = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "unexpected file type")
+        problem = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "unexpected file type")
     elif name.endswith(".pack"):
-        what = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "its index is missing")
+        problem = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "its index is missing")
     elif name.endswith(".idx"):
-        what = _index_problem(file, file.with_suffix(".pack"))
+        problem = _index_problem(file, file.with_suffix(".pack"))
     else:
-        what = ""
+        problem = ""
         try:
             VerifiedRepository(git_dir).read_loose(name.removeprefix("objects/").replace("/", ""))
         except GitSessionError as error:
-            what = str(error)
-    return what if file.exists() else ""
+            problem = str(error)
+    return problem if file.exists() else ""
 
 
-def glance(git_dir: Path) -> Iterator[BadFile]:
+def quick_check(git_dir: Path) -> Iterator[BadFile]:
     """Yield packs and indexes with a wrong size, or wrong first or last bytes. Reads only these. Raises ``OSError``."""
     directory = git_dir / "objects/pack"
     packs = {file.stem: file for file in sorted(directory.glob("*.pack"))}
     indexes = {file.stem: file for file in sorted(directory.glob("*.idx"))}
     for stem, file in packs.items():
         with contextlib.suppress(FileNotFoundError):  # a git process may replace packs at any time
-            yield from _glance(file, indexes.get(stem))
+            yield from _quick_check(file, indexes.get(stem))
     for stem in indexes.keys() - packs.keys():
         yield BadFile(f"objects/pack/{stem}.idx", "its pack is missing")
 
 
-def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
+def _quick_check(file: Path, index: Path | None) -> Iterator[BadFile]:
     if file.stat().st_size < _PACK_BYTES_MIN or _bytes(file, 0, 4) != b"PACK":
         yield BadFile(f"objects/pack/{file.name}", "empty, or not a pack")
     elif index is None:
@@ -99,7 +99,7 @@ def _glance(file: Path, index: Path | None) -> Iterator[BadFile]:
         yield BadFile(f"objects/pack/{file.name}", "pack and index do not match: one of them is truncated")
 
 
-def packs_to_leave(bad: Sequence[BadFile]) -> set[str]:
+def quarantined_packs(bad: Sequence[BadFile]) -> set[str]:
     """Return the index names of the packs in ``bad`` that are quarantined as a whole."""
     return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
@@ -130,59 +130,59 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
 
 def _indexed(file: Path, scratch: Path) -> Path | None:
     """Return a new index of a pack, which git writes next to a link to the pack; ``None`` if git cannot."""
-    place = scratch / "pack"
-    place.mkdir(exist_ok=True)
-    fresh = place / f"{file.stem}.idx"
+    folder = scratch / "pack"
+    folder.mkdir(exist_ok=True)
+    fresh = folder / f"{file.stem}.idx"
     try:
         process.run(None, "index-pack", "-o", str(fresh), str(file))
     except Unavailable:
         return None
-    (place / file.name).symlink_to(file)
+    (folder / file.name).symlink_to(file)
     return fresh
 
 
 def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
     """Yield damaged derived files. ``packs``: the bad packs; derived files of a quarantined pack are moved with it."""
-    leaving = packs_to_leave(packs)
+    quarantined = quarantined_packs(packs)
     for pattern, magic in _DERIVED.items():
         for file in sorted(git_dir.glob(pattern)):
-            if f"{file.stem}.idx" in leaving:
+            if f"{file.stem}.idx" in quarantined:
                 continue
-            what = checksum_problem(file)
-            if not what and _bytes(file, 0, 4) != magic:
-                what = "unexpected file type"
-            if not what and leaving and magic == b"MIDX":
-                what = "it lists a pack that is set aside"
-            if what:
-                yield BadFile(file.relative_to(git_dir).as_posix(), f"{what} (git recreates it when needed)")
+            problem = checksum_problem(file)
+            if not problem and _bytes(file, 0, 4) != magic:
+                problem = "unexpected file type"
+            if not problem and quarantined and magic == b"MIDX":
+                problem = "it lists a pack that is set aside"
+            if problem:
+                yield BadFile(file.relative_to(git_dir).as_posix(), f"{problem} (git recreates it when needed)")
 
 
 def _loose(git_dir: Path) -> Iterator[BadFile]:
-    door = VerifiedRepository(git_dir)
-    for oid in door.loose():
+    repository = VerifiedRepository(git_dir)
+    for oid in repository.loose():
         try:
-            door.read_loose(oid)
+            repository.read_loose(oid)
         except GitSessionError as error:
             yield BadFile(f"objects/{oid[:2]}/{oid[2:]}", str(error))
 
 
 def _pack_problem(file: Path) -> str:
-    what = checksum_problem(file)
-    if not what and _bytes(file, 0, 4) != b"PACK":
-        what = "not a pack"
-    return what
+    problem = checksum_problem(file)
+    if not problem and _bytes(file, 0, 4) != b"PACK":
+        problem = "not a pack"
+    return problem
 
 
 def _index_problem(index: Path, file: Path) -> str:
     try:
-        what = pack_index.PackIndex(str(index)).damage()
-        if not what and _bytes(index, -40, 20) != _bytes(file, -20, 20):
-            what = "the index belongs to another pack"
+        problem = pack_index.PackIndex(str(index)).damage()
+        if not problem and _bytes(index, -40, 20) != _bytes(file, -20, 20):
+            problem = "the index belongs to another pack"
     except FileNotFoundError:
         return "missing"
     except (GitSessionError, OSError) as error:
         return str(error)
-    return what
+    return problem
 
 
 def _bytes(file: Path, at: int, count: int) -> bytes:

@@ -116,10 +116,10 @@ class _ObjectBackend(pygit2.OdbBackend):
 
     def write_cb(self, oid: object, data: bytes, number: int) -> None:
         if self._writer is None:
-            raise self._failed(Refused(_READ_ONLY, hint="pass an open transaction to Store.repository()"))
+            raise self._record_error(Refused(_READ_ONLY, hint="pass an open transaction to Store.repository()"))
         kind = _KINDS.get(number)
         if kind is None:
-            raise self._failed(Refused("cannot write a tag object: a store has only commits, trees and blobs"))
+            raise self._record_error(Refused("cannot write a tag object: a store has only commits, trees and blobs"))
         self._writer.put(kind, data)
 
     def refresh_cb(self) -> None:
@@ -135,7 +135,7 @@ class _ObjectBackend(pygit2.OdbBackend):
             self.error = error
             raise KeyError(name) from None
         except GitSessionError as error:
-            raise self._failed(error) from None
+            raise self._record_error(error) from None
         if kind == "tree":
             self._check_depth(name, data)
         return _NUMBERS[kind], data
@@ -143,7 +143,7 @@ class _ObjectBackend(pygit2.OdbBackend):
     def _check_depth(self, name: str, data: bytes) -> None:
         depth = self._depths.get(name, 0) + 1
         if depth > DEPTH_MAX:
-            raise self._failed(Malformed(f"more than {DEPTH_MAX} folders deep", where=f"tree {name}"))
+            raise self._record_error(Malformed(f"more than {DEPTH_MAX} folders deep", where=f"tree {name}"))
         if len(self._depths) > _FOLDERS_MAX:
             self._depths.clear()
         for mode, raw in _ROW.findall(data):
@@ -151,7 +151,7 @@ class _ObjectBackend(pygit2.OdbBackend):
                 child = raw.hex()
                 self._depths[child] = max(depth, self._depths.get(child, 0))
 
-    def _failed(self, error: GitSessionError) -> GitSessionError:
+    def _record_error(self, error: GitSessionError) -> GitSessionError:
         self.error = error
         return error
 
@@ -227,10 +227,10 @@ class StoreRepository(pygit2.Repository):
         odb, self._objects = pygit2.Odb(), _ObjectBackend(reader, writer)
         odb.add_backend(self._objects, 1)
         super().set_odb(odb)
-        self._kept: list[object] = [odb]  # libgit2 holds no reference to objects that Python created
+        self._references: list[object] = [odb]  # libgit2 holds no reference to objects that Python created
         with without_user_configuration():
             # Load them here: the repository caches the configuration and the attributes.
-            self._kept.append(self.config)
+            self._references.append(self.config)
             super().get_attr("a", "diff")
 
     def __getattribute__(self, name: str) -> Any:
@@ -261,14 +261,14 @@ class StoreRepository(pygit2.Repository):
             raise TypeError(f"expected an iterator of references, not {iterator!r}")
         return super().references_iterator_next(iterator, *kind)
 
-    def _show_refs(self, reader: RefSource, head: str) -> None:
+    def _set_refs(self, reader: RefSource, head: str) -> None:
         refdb, backend = pygit2.Refdb.new(self), _RefBackend(reader, head)
         refdb.set_backend(backend)
         super().set_refdb(refdb)
-        self._kept += [refdb, backend]
+        self._references += [refdb, backend]
 
 
-def _with_our_errors(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_store_errors(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(self: StoreRepository, *arguments: Any, **named: Any) -> Any:
         self._objects.error = None
@@ -285,7 +285,7 @@ def _with_our_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name in _CALLS:
-    setattr(StoreRepository, _name, _with_our_errors(getattr(StoreRepository, _name)))
+    setattr(StoreRepository, _name, _with_store_errors(getattr(StoreRepository, _name)))
 
 
 def repository(store: Readable, writer: ObjectSink | None = None, *, head: str) -> StoreRepository:
@@ -296,9 +296,9 @@ def repository(store: Readable, writer: ObjectSink | None = None, *, head: str) 
         writer: The open transaction that receives the objects that libgit2 creates; ``None`` to reject new objects.
         head: The value of ``HEAD``.
     """
-    made = StoreRepository(store, writer)
-    made._show_refs(store, head)
-    return made
+    opened = StoreRepository(store, writer)
+    opened._set_refs(store, head)
+    return opened
 
 
 _windows = 0
@@ -411,10 +411,10 @@ def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConf
     if not all(map(is_comparable, sides)):
         return MergeConflict("too large")
     # pygit2 decodes the result as UTF-8. Latin-1 maps each byte to one character and adds no line ending.
-    held = _BlobsInMemory([side.decode("latin-1").encode() for side in sides])
-    one, two, three = (pygit2.IndexEntry("file", pygit2.Oid(hex=oid), FileMode.BLOB) for oid in held.order)
+    blobs = _BlobsInMemory([side.decode("latin-1").encode() for side in sides])
+    one, two, three = (pygit2.IndexEntry("file", pygit2.Oid(hex=oid), FileMode.BLOB) for oid in blobs.order)
     try:
-        merged = StoreRepository(held).merge_file_from_index(one, two, three)
+        merged = StoreRepository(blobs).merge_file_from_index(one, two, three)
     except RuntimeError as error:
         if "NULL" not in str(error):
             raise

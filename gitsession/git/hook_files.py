@@ -15,10 +15,10 @@ import gitsession
 from gitsession.durable import read_regular
 from gitsession.errors import Refused
 
-KEPT = ".local"
+LOCAL = ".local"
 _MARK = b"# gitsession: "
 _SHIPPED = Path(gitsession.__file__).parent / "hooks"
-_BESIDE = Path(gitsession.__file__).parents[1] / "hooks"
+_SOURCE_HOOKS = Path(gitsession.__file__).parents[1] / "hooks"
 """Folder of the scripts in a checkout; ``_SHIPPED`` is the one in an installed package. Each hook has a subfolder."""
 
 MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"
@@ -42,58 +42,58 @@ def shipped(name: str) -> Path:
 
 
 def _folder(name: str) -> Path:
-    return next((folder / name for folder in (_SHIPPED, _BESIDE) if (folder / name).exists()), _SHIPPED / name)
+    return next((folder / name for folder in (_SHIPPED, _SOURCE_HOOKS) if (folder / name).exists()), _SHIPPED / name)
 
 
 def state(folder: Path, name: str) -> str:
     """Return the state of a hook: ``MISSING``, ``CURRENT``, ``OLDER`` or ``OTHER``."""
     try:
-        there = read_regular(folder / name)
+        content = read_regular(folder / name)
     except OSError:
         return OTHER  # a pipe, a folder, or an unreadable file
-    if there is None:
+    if content is None:
         return MISSING
-    if there == script(name):
+    if content == script(name):
         return CURRENT
-    return OLDER if _MARK in there[:200] else OTHER
+    return OLDER if _MARK in content[:200] else OTHER
 
 
-def is_kept(folder: Path, name: str) -> bool:
+def has_local_hook(folder: Path, name: str) -> bool:
     """Return whether another hook is kept as ``<name>.local``."""
-    return os.path.lexists(folder / (name + KEPT))
+    return os.path.lexists(folder / (name + LOCAL))
 
 
-def put(folder: Path, name: str) -> bool:
+def install(folder: Path, name: str) -> bool:
     """Install gitsession's hook; return whether anything changed. Raises ``Refused`` if another hook cannot be kept."""
     found = state(folder, name)
     if found == CURRENT and os.access(folder / name, os.X_OK):
         return False
     folder.mkdir(exist_ok=True)
     if found == OTHER:
-        if is_kept(folder, name) and not _same(folder / name, folder / (name + KEPT)):
+        if has_local_hook(folder, name) and not _same(folder / name, folder / (name + LOCAL)):
             raise Refused(
-                f"cannot install '{folder / name}': another hook has this name, and '{name}{KEPT}' already exists",
+                f"cannot install '{folder / name}': another hook has this name, and '{name}{LOCAL}' already exists",
                 hint="move one of the two files to another folder",
             )
         with suppress(FileExistsError):
-            os.link(folder / name, folder / (name + KEPT), follow_symlinks=False)
-    aside = folder / f".{name}.{secrets.token_hex(6)}.tmp"
+            os.link(folder / name, folder / (name + LOCAL), follow_symlinks=False)
+    temporary = folder / f".{name}.{secrets.token_hex(6)}.tmp"
     try:
-        aside.write_bytes(script(name))
-        aside.chmod(0o755)
-        os.rename(aside, folder / name)
+        temporary.write_bytes(script(name))
+        temporary.chmod(0o755)
+        os.rename(temporary, folder / name)
     finally:
         with suppress(FileNotFoundError):
-            aside.unlink()
+            temporary.unlink()
     return True
 
 
-def take_out(folder: Path, name: str) -> bool:
+def remove(folder: Path, name: str) -> bool:
     """Remove gitsession's hook and restore the previous one; return whether anything changed. Other hooks are kept."""
     if state(folder, name) not in (CURRENT, OLDER):
         return False
-    if is_kept(folder, name):
-        os.rename(folder / (name + KEPT), folder / name)
+    if has_local_hook(folder, name):
+        os.rename(folder / (name + LOCAL), folder / name)
     else:
         (folder / name).unlink()
     return True

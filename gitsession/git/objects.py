@@ -117,9 +117,9 @@ def parse_commit(data: bytes) -> Commit:
     plain = _PLAIN.match(data)
     if plain is not None:  # a commit written by gitsession
         tree, parents, name, author_seconds, committer_seconds = plain.groups()
-        above = tuple(line[7:].decode() for line in parents.split(b"\n")[:-1])
+        parent_oids = tuple(line[7:].decode() for line in parents.split(b"\n")[:-1])
         return Commit(
-            tree.decode(), above, name.decode(), int(author_seconds), int(committer_seconds), data[plain.end() :]
+            tree.decode(), parent_oids, name.decode(), int(author_seconds), int(committer_seconds), data[plain.end() :]
         )
     head, found, message = data.partition(b"\n\n")
     if not found:

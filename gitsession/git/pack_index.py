@@ -53,7 +53,7 @@ class RandomAccessFile:
             return self._data[offset : offset + count]
         return os.pread(self._fd, count, offset) if offset < self.size else b""
 
-    def read_among(self, offset: int, count: int) -> bytes:
+    def read_cached(self, offset: int, count: int) -> bytes:
         """Read through a block cache, for many small reads near each other. The file must not be written meanwhile."""
         number, at = divmod(offset, _BLOCK_BYTES)
         block = self._blocks.get(number)
@@ -104,7 +104,7 @@ class PackIndex:
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
             bucket = self._buckets[first] = names, self._file.read(self._offsets + begin * 4, count * 4)
         names, offsets = bucket
-        begin, end = _where_likely(names, raw)
+        begin, end = _likely_range(names, raw)
         at = names.find(raw, begin, end)
         while at % 20 and at > 0:  # skip a match that spans two adjacent ids
             at = names.find(raw, at + 1, end)
@@ -117,7 +117,7 @@ class PackIndex:
             rows = self._file.read(_HEAD_BYTES + self._fan[first] * 20, count * 20)
             yield from (rows[at : at + 20] for at in range(0, len(rows), 20))
 
-    def places(self) -> list[tuple[int, bytes]]:
+    def locations(self) -> list[tuple[int, bytes]]:
         """Return the offset and the id of each object, in pack order. Raises ``Corrupt``."""
         names = self._file.read(_HEAD_BYTES, self.count * 20)
         stated = unpack(f">{self.count}I", self._file.read(self._offsets, self.count * 4))
@@ -149,7 +149,7 @@ class PackIndex:
         return int.from_bytes(self._file.read(far, 8), "big")
 
 
-def _where_likely(names: bytes, raw: bytes) -> tuple[int, int]:
+def _likely_range(names: bytes, raw: bytes) -> tuple[int, int]:
     """Return a byte range of ``names``, sorted and 20 bytes each, that contains ``raw`` if it is listed.
 
     All names begin with the same byte. Names are digests and evenly distributed, so the position can be estimated from

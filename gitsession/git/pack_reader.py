@@ -59,7 +59,7 @@ class Packs:
     def refresh(self) -> None:
         """List the packs again, because git replaces them at any time. A file stays open while a thread uses it."""
         known: dict[str, PackIndex] = {}
-        listed, broken = self._listed()
+        listed, broken = self._list_files()
         for name, identity in listed:
             index = self._indexes.get(name)
             if index is None or index.identity != identity:
@@ -100,7 +100,7 @@ class Packs:
             except (Corrupt, Unavailable) as error:
                 problem = problem or error
             except OSError as error:
-                problem = problem or Corrupt(f"cannot read object {oid} from {_body(name)}: {error.strerror}")
+                problem = problem or Corrupt(f"cannot read object {oid} from {_pack(name)}: {error.strerror}")
         if problem is not None:
             raise problem
         return None
@@ -118,27 +118,27 @@ class Packs:
                 if offset is not None:
                     wanted.setdefault(name, []).append((offset, raw))
                     break
-        for name, places in wanted.items():
-            yield from self._in_order(name, sorted(places))
+        for name, locations in wanted.items():
+            yield from self._in_order(name, sorted(locations))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
         """Yield all commits in packs that can be read, in pack order."""
         for name, index in list(self._indexes.items()):
             try:
-                places = index.places()
+                locations = index.locations()
             except (Corrupt, OSError, struct.error):
                 continue
-            yield from self._in_order(name, places, pack_scan.COMMIT)
+            yield from self._in_order(name, locations, pack_scan.COMMIT)
 
     def _in_order(
-        self, name: str, places: list[tuple[int, bytes]], only: int = 0
+        self, name: str, locations: list[tuple[int, bytes]], only: int = 0
     ) -> Iterator[tuple[Oid, Kind, bytes]]:
         try:
             file = self._open(name)
         except OSError:
             return
         base_at = functools.partial(self._resolve, name, oid="")
-        yield from pack_scan.read(file, places, base_at, _TOGETHER_BYTES_MAX, only)
+        yield from pack_scan.read(file, locations, base_at, _TOGETHER_BYTES_MAX, only)
 
     def suspects(self) -> dict[str, str]:
         """Return the packs that may contain a missing object because their index is damaged, each with the damage."""
@@ -166,7 +166,7 @@ class Packs:
         if kind is None:
             raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
         if oid_of(kind, data) != oid:
-            raise Corrupt(f"object {oid}: the content at offset {offset} of {_body(name)} does not match the id")
+            raise Corrupt(f"object {oid}: the content at offset {offset} of {_pack(name)} does not match the id")
         return kind, data
 
     def _resolve(self, name: str, offset: int, oid: Oid) -> _Base:
@@ -177,7 +177,7 @@ class Packs:
         at = offset
         while (base := self._bases.get((name, at))) is None:
             if at in seen or len(deltas) > _DEPTH_MAX:
-                raise Corrupt(f"object {oid}: its delta chain in {_body(name)} is cyclic or too long")
+                raise Corrupt(f"object {oid}: its delta chain in {_pack(name)} is cyclic or too long")
             seen.add(at)
             number, data, earlier = self._raw(name, file, at, oid)
             if earlier is None:
@@ -187,23 +187,23 @@ class Packs:
             deltas.append((at, data))
             at = earlier
         number, data = base
-        for place, instructions in reversed(deltas):
+        for position, instructions in reversed(deltas):
             try:
                 data = pack_scan.apply_delta(data, instructions, self._bytes_max)
             except ValueError as error:
-                raise Corrupt(f"object {oid}: invalid delta at offset {place} of {_body(name)}: {error}") from None
-            self._remember(name, place, (number, data))
+                raise Corrupt(f"object {oid}: invalid delta at offset {position} of {_pack(name)}: {error}") from None
+            self._remember(name, position, (number, data))
         return number, data
 
     def _raw(self, name: str, file: RandomAccessFile, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
         """Return the type and the inflated bytes and, for a delta, the offset of its base."""
-        where = f"object {oid} is damaged at offset {offset} of {_body(name)}"
-        head = file.read_among(offset, _HEAD_BYTES)
+        context = f"object {oid} is damaged at offset {offset} of {_pack(name)}"
+        head = file.read_cached(offset, _HEAD_BYTES)
         try:
             number, size, at = _entry_head(head)
             base: int | None = None
             if number == _OFFSET_DELTA:
-                distance, at = _offset_back(head, at)
+                distance, at = _read_distance(head, at)
                 base = offset - distance
                 if not 0 < distance < offset:
                     raise ValueError("the base of the delta is outside the pack")
@@ -213,28 +213,28 @@ class Packs:
                 if base is None or at > len(head):
                     raise ValueError("the base of the delta is not in the pack")
         except IndexError:
-            raise Corrupt(f"{where}: truncated") from None
+            raise Corrupt(f"{context}: truncated") from None
         except ValueError as error:
-            raise Corrupt(f"{where}: {error}") from None
+            raise Corrupt(f"{context}: {error}") from None
         except KeyError:
-            raise Corrupt(f"{where}: the pack was removed") from None
+            raise Corrupt(f"{context}: the pack was removed") from None
         if number not in _KINDS and number != _TAG and base is None:
-            raise Corrupt(f"{where}: unknown object type {number}")
+            raise Corrupt(f"{context}: unknown object type {number}")
         if size > self._bytes_max:
             raise Unavailable(f"object {oid} is too large: {size:,} bytes (limit: {self._bytes_max:,})")
         try:
             return number, _inflate(file, offset + at, size), base
         except zlib.error:
-            raise Corrupt(f"{where}: invalid compressed data") from None
+            raise Corrupt(f"{context}: invalid compressed data") from None
         except ValueError as error:
-            raise Corrupt(f"{where}: {error}") from None
+            raise Corrupt(f"{context}: {error}") from None
 
     # -- open files and cached bases
 
     def _open(self, name: str) -> RandomAccessFile:
         file = self._bodies.get(name)
         if file is None:
-            file = self._bodies[name] = RandomAccessFile(f"{self._directory}/{_body(name)}")
+            file = self._bodies[name] = RandomAccessFile(f"{self._directory}/{_pack(name)}")
             while len(self._bodies) > _OPEN_MAX:
                 self._bodies.popitem(last=False)  # the file is closed when no thread reads from it
         return file
@@ -251,13 +251,13 @@ class Packs:
             except KeyError:
                 self._bases_bytes = 0
 
-    def _listed(self) -> tuple[list[tuple[str, Identity]], dict[str, str]]:
+    def _list_files(self) -> tuple[list[tuple[str, Identity]], dict[str, str]]:
         """Return the indexes, newest first, and the packs without an index."""
         found = files(self._directory)
         indexes = [name for name in found if name.endswith(".idx")]
         indexes.sort(key=lambda name: (found[name][1], name), reverse=True)
-        alone = {name for name in found if name.endswith(".pack")} - {_body(name) for name in indexes}
-        return [(name, found[name]) for name in indexes], dict.fromkeys(sorted(alone), "its index is missing")
+        unindexed = {name for name in found if name.endswith(".pack")} - {_pack(name) for name in indexes}
+        return [(name, found[name]) for name in indexes], dict.fromkeys(sorted(unindexed), "its index is missing")
 
 
 def files(directory: str) -> dict[str, Identity]:
@@ -290,7 +290,7 @@ def _entry_head(head: bytes) -> tuple[int, int, int]:
     return number, size, at
 
 
-def _offset_back(head: bytes, at: int) -> tuple[int, int]:
+def _read_distance(head: bytes, at: int) -> tuple[int, int]:
     byte = head[at]
     at += 1
     distance = byte & 127
@@ -306,7 +306,7 @@ def _offset_back(head: bytes, at: int) -> tuple[int, int]:
 def _inflate(file: RandomAccessFile, at: int, size: int) -> bytes:
     """Inflate exactly ``size`` bytes. Raises ``ValueError`` if the stream is shorter or longer."""
     unpacker = zlib.decompressobj()
-    raw = file.read_among(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))
+    raw = file.read_cached(at, min(size + (size >> 8) + 64, _CHUNK_BYTES))
     data = unpacker.decompress(raw, size + 1)
     if unpacker.eof and len(data) == size:
         return data
@@ -328,5 +328,5 @@ def _inflate(file: RandomAccessFile, at: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _body(name: str) -> str:
+def _pack(name: str) -> str:
     return f"{name.removesuffix('.idx')}.pack"

@@ -28,20 +28,20 @@ Base = tuple[int, bytes]
 
 
 def read(
-    file: RandomAccessFile, places: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
+    file: RandomAccessFile, locations: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
     only: int = 0
 ) -> Iterator[tuple[Oid, Kind, bytes]]:
-    """Yield the objects at ``places``: sorted pairs of an offset in the pack and a 20-byte object id.
+    """Yield the objects at ``locations``: sorted pairs of an offset in the pack and a 20-byte object id.
 
     ``base_at``: returns the base of a delta, by its offset. ``only``: yield only objects of this type number;
-    ``places`` must then list the whole pack.
+    ``locations`` must then list the whole pack.
     """
     chunk, start, length = b"", 0, 0
     bases: dict[int, Base] = {}
     bases_bytes = 0
     wanted: set[int] = set()
     """Offsets of the objects of type ``only``."""
-    for offset, raw in places:
+    for offset, raw in locations:
         at = offset - start
         if at + _HEAD_BYTES > length:
             try:

@@ -53,20 +53,20 @@ def release_packs(object_dir: Path) -> int:
     count = 0
     with os.scandir(object_dir / "pack") as entries:
         for entry in entries:
-            if entry.name.endswith(".keep") and _is_ours(entry):
+            if entry.name.endswith(".keep") and _has_keep_text(entry):
                 os.unlink(entry.path)
                 count += 1
     return count
 
 
-def keep(owner: Path, at: Path, *, sync: bool = True) -> None:
-    """Protect a pack from deletion by git: create its `.keep` file ``at``, a link to ``owner``."""
+def keep(owner: Path, path: Path, *, sync: bool = True) -> None:
+    """Protect a pack from deletion by git: create its `.keep` file ``path``, a link to ``owner``."""
     try:
         try:
-            os.link(owner, at)
+            os.link(owner, path)
         except FileNotFoundError:
             write_new(owner, KEEP_TEXT.encode(), sync=sync)
-            os.link(owner, at)
+            os.link(owner, path)
     except FileExistsError:
         pass
 
@@ -76,20 +76,20 @@ def move_packs(folder: Path, object_dir: Path, owner: Path | None) -> list[str]:
 
     ``owner``: the file that each ``.keep`` links to; ``None`` to create no ``.keep`` files.
     """
-    there = object_dir / "pack"
+    target = object_dir / "pack"
     moved = []
     for name in packs_in(folder):
         if owner is not None:
-            keep(owner, there / f"{name}.keep")
-        if (there / f"{name}.idx").exists():
+            keep(owner, target / f"{name}.keep")
+        if (target / f"{name}.idx").exists():
             continue
         for suffix in (".pack", ".rev", ".promisor", ".idx"):  # the index is last: readers find a pack by its index
             file = folder / f"{name}{suffix}"
             if file.exists():
                 sync_file(file)
-                os.rename(file, there / f"{name}{suffix}")
+                os.rename(file, target / f"{name}{suffix}")
         moved.append(name)
-    sync_directory(there)
+    sync_directory(target)
     return moved
 
 
@@ -98,7 +98,7 @@ def packs_in(folder: Path) -> list[str]:
     return sorted(file.stem for file in folder.glob("pack-*.idx") if file.with_suffix(".pack").exists())
 
 
-def _is_ours(entry: os.DirEntry[str]) -> bool:
+def _has_keep_text(entry: os.DirEntry[str]) -> bool:
     text = KEEP_TEXT.encode()
     return entry.stat(follow_symlinks=False).st_size == len(text) and Path(entry.path).read_bytes() == text
 

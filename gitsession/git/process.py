@@ -32,16 +32,16 @@ _FIXED = (
     "maintenance.auto=false",
     "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by it; not the default before git 2.41
 )
-_READ_IN_A_REPOSITORY = (
+_REPOSITORY_FILES = (
     "config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude", "shallow",
     "objects/info/alternates",
 )  # fmt: skip
-_FOLDERS_OF_REFS = ("refs", "logs")
-_NAMES_A_FILE = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
+_REF_FOLDERS = ("refs", "logs")
+_FILE_SETTING = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
 """Settings by which a git configuration names another file to read."""
 _FSCK_SECONDS = 3600.0
 _LONG_SECONDS = 3.0
-_USERS_OWN = (
+_USER_VARIABLES = (
     "GIT_ASKPASS",
     "GIT_CONFIG_GLOBAL",
     "GIT_CONFIG_NOSYSTEM",
@@ -52,7 +52,7 @@ _USERS_OWN = (
 )
 """Git's variables that are kept if the user's configuration is used. None of them selects another repository."""
 
-_PASSED_ON = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
+_PASSED_VARIABLES = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
 """Variables that git sets for its hook `pre-receive`: the folders of pushed objects that are not accepted yet."""
@@ -102,11 +102,11 @@ def run(
 
     command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
-    passed = environment(user_config=user_config) | dict(variables or {})
+    env = environment(user_config=user_config) | dict(variables or {})
     at = "/" if git_dir is None else git_dir  # the working directory may be deleted, or in another repository
     if worktree is not None:
         command.append(f"--work-tree={worktree.top}")
-        passed |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
+        env |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
         at = worktree.at
     try:
         with subprocess.Popen(
@@ -114,7 +114,7 @@ def run(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=passed,
+            env=env,
             cwd=at,
         ) as child:
             try:
@@ -128,10 +128,10 @@ def run(
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"`git {verb}` did not finish within {timeout_seconds:g} s") from None
-    answer = ProcessResult(child.returncode, out, err)
-    if answer.code not in accept:
-        raise Unavailable(f"`git {verb}` failed with exit code {answer.code}: {answer.err[-500:] or 'no message'}")
-    return answer
+    result = ProcessResult(child.returncode, out, err)
+    if result.code not in accept:
+        raise Unavailable(f"`git {verb}` failed with exit code {result.code}: {result.err[-500:] or 'no message'}")
+    return result
 
 
 def _communicate(
@@ -139,23 +139,24 @@ def _communicate(
 ) -> tuple[bytes, bytes]:
     found: list[str] = []
 
-    def look() -> None:
+    def kill_if_blocked() -> None:
         path = obstacle()
         if path:
             found.append(path)
             child.kill()
 
-    late = threading.Timer(_LONG_SECONDS, look)  # not a timeout of ``communicate``: a second call loses ``stdin``
-    late.daemon = True
-    late.start()
+    # Not a timeout of ``communicate``: a second call loses ``stdin``.
+    timer = threading.Timer(_LONG_SECONDS, kill_if_blocked)
+    timer.daemon = True
+    timer.start()
     try:
-        answer = child.communicate(stdin, timeout=timeout_seconds)
+        output = child.communicate(stdin, timeout=timeout_seconds)
     finally:
-        late.cancel()
+        timer.cancel()
     if found:
-        told = f"cannot run git: '{found[0]}' is a pipe or a device, and git would block on it"
-        raise BlockedRead(told, hint="replace it with a file, or remove it from the git configuration")
-    return answer
+        message = f"cannot run git: '{found[0]}' is a pipe or a device, and git would block on it"
+        raise BlockedRead(message, hint="replace it with a file, or remove it from the git configuration")
+    return output
 
 
 def _call(obstacle: Callable[[], str] | None) -> str:
@@ -165,8 +166,8 @@ def _call(obstacle: Callable[[], str] | None) -> str:
 def _blocking(git_dir: Path | None) -> str:
     """Return a file of a repository or of git's configuration that would block git; "" if there is none."""
     store = os.path.abspath(git_dir) if git_dir is not None else None
-    inside = [] if store is None else [f"{store}/{name}" for name in _READ_IN_A_REPOSITORY]
-    for name in () if store is None else _FOLDERS_OF_REFS:
+    inside = [] if store is None else [f"{store}/{name}" for name in _REPOSITORY_FILES]
+    for name in () if store is None else _REF_FOLDERS:
         for folder, _, files in os.walk(f"{store}/{name}"):
             found = next((path for file in files if blocks(path := f"{folder}/{file}")), "")
             if found:
@@ -183,8 +184,8 @@ def _blocking(git_dir: Path | None) -> str:
             return path
         with contextlib.suppress(OSError):
             text = (read_regular(path) or b"").decode("utf-8", "surrogateescape")
-            named = (os.path.expanduser(value.strip().strip('"')) for value in _NAMES_A_FILE.findall(text))
-            waiting += [os.path.join(os.path.dirname(path), value) for value in named if "\0" not in value]
+            paths = (os.path.expanduser(value.strip().strip('"')) for value in _FILE_SETTING.findall(text))
+            waiting += [os.path.join(os.path.dirname(path), value) for value in paths if "\0" not in value]
     return ""
 
 
@@ -224,27 +225,27 @@ def _command(git_dir: Path | None) -> list[str]:
     return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
 
 
-Told = Callable[[bytes], None]
+OutputCallback = Callable[[bytes], None]
 """A function that receives git's progress output as it arrives."""
 
 
-def talk(
+def run_transfer(
     git_dir: Path | None,
     *arguments: str,
-    told: Told | None = None,
+    on_output: OutputCallback | None = None,
     interactive: bool = False,
     timeout_seconds: float = 6 * 3600.0,
 ) -> ProcessResult:
     """Run git to exchange data with another repository, with the user's configuration. Accepts every exit code.
 
-    ``told``: receives the progress output. ``interactive``: True if git and ssh may ask the user for a password;
+    ``on_output``: receives the progress output. ``interactive``: True if git and ssh may ask the user for a password;
     otherwise they get no terminal. Raises ``Unavailable`` if git is missing or too slow.
     """
     import subprocess
 
-    passed = environment(user_config=True)
+    env = environment(user_config=True)
     if interactive:
-        passed["GIT_TERMINAL_PROMPT"] = "1"
+        env["GIT_TERMINAL_PROMPT"] = "1"
     fixed = [setting for setting in _FIXED if not (interactive and setting.startswith("core.askPass"))]
     command = ["git", *(word for setting in fixed for word in ("-c", setting))]
     if git_dir is not None:
@@ -255,7 +256,7 @@ def talk(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=passed,
+            env=env,
             cwd="/" if git_dir is None else git_dir,
             start_new_session=not interactive,
         )
@@ -264,12 +265,12 @@ def talk(
     with child:
         assert child.stdout is not None
         assert child.stderr is not None
-        said: list[bytes] = []
-        reader = threading.Thread(target=_pass_on, args=(child.stderr.fileno(), told, said), daemon=True)
-        late = threading.Timer(timeout_seconds, child.kill)
-        late.daemon = True
+        chunks: list[bytes] = []
+        reader = threading.Thread(target=_forward_output, args=(child.stderr.fileno(), on_output, chunks), daemon=True)
+        timer = threading.Timer(timeout_seconds, child.kill)
+        timer.daemon = True
         try:
-            late.start()
+            timer.start()
             reader.start()
             out = child.stdout.read()
             reader.join()
@@ -278,34 +279,34 @@ def talk(
             child.kill()
             raise
         finally:
-            late.cancel()
-    return ProcessResult(code, out, b"".join(said))
+            timer.cancel()
+    return ProcessResult(code, out, b"".join(chunks))
 
 
-def _pass_on(source: int, told: Told | None, said: list[bytes]) -> None:
+def _forward_output(source: int, on_output: OutputCallback | None, chunks: list[bytes]) -> None:
     while chunk := os.read(source, 1 << 16):
-        said.append(chunk)
-        if told is not None:
-            told(chunk)
+        chunks.append(chunk)
+        if on_output is not None:
+            on_output(chunk)
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:
     """Return the environment of the child.
 
     Without ``user_config``, it contains only the variables that locate programs. With it, all variables are kept except
-    git's variables that are not in ``_USERS_OWN``.
+    git's variables that are not in ``_USER_VARIABLES``.
     """
     if user_config:
-        passed = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USERS_OWN}
+        env = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USER_VARIABLES}
     else:
-        passed = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-        passed |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
+        env = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
+        env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
         # Without network access, git cannot fetch a lost object from a promisor remote of the store with a program that
         # the store's configuration names.
-        passed |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
+        env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     # Git must read the objects as stored, without replace refs and grafts.
-    passed |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
-    return {**passed, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
+    return {**env, "GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
 def version() -> tuple[int, ...]:
@@ -322,34 +323,34 @@ def user_setting(name: str) -> str | None:
 
     Returns ``None`` if the setting does not exist or git is not installed.
     """
-    told = _config(None, "--global", "--get", name)
-    return told.decode("utf-8", "surrogateescape").strip() or None
+    output = _config(None, "--global", "--get", name)
+    return output.decode("utf-8", "surrogateescape").strip() or None
 
 
 def user_settings(prefix: str) -> dict[str, str]:
     """Return the user's own settings whose names begin with ``prefix``, by name in lower case, as git prints it."""
-    answer = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
-    told = answer.decode("utf-8", "surrogateescape").split("\0")
-    return {name: value for name, _, value in (setting.partition("\n") for setting in told) if name}
+    output = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
+    items = output.decode("utf-8", "surrogateescape").split("\0")
+    return {name: value for name, _, value in (setting.partition("\n") for setting in items) if name}
 
 
 def user_configs() -> list[str]:
     """Return the paths of the user's own configuration files, including missing files but not included ones."""
     home = os.environ.get("HOME", "/nonexistent")
-    named = os.environ.get("GIT_CONFIG_GLOBAL")
-    return [named] if named else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
+    path = os.environ.get("GIT_CONFIG_GLOBAL")
+    return [path] if path else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
 
 
 def excludes_file(git_dir: Path | None) -> str:
     """Return the path of the user's global ignore file, or of the one set for ``git_dir``; the file may not exist."""
-    told = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
-    return os.fsdecode(told) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
+    path = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
+    return os.fsdecode(path) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
 
 
-def _config(git_dir: Path | None, *words: str) -> bytes:
+def _config(git_dir: Path | None, *arguments: str) -> bytes:
     """Return the output of `git config` with the user's configuration; "" without git. Raises ``BlockedRead``."""
     try:
-        return run(git_dir, "config", "--includes", *words, accept=range(256), user_config=True).out
+        return run(git_dir, "config", "--includes", *arguments, accept=range(256), user_config=True).out
     except BlockedRead:
         raise
     except Unavailable:
@@ -369,10 +370,10 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
     """Start `git fsck`; return a function that waits for its result. No thread is used. Both raise ``Unavailable``."""
     import subprocess
 
-    words = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")
+    arguments = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")
     try:
         git = subprocess.Popen(
-            [*_command(git_dir), *words], env=environment(), cwd=git_dir,
+            [*_command(git_dir), *arguments], env=environment(), cwd=git_dir,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
     except FileNotFoundError:
@@ -388,8 +389,8 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
             git.communicate()
             raise Unavailable(f"`git fsck` did not finish within {_FSCK_SECONDS:g} s") from None
         code = git.returncode
-        told = f"{err.decode('utf-8', 'replace').strip()}\n{out.decode('utf-8', 'replace')}"
-        lines = [line for line in told.split("\n") if line.strip()] if code else []
+        output = f"{err.decode('utf-8', 'replace').strip()}\n{out.decode('utf-8', 'replace')}"
+        lines = [line for line in output.split("\n") if line.strip()] if code else []
         return [*lines, f"`git fsck` was killed by signal {-code}"] if code < 0 else lines
 
     return wait

@@ -35,15 +35,15 @@ _REMOTES = ("remotes", "branches")
 """Folders in which git before 1.5 kept remotes, and which git still reads."""
 
 
-def named(git_dir: Path) -> list[str]:
+def unsafe_settings(git_dir: Path) -> list[str]:
     """Return the settings of a repository's own configuration that can make git run a program. Raises ``Unavailable``.
 
     These include the address of a remote if it needs a remote helper, or if it may be this repository: git runs all
     hooks of a repository that it pushes to. Files in ``_REMOTES`` are included, too. An ``include.path`` is included
     but not followed, because the file that git finds may depend on ``HOME`` or the branch.
     """
-    words = ("config", "--list", "--show-scope", "--null", "--no-includes")
-    parts = process.run(git_dir, *words).out.decode("utf-8", "surrogateescape").split("\0")
+    arguments = ("config", "--list", "--show-scope", "--null", "--no-includes")
+    parts = process.run(git_dir, *arguments).out.decode("utf-8", "surrogateescape").split("\0")
     settings = zip(parts[::2], (row.partition("\n") for row in parts[1::2]), strict=False)
     found = {name for scope, (name, _, value) in settings if scope != "command" and not _is_safe(git_dir, name, value)}
     found.update(str(path.relative_to(git_dir)) for folder in _REMOTES for path in (git_dir / folder).rglob("*"))

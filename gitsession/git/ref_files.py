@@ -204,7 +204,7 @@ class RefReader:
         self._packed_refs()
         if self._bad:
             lines = f"{len(self._bad):,} invalid lines, the first is" if len(self._bad) > 1 else "an invalid line:"
-            found[PACKED_REFS] = f"has {lines} {_shown(self._bad[0])}"
+            found[PACKED_REFS] = f"has {lines} {_excerpt(self._bad[0])}"
         return found
 
     def _packed_refs(self) -> bytes:
@@ -219,7 +219,7 @@ class RefReader:
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
             fresh = time.time_ns() - _FRESH_NS
-            self._packed, self._bad = _whole_lines(read_regular(self._packed_path) or b"")
+            self._packed, self._bad = _sorted_lines(read_regular(self._packed_path) or b"")
             self._seen = seen if stat.st_mtime_ns < fresh else None
         return self._packed
 
@@ -230,14 +230,14 @@ def _problem(raw: bytes) -> str:
         return "is empty"
     if not raw.strip(b"\0"):
         return "has only zero bytes"
-    return f"has an invalid value: {_shown(raw)}"
+    return f"has an invalid value: {_excerpt(raw)}"
 
 
-def _shown(raw: bytes) -> str:
+def _excerpt(raw: bytes) -> str:
     return raw[:60].decode("ascii", "replace").strip().replace("\0", "\ufffd")
 
 
-def _whole_lines(data: bytes) -> tuple[bytes, list[bytes]]:
+def _sorted_lines(data: bytes) -> tuple[bytes, list[bytes]]:
     """Return the lines of refs, sorted by name, and the damaged lines: a damaged line does not hide other lines.
 
     Git writes the lines sorted and states this in the first line, a comment.

@@ -48,7 +48,7 @@ _PATIENCE_SECONDS, _PAUSE_SECONDS = 0.1, 0.002
 _STALE_SECONDS = 10.0
 
 _BATCH = 64
-_TURNS = 8
+_ATTEMPTS_MAX = 8
 """Maximum number of attempts to remove refs from ``packed-refs`` while git keeps packing them again."""
 
 
@@ -57,7 +57,7 @@ class RefLock(NamedTuple):
 
     path: str
     age_s: float
-    is_ours: bool
+    is_own: bool
 
     @property
     def is_stale(self) -> bool:
@@ -93,7 +93,7 @@ class RefLocks:
         """Return whether an unused proof exists for a lock with this content."""
         return self._proved.get(name) == content
 
-    def take(self, name: str) -> str:
+    def acquire(self, name: str) -> str:
         """Lock ``name``, which needs a proof; return the path of the lock. Call ``release`` even after an error.
 
         Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
@@ -150,7 +150,7 @@ class RefLocks:
                 pass
         self._proved.clear()
 
-    def standing(self) -> Iterator[RefLock]:
+    def list_locks(self) -> Iterator[RefLock]:
         """Yield the existing locks, including those of ``HEAD`` and of the configuration."""
         root = str(self._git_dir)
         found = [f"{folder}/{name}" for folder, _, names in os.walk(f"{root}/refs") for name in names]
@@ -162,10 +162,10 @@ class RefLocks:
                 continue
             name = os.path.relpath(path, root).removesuffix(".lock")
             try:
-                is_ours = os.path.samestat(lock, os.stat(self.proof(name)))
+                is_own = os.path.samestat(lock, os.stat(self.proof(name)))
             except FileNotFoundError:
-                is_ours = False
-            yield RefLock(path, time.time() - lock.st_mtime, is_ours)
+                is_own = False
+            yield RefLock(path, time.time() - lock.st_mtime, is_own)
 
     def break_dead(self) -> int:
         """Remove the locks and proofs of dead writers; return their number."""
@@ -206,35 +206,37 @@ class RefWriter:
         """Remove the proofs of moves that were prepared but not made."""
         self._locks.forget()
 
-    def move(self, name: str, new: RefValue, *, ours: Collection[RefValue | None]) -> bool:
-        """Point ``name`` at ``new`` if its value is one of ``ours``; return whether its value is now ``new``.
+    def move(self, name: str, new: RefValue, *, expected: Collection[RefValue | None]) -> bool:
+        """Point ``name`` at ``new`` if its value is one of ``expected``; return whether its value is now ``new``.
 
         Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
         """
         if not self._locks.is_proved(name, _content(new)):
             self.prepare({name: new})
         try:
-            lock = self._locks.take(name)
-            held = self.refs.read(name)
+            lock = self._locks.acquire(name)
+            current = self.refs.read(name)
             # Rename even if the value is ``new`` already: its writer may have died before the value was durable.
-            return self._rename(lock, self._git_dir / name) if held in ours or held == new else False
+            return self._rename(lock, self._git_dir / name) if current in expected or current == new else False
         finally:
             self._locks.release([name])
 
-    def delete(self, ours: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
-        """Delete each ref whose current value is one of those in ``ours``.
+    def delete(self, expected: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
+        """Delete each ref whose current value is one of those in ``expected``.
 
         Returns the names of refs that other programs moved, and the names that failed, each with its error. Raises
         ``OSError`` if no lock file can be created at all.
         """
-        held = {name: self.refs.read(name) for name in ours}
-        foreign = [name for name, value in held.items() if value is not None and value not in ours[name]]
-        gone = [name for name, value in held.items() if value is None]
-        failed = self._remove({name: ours[name] for name in ours if name not in {*foreign, *gone}}, self._drop)
-        if self._sync and gone:
+        current = {name: self.refs.read(name) for name in expected}
+        foreign = [name for name, value in current.items() if value is not None and value not in expected[name]]
+        missing = [name for name, value in current.items() if value is None]
+        failed = self._remove(
+            {name: expected[name] for name in expected if name not in {*foreign, *missing}}, self._drop
+        )
+        if self._sync and missing:
             # The process that deleted the refs may have died before the deletion was durable.
             sync_directory(self._git_dir)
-            for directory in {(self._git_dir / name).parent for name in gone}:
+            for directory in {(self._git_dir / name).parent for name in missing}:
                 _sync_nearest(directory)
         return foreign, failed
 
@@ -249,7 +251,7 @@ class RefWriter:
         def with_loose(data: bytes) -> bytes:
             # Read the loose refs under the lock: a deletion needs the same lock, so no deleted ref is restored.
             found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
-            loose.update({name: value for name, value in found.items() if _is_oid_of_ours(name, value)})
+            loose.update({name: value for name, value in found.items() if _is_packable(name, value)})
             return ref_files.changed_packed(data, put=loose)
 
         self._change_packed(with_loose)
@@ -263,9 +265,9 @@ class RefWriter:
         return len(loose) - len(failed)
 
     def move_many(
-        self, new: Mapping[str, RefValue | None], ours: Mapping[str, Collection[RefValue | None]]
+        self, new: Mapping[str, RefValue | None], expected: Mapping[str, Collection[RefValue | None]]
     ) -> set[str]:
-        """Move refs that are not loose to their ``new`` values in one write, if their current values are in ``ours``.
+        """Move refs that are not loose to their ``new`` values in one write, if their values are in ``expected``.
 
         Returns the refs that have the new value; use ``move`` and ``delete`` for the others. A value is the object id
         of a commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
@@ -274,11 +276,11 @@ class RefWriter:
 
         def with_new(data: bytes) -> bytes:
             packed = ref_files.packed_values(data)
-            there = _Places(self._git_dir, packed)
+            available = _AvailableNames(self._git_dir, packed)
             for name, value in new.items():
-                held = packed.get(name)
-                is_ours = held in ours[name] if held != value else held is not None
-                if is_ours and there.is_no_file(name) and there.has_room(name, value):
+                current = packed.get(name)
+                is_expected = current in expected[name] if current != value else current is not None
+                if is_expected and available.is_no_file(name) and available.has_room(name, value):
                     done.add(name)
             put = {name: value for name in done if (value := new[name]) is not None}
             return ref_files.changed_packed(data, put=put, drop=done - put.keys())
@@ -301,19 +303,19 @@ class RefWriter:
         return self._locks.break_dead()
 
     def _remove(
-        self, ours: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
+        self, expected: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
     ) -> dict[str, Exception]:
-        """Lock refs, and call ``remove`` with those whose current value is in ``ours``; return the errors by name."""
+        """Lock refs, and call ``remove`` with those whose value is in ``expected``; return the errors by name."""
         failed: dict[str, Exception] = {}
         locked = []
-        if not ours:
+        if not expected:
             return failed
-        self._locks.prove(dict.fromkeys(ours, b""))
+        self._locks.prove(dict.fromkeys(expected, b""))
         try:
-            for name in ours:
+            for name in expected:
                 try:
-                    self._locks.take(name)
-                    if self.refs.read(name) in ours[name]:
+                    self._locks.acquire(name)
+                    if self.refs.read(name) in expected[name]:
                         locked.append(name)
                 except (GitSessionError, OSError) as error:
                     failed[name] = error
@@ -323,12 +325,12 @@ class RefWriter:
             except (GitSessionError, OSError) as error:
                 failed |= dict.fromkeys(locked, error)
         finally:
-            self._locks.release(ours)
+            self._locks.release(expected)
         return failed
 
     def _drop(self, names: list[str]) -> None:
         """Delete locked refs, both packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
-        for _ in range(_TURNS):
+        for _ in range(_ATTEMPTS_MAX):
             with self._lock_packed() as lock:
                 data = self._packed()
                 if ref_files.packed_values(data).keys().isdisjoint(names):
@@ -338,11 +340,11 @@ class RefWriter:
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
         raise Unavailable(f"cannot delete {names[0]}: another program keeps packing it", hint="try again")
 
-    def _unlink_packed(self, held: Mapping[str, RefValue], names: list[str]) -> None:
-        """Unlink locked loose refs whose packed values equal those in ``held``."""
+    def _unlink_packed(self, loose: Mapping[str, RefValue], names: list[str]) -> None:
+        """Unlink locked loose refs whose packed values equal those in ``loose``."""
         packed = ref_files.packed_values(self._packed())
         # Before the ref was locked, another program may have deleted it and created it again.
-        self._unlink([name for name in names if packed.get(name) == held[name]])
+        self._unlink([name for name in names if packed.get(name) == loose[name]])
 
     def _unlink(self, names: Iterable[str]) -> None:
         paths = [self._git_dir / name for name in names]
@@ -361,7 +363,7 @@ class RefWriter:
         """Hold the lock of ``packed-refs`` until it is renamed over the file; yield the path of the lock."""
         self._locks.prove({ref_files.PACKED_REFS: b""})
         try:
-            yield self._locks.take(ref_files.PACKED_REFS)
+            yield self._locks.acquire(ref_files.PACKED_REFS)
         finally:
             self._locks.release([ref_files.PACKED_REFS])
 
@@ -392,12 +394,12 @@ class RefWriter:
         return True
 
 
-class _Places:
+class _AvailableNames:
     """The names available for new packed refs beside existing refs: a ref is a file or a directory, never both."""
 
     def __init__(self, git_dir: Path, packed: Collection[str]) -> None:
         self._git_dir = git_dir
-        self._taken = set(packed)
+        self._used = set(packed)
         self._folders = {folder for name in packed for folder in directories(name)}
         self._free: dict[str, bool] = {}
 
@@ -406,17 +408,17 @@ class _Places:
 
     def has_room(self, name: str, value: RefValue | None) -> bool:
         """Return whether ``name`` can have ``value``. If so, reserve the name."""
-        if value is None or name in self._taken:
+        if value is None or name in self._used:
             return True
         above = directories(name)
         if name in self._folders or not all(self._is_free(folder) for folder in above):
             return False
-        self._taken.add(name)
+        self._used.add(name)
         self._folders.update(above)
         return True
 
     def _is_free(self, folder: str) -> bool:
-        if folder in self._taken:
+        if folder in self._used:
             return False
         if folder not in self._free:
             path = self._git_dir / folder
@@ -428,7 +430,7 @@ def _content(value: RefValue) -> bytes:
     return f"{value}\n".encode()
 
 
-def _is_oid_of_ours(name: str, value: RefValue) -> bool:
+def _is_packable(name: str, value: RefValue) -> bool:
     try:
         check_ref_name(name)
     except InvalidName:

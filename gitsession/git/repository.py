@@ -23,7 +23,7 @@ from gitsession.git.types import Kind, Oid
 
 OBJECT_BYTES_MAX = 1 << 30
 
-_MEND = "run `gitsession repair`"
+_REPAIR_HINT = "run `gitsession repair`"
 
 _KINDS: Final[dict[str, Kind]] = {"commit": "commit", "tree": "tree", "blob": "blob"}
 _HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
@@ -49,9 +49,9 @@ class VerifiedRepository:
         """
         _check_oid(oid)
         problem: GitSessionError | None = None
-        for look in (self._packs.read, self.read_loose, self._read_afresh):
+        for read_object in (self._packs.read, self.read_loose, self._read_refreshed):
             try:
-                found = look(oid)
+                found = read_object(oid)
             except (Corrupt, Unavailable) as error:
                 problem = problem or error
                 self._packs.forget()
@@ -59,11 +59,11 @@ class VerifiedRepository:
                 if found is not None:
                     return found
         if isinstance(problem, Corrupt):
-            raise Corrupt(str(problem), hint=_MEND)
+            raise Corrupt(str(problem), hint=_REPAIR_HINT)
         if problem is not None:
             raise problem
         for name, what in self._packs.suspects().items():
-            raise Corrupt(f"object {oid} is missing, and {name} is damaged: {what}", hint=_MEND)
+            raise Corrupt(f"object {oid} is missing, and {name} is damaged: {what}", hint=_REPAIR_HINT)
         raise MissingObject(f"missing object {oid}")
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
@@ -83,7 +83,7 @@ class VerifiedRepository:
         self._packs.refresh()
         return self._packs.contains(oid)
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         """List the packs again, and close those that no longer exist."""
         self._packs.refresh()
 
@@ -99,7 +99,7 @@ class VerifiedRepository:
             for rest in _names(f"{self._objects}/{folder}", _REST):
                 yield folder + rest
 
-    def _read_afresh(self, oid: Oid) -> tuple[Kind, bytes] | None:
+    def _read_refreshed(self, oid: Oid) -> tuple[Kind, bytes] | None:
         """List the packs again and read from them: a pack may be new, or `git repack` may have replaced a known one."""
         self._packs.refresh()
         return self._packs.read(oid)

@@ -69,14 +69,14 @@ class Signing:
 
     @classmethod
     def of_user(cls) -> Signing:
-        said = process.user_settings("gpg.")
+        settings = process.user_settings("gpg.")
         return cls(
-            format=said.get("gpg.format", OPENPGP),
+            format=settings.get("gpg.format", OPENPGP),
             key=process.user_setting("user.signingKey") or "",
-            ssh_program=os.path.expanduser(said.get("gpg.ssh.program", "ssh-keygen")),
-            gpg_program=os.path.expanduser(said.get("gpg.openpgp.program", said.get("gpg.program", "gpg"))),
-            allowed_signers=os.path.expanduser(said.get("gpg.ssh.allowedsignersfile", "")),
-            revoked_keys=os.path.expanduser(said.get("gpg.ssh.revocationfile", "")),
+            ssh_program=os.path.expanduser(settings.get("gpg.ssh.program", "ssh-keygen")),
+            gpg_program=os.path.expanduser(settings.get("gpg.openpgp.program", settings.get("gpg.program", "gpg"))),
+            allowed_signers=os.path.expanduser(settings.get("gpg.ssh.allowedsignersfile", "")),
+            revoked_keys=os.path.expanduser(settings.get("gpg.ssh.revocationfile", "")),
         )
 
     def sign(self, text: bytes, key: str = "") -> Signature:
@@ -89,8 +89,8 @@ class Signing:
                 f"cannot sign: gpg.format is {self.format[:40]!r}, expected 'ssh' or 'openpgp'",
                 hint="run `git config --global gpg.format ssh`",
             )
-        words = [self.gpg_program, "--status-fd=2", "-bsa", *(("-u", key) if key else ())]
-        code, out, err = _run(words, text, _SIGN_SECONDS)
+        command = [self.gpg_program, "--status-fd=2", "-bsa", *(("-u", key) if key else ())]
+        code, out, err = _run(command, text, _SIGN_SECONDS)
         if code or b"-----BEGIN PGP SIGNATURE-----" not in out:
             raise _refused("gpg", err)
         return Signature(OPENPGP, out)
@@ -102,29 +102,29 @@ class Signing:
                 hint="pass --key KEY, or run `git config --global user.signingKey ~/.ssh/id_ed25519.pub`",
             )
         literal = key.removeprefix("key::") if key.startswith(("key::", "ssh-", "ecdsa-", "sk-")) else ""
-        with _as_file(literal.encode() + b"\n") as held:
-            place = held if literal else os.path.abspath(os.path.expanduser(key))
-            words = [self.ssh_program, "-Y", "sign", "-n", NAMESPACE, "-f", place, *(["-U"] if literal else [])]
-            code, out, err = _run(words, text, _SIGN_SECONDS)
+        with _as_file(literal.encode() + b"\n") as literal_file:
+            key_file = literal_file if literal else os.path.abspath(os.path.expanduser(key))
+            command = [self.ssh_program, "-Y", "sign", "-n", NAMESPACE, "-f", key_file, *(["-U"] if literal else [])]
+            code, out, err = _run(command, text, _SIGN_SECONDS)
         if code or b"-----BEGIN SSH SIGNATURE-----" not in out:
             raise _refused("ssh-keygen", err)
         return out
 
     def check(self, text: bytes, signature: Signature, at_seconds: int) -> SignatureStatus:
         """Check a signature of ``text``. ``at_seconds``: stated Unix time of the signature, for keys that expire."""
-        with _as_file(signature.armoured) as held:
+        with _as_file(signature.armoured) as signature_file:
             try:
                 if signature.format == SSH:
-                    return self._check_by_ssh(text, held, at_seconds)
+                    return self._check_by_ssh(text, signature_file, at_seconds)
                 if signature.format == OPENPGP:
-                    return self._check_by_gpg(text, held)
+                    return self._check_by_gpg(text, signature_file)
             except Unavailable:
                 pass
         return SignatureStatus("unchecked")
 
-    def _check_by_ssh(self, text: bytes, held: str, at_seconds: int) -> SignatureStatus:
+    def _check_by_ssh(self, text: bytes, signature_file: str, at_seconds: int) -> SignatureStatus:
         base = [self.ssh_program, "-Y"]
-        code, out, _ = _run([*base, "check-novalidate", "-n", NAMESPACE, "-s", held], text, _CHECK_SECONDS)
+        code, out, _ = _run([*base, "check-novalidate", "-n", NAMESPACE, "-s", signature_file], text, _CHECK_SECONDS)
         if code:
             return SignatureStatus("bad")
         key = _fingerprint(out)
@@ -132,57 +132,57 @@ class Signing:
             return SignatureStatus("unchecked", key)
         when = f"-Overify-time={_utc(at_seconds)}"
         lists = ["-f", self.allowed_signers]
-        code, out, _ = _run([*base, "find-principals", *lists, "-s", held, when], b"", _CHECK_SECONDS)
+        code, out, _ = _run([*base, "find-principals", *lists, "-s", signature_file, when], b"", _CHECK_SECONDS)
         names = out.decode("utf-8", "replace").splitlines()
         if code or not names:
             return SignatureStatus("unknown", key)
         revoked = ["-r", self.revoked_keys] if self.revoked_keys else []
-        words = [*base, "verify", *lists, "-I", names[0], "-n", NAMESPACE, "-s", held, when]
-        code, *_ = _run([*words, *revoked], text, _CHECK_SECONDS)
+        command = [*base, "verify", *lists, "-I", names[0], "-n", NAMESPACE, "-s", signature_file, when]
+        code, *_ = _run([*command, *revoked], text, _CHECK_SECONDS)
         if not code:
             return SignatureStatus("good", names[0])
-        if revoked and not _run(words, text, _CHECK_SECONDS)[0]:
+        if revoked and not _run(command, text, _CHECK_SECONDS)[0]:
             return SignatureStatus("revoked", names[0])
         return SignatureStatus("unknown", key)  # a known key, but not for this namespace, or not valid at that time
 
-    def _check_by_gpg(self, text: bytes, held: str) -> SignatureStatus:
-        words = [self.gpg_program, "--status-fd=1", "--batch", "--no-tty", "--verify", held, "-"]
-        _, out, _ = _run(words, text, _CHECK_SECONDS)
-        told: dict[str, str] = {}
+    def _check_by_gpg(self, text: bytes, signature_file: str) -> SignatureStatus:
+        command = [self.gpg_program, "--status-fd=1", "--batch", "--no-tty", "--verify", signature_file, "-"]
+        _, out, _ = _run(command, text, _CHECK_SECONDS)
+        statuses: dict[str, str] = {}
         for line in out.decode("utf-8", "replace").splitlines():
-            word, _, rest = line.removeprefix("[GNUPG:] ").partition(" ")
-            told.setdefault(word, rest)
-        for word, state in _GPG_STATES.items():
-            if word in told:
-                key, _, name = told[word].partition(" ")
-                return SignatureStatus(state, key if word == "ERRSIG" else name)
-        if "GOODSIG" not in told or "VALIDSIG" not in told:
+            keyword, _, rest = line.removeprefix("[GNUPG:] ").partition(" ")
+            statuses.setdefault(keyword, rest)
+        for keyword, state in _GPG_STATES.items():
+            if keyword in statuses:
+                key, _, name = statuses[keyword].partition(" ")
+                return SignatureStatus(state, key if keyword == "ERRSIG" else name)
+        if "GOODSIG" not in statuses or "VALIDSIG" not in statuses:
             return SignatureStatus("bad")
-        is_trusted = any(word in told for word in _TRUSTED)
-        return SignatureStatus("good" if is_trusted else "untrusted", told["GOODSIG"].partition(" ")[2])
+        is_trusted = any(keyword in statuses for keyword in _TRUSTED)
+        return SignatureStatus("good" if is_trusted else "untrusted", statuses["GOODSIG"].partition(" ")[2])
 
 
-def _run(words: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
+def _run(command: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
     """Return exit code, output and errors of a program. Raises ``Unavailable`` if it is missing or does not end."""
     import subprocess
 
     try:
-        done = subprocess.run(
-            words, input=stdin, capture_output=True, timeout=seconds, check=False, cwd="/",
+        result = subprocess.run(
+            command, input=stdin, capture_output=True, timeout=seconds, check=False, cwd="/",
             env=process.environment(user_config=True),
         )  # fmt: skip
     except OSError as error:
-        raise Unavailable(f"cannot run '{words[0]}': {error.strerror}") from None
+        raise Unavailable(f"cannot run '{command[0]}': {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"'{words[0]}' did not finish within {seconds:g} s") from None
-    return done.returncode, done.stdout, done.stderr
+        raise Unavailable(f"'{command[0]}' did not finish within {seconds:g} s") from None
+    return result.returncode, result.stdout, result.stderr
 
 
 def _refused(program: str, err: bytes) -> Unavailable:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if not line.startswith("[GNUPG:]")]
-    told = next((line for line in reversed(lines) if line), "no reason given")
+    reason = next((line for line in reversed(lines) if line), "no reason given")
     hint = "run `git config --global gpg.format ssh` to sign with an ssh key" if program == "gpg" else ""
-    return Unavailable(f"cannot sign: {program} failed: {told[-300:]}", hint=hint)
+    return Unavailable(f"cannot sign: {program} failed: {reason[-300:]}", hint=hint)
 
 
 @contextmanager

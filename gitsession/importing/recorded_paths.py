@@ -11,7 +11,7 @@ from gitsession.git.types import ObjectSink, Oid
 from gitsession.sessions import tombstone_set
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names
-from gitsession.workspace.read_file import named, withheld
+from gitsession.workspace.read_file import display_path, secret_reason
 from gitsession.workspace.trees import State, TreeEntry
 
 PLAIN, EXECUTABLE = "100644", "100755"
@@ -27,15 +27,15 @@ class Contents:
     def omission_reason(self, data: bytes) -> str | None:
         """Return the reason why a file with the content ``data`` must be omitted, or ``None``."""
         if tombstone_set.read(self.store).has_file(oid_of("blob", data)):
-            return withheld(tombstone_set.RULE)
+            return secret_reason(tombstone_set.RULE)
         rule = self.store.guard.in_file(data) if self.store.guard is not None else None
-        return None if rule is None else withheld(rule)
+        return None if rule is None else secret_reason(rule)
 
     def redact_path(self, path: str) -> tuple[str, str | None]:
         """Return ``path`` with secrets redacted, and the reason why a file with it must be omitted, or ``None``."""
         guard = self.store.guard
-        name, rule = named(names.unescape_path(path), guard.in_file if guard is not None else None)
-        return name, withheld(rule) if rule else None
+        name, rule = display_path(names.unescape_path(path), guard.in_file if guard is not None else None)
+        return name, secret_reason(rule) if rule else None
 
     def file(self, data: bytes, mode: str) -> TreeEntry:
         oid = oid_of("blob", data)

@@ -16,7 +16,7 @@ from typing import Protocol
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
 from gitsession.checkpoints.capturing import CaptureReason, take
-from gitsession.codec.cbor import to_profile, whole
+from gitsession.codec.cbor import to_profile, valid_text
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
@@ -196,7 +196,7 @@ class _Ingestion:
             phase=phase,
             call=to_profile(call),
             workspace=os.fsencode(snapshot.workspace).decode("utf-8", "replace"),
-            skipped=tuple((whole(path), whole(reason)) for path, reason in snapshot.skipped),
+            skipped=tuple((valid_text(path), valid_text(reason)) for path, reason in snapshot.skipped),
             appeared=snapshot.appeared,
             reason=to_profile(event.reason),
             at_ms=event.at_ms,

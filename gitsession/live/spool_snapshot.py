@@ -27,7 +27,7 @@ from gitsession.workspace import user_repository, workspace_lock
 from gitsession.workspace.private_repository import new_name
 from gitsession.workspace.read_file import caps
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.snapshot import WorkspaceSnapshot, look
+from gitsession.workspace.snapshot import WorkspaceSnapshot, take_snapshot
 
 if TYPE_CHECKING:
     from gitsession.redaction.scan import Scanner
@@ -63,7 +63,9 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
     folder = workspace_lock.folder_in(store, root.path)
     with (
         workspace_lock.hold_workspace_lock(store, root.path, wait_seconds=wait_seconds),
-        look(root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds) as snapshot,
+        take_snapshot(
+            root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds
+        ) as snapshot,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []
         contents: list[bytes] = []
@@ -91,7 +93,7 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
 
 
 def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return the rule that leaves files out, like ``capturing.withheld_by``, for a store that may not exist yet."""
+    """Return the rule that leaves files out, like ``capturing.exclusion_rule``, for a store that may not exist yet."""
     secret, was_purged = _secrets(store), _purged(store)
     if was_purged is None:
         return secret

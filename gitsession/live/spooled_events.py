@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.checkpoints.attribution import AFTER, BEFORE
-from gitsession.codec.cbor import whole
+from gitsession.codec.cbor import valid_text
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import FILE_MODES, SUBMODULE_MODE, oid_of
@@ -139,7 +139,7 @@ def _object(data: bytes, name: str) -> dict[str, Any]:
 
 def _text(fields: dict[str, Any], key: str) -> str:
     value = fields.get(key)
-    return whole(value.replace("\0", "")) if isinstance(value, str) else ""
+    return valid_text(value.replace("\0", "")) if isinstance(value, str) else ""
 
 
 def _path(fields: dict[str, Any], key: str) -> str:

@@ -17,7 +17,7 @@ from gitsession.errors import Unavailable
 from gitsession.git import pack_writer
 from gitsession.index import derived
 from gitsession.store import create, journal_frames, salvage, spill
-from gitsession.store.lock import alone
+from gitsession.store.lock import exclusive_lock
 from gitsession.verify.lost_refs import FILE as VERIFIED
 from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.workspace_lock import WORKSPACES
@@ -58,7 +58,7 @@ def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool)
         _remove(file)
     for file in _temporaries(git_dir):
         _remove(file)
-    with contextlib.suppress(Unavailable), alone(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else the sync does it
+    with contextlib.suppress(Unavailable), exclusive_lock(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else: the sync
         _remove(git_dir / create.INCOMING)
     spill.sweep(git_dir)
     if discard_snapshots:

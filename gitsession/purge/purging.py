@@ -34,7 +34,7 @@ from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
 from gitsession.store import change_stamp, create, flush_record, published, refs
-from gitsession.store.drop_objects import ObjectRemoval, check_alone
+from gitsession.store.drop_objects import ObjectRemoval, check_unshared
 from gitsession.store.drop_objects import finish as finish_dropping
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import packing
@@ -84,7 +84,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
     begin(store)
     while True:
         tip = store.ref(refs.TOMBSTONES)
-        seen = {oid for _, oid in published.seen(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
+        seen = {oid for _, oid in published.list_values(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
         commit = tombstone_set.added(store, tip, more, at_ms, seen)
         if commit.oid == tip:
             break
@@ -139,7 +139,7 @@ def check(store: GitStore) -> None:
     """Raise ``Refused`` if a purge would miss a copy or delete too much; ``Unavailable`` if the store is read-only."""
     if store.read_only:
         raise Unavailable(f"cannot purge: the store '{store.git_dir}' is read-only")
-    check_alone(store.git_dir)
+    check_unshared(store.git_dir)
     if store.damage():
         raise Refused(
             "cannot purge: a damaged file of the journal may contain a copy", hint="run `gitsession repair` first"
@@ -289,7 +289,7 @@ def _move_refs(store: GitStore, tombstones: Tombstones) -> tuple[Rewriter, set[s
             tx.put_all(rewriter.objects)
             for name in sorted(moved):
                 tx.move(name, None if name in gone else new[name], expected=ref_oids[name])
-            for name in (name for trashed in gone for name in refs.choices(refs.session_of(refs.taken_out(trashed)))):
+            for name in (name for trashed in gone for name in refs.choices(refs.session_of(refs.untrashed(trashed)))):
                 value = store.ref(name)
                 if value is not None and refs.target(value) in gone:
                     tx.move(name, None, expected=value)

@@ -306,7 +306,7 @@ def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
 def session_of(name: str) -> str:
     """Return the session of a ref of this store, of a remote, or in the trash; "" for any other ref."""
     if name.startswith(refs.TRASH):
-        name = refs.taken_out(name)
+        name = refs.untrashed(name)
     elif name.startswith("refs/remotes/"):
         _, found, rest = name.partition("/sessions/")
         name = refs.SESSIONS + rest if found else ""

@@ -253,7 +253,7 @@ def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
 
 
 def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
-    path, start, end = piece.way, piece.start, piece.end
+    path, start, end = piece.path, piece.start, piece.end
     if not piece.is_text:
         return path != ("nonce",) and not is_image(payload[start : start + 16]) and is_text(payload[start:end])
     is_reference = len(path) >= 2 and path[0] == "body" and path[1] in _REFERENCES

@@ -181,7 +181,7 @@ def plan_moves(
         elif is_continued:
             found[ref] = (current, end)
         else:
-            candidates = histories.names_beside(histories.of_found(read), ref, end, current)
+            candidates = histories.candidate_names(histories.read_or_raise(read), ref, end, current)
             candidate = next(candidate for candidate in candidates if values.get(candidate) in (None, end))
             if candidate not in values:
                 found[candidate] = (None, end)

@@ -186,17 +186,17 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     quarantine = salvage.quarantine(store.git_dir)
     with _writing(store), store.locked():
         salvage.save(store.git_dir, plan.rescued, plan.taken)
-        moved = salvage.set_aside(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], quarantine)
+        moved = salvage.quarantine_files(store.git_dir, [bad for bad in plan.bad if not _of_journal(bad)], quarantine)
         existing = store.refs("refs/")  # a ref that another process has created meanwhile keeps its value
         lost = {name: value for name, value in plan.ref_values.items() if name not in existing}
         files = {name: f"{lost[name]}\n".encode() for name in lost if name in plan.ref_files} | plan.settings
         moved += salvage.replace_ref_files(store.git_dir, quarantine, files)
         if ref_files.PACKED_REFS in plan.ref_files:
-            salvage.keep_a_copy(store.git_dir, ref_files.PACKED_REFS, quarantine)
+            salvage.quarantine_copy(store.git_dir, ref_files.PACKED_REFS, quarantine)
             moved.append(ref_files.PACKED_REFS)
             store.rebuild_packed_refs({name: lost[name] for name in lost if name not in files})
         if plan.log_lost:
-            salvage.note(quarantine / refs.OPLOG, plan.log_lost)
+            salvage.write_note(quarantine / refs.OPLOG, plan.log_lost)
     changes: dict[str, tuple[RefValue | None, RefValue | None]] = {**plan.moves}
     changes |= {name: (value, None) for name, value in plan.dangling.items()}
     changes |= {refs.OPLOG: (plan.log_lost, None)} if plan.log_lost else {}
@@ -210,7 +210,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     with _writing(store), store.locked():
         # The content of these files is stored elsewhere by now. If a file is still in use, the next flush handles it.
         flushed_journals = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
-        moved += salvage.set_aside(store.git_dir, flushed_journals, quarantine)
+        moved += salvage.quarantine_files(store.git_dir, flushed_journals, quarantine)
     return RepairResult(plan, quarantine, tuple(moved))
 
 
@@ -239,7 +239,7 @@ class _Planner:
 
     def plan(self) -> RepairPlan:
         plan = self._plan
-        plan.settings = config.mended(self._store.git_dir, create.MAIN)
+        plan.settings = config.repaired_files(self._store.git_dir, create.MAIN)
         plan.bad = damage.find(self._store.git_dir, self._scratch)
         self._reindexed = Packs(str(self._scratch), OBJECT_BYTES_MAX)
         files = self._store.damaged_journal()
@@ -252,7 +252,7 @@ class _Planner:
         self._check_sets()
         known_names = {*values, *(lost.name for lost in plan.lost_refs)}
         for name, value in values.items():
-            if name.startswith((refs.ACTIVE, refs.LOOKS)) and refs.target(value) not in known_names:
+            if name.startswith((refs.ACTIVE, refs.ACTIVE_FILES)) and refs.target(value) not in known_names:
                 plan.dangling[name] = value
         self._follow_all(values)
         plan.lost_records = [hole for hole in holes if not self._is_closed(hole)]
@@ -414,8 +414,8 @@ class _Planner:
 
     def _plan_new_branch(self, found: LostRefFinding, existing: Mapping[str, RefValue]) -> None:
         """Plan a new branch for the earlier value of a ref that was moved back, if a source has that value."""
-        candidates = histories.names_beside(
-            histories.of_found(lambda oid: self._read(oid, "")), found.name, found.was, found.now
+        candidates = histories.candidate_names(
+            histories.read_or_raise(lambda oid: self._read(oid, "")), found.name, found.was, found.now
         )
         values = {**existing, **self._plan.ref_values}
         name = next((name for name in candidates if name not in values or found.was in self._history(values[name])), "")

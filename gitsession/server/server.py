@@ -86,8 +86,8 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
             done.append(f"{name} = {value}")
     for name in HOOKS:
         before = hook_files.state(git_dir / "hooks", name)
-        if hook_files.put(git_dir / "hooks", name):
-            kept = f"; the existing hook was renamed to {name}{hook_files.KEPT}" if before == hook_files.OTHER else ""
+        if hook_files.install(git_dir / "hooks", name):
+            kept = f"; the existing hook was renamed to {name}{hook_files.LOCAL}" if before == hook_files.OTHER else ""
             done.append(f"hooks/{name} installed{kept}")
     if not _refs(git_dir):
         _create_first_commit(git_dir)
@@ -98,7 +98,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
 def uninstall(repository: Path) -> list[str]:
     """Restore the state before ``install``; return a line for each change. Pushed refs and ``main`` are not removed."""
     git_dir = _bare(repository)
-    done = [f"hooks/{name} removed" for name in HOOKS if hook_files.take_out(git_dir / "hooks", name)]
+    done = [f"hooks/{name} removed" for name in HOOKS if hook_files.remove(git_dir / "hooks", name)]
     try:
         before: dict[str, list[str]] = json.loads((git_dir / _NOTE).read_text("utf-8"))
     except (FileNotFoundError, ValueError):
@@ -127,7 +127,7 @@ def status(repository: Path) -> ServerStatus:
     arguments = shlex.split(program) or ["gitsession"]
     return ServerStatus(
         hooks={name: hook_files.state(hooks, name) for name in HOOKS},
-        kept=[name + hook_files.KEPT for name in HOOKS if hook_files.is_kept(hooks, name)],
+        kept=[name + hook_files.LOCAL for name in HOOKS if hook_files.has_local_hook(hooks, name)],
         lacking={name: value for name, value in SETTINGS.items() if not _is_set(git_dir, name, value)},
         program=program,
         program_is_there=shutil.which(arguments[0]) is not None,
@@ -180,7 +180,10 @@ def _refs(git_dir: Path) -> list[str]:
 
 
 def _is_own_ref(name: str) -> bool:
-    return name.startswith((refs.SESSIONS, refs.OURS, "refs/gitsession/", "refs/remotes/")) or name == create.MAIN
+    return (
+        name.startswith((refs.SESSIONS, refs.STORE_BRANCHES, "refs/gitsession/", "refs/remotes/"))
+        or name == create.MAIN
+    )
 
 
 def _is_store(git_dir: Path) -> bool:

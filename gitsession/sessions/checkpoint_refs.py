@@ -2,8 +2,8 @@
 
 If the tip of a line of checkpoints cannot be read, the line continues at another ref, whose name is computed from the
 lost tip. It stays there even after a repair; the repaired checkpoints then precede the newer ones. If the lines of two
-stores have diverged, one of them is renamed to ``files.<8 characters>``, and a symbolic ref (``refs.looks``) points to
-the line that this store continues. The lines of other stores are only read to restore files.
+stores have diverged, one of them is renamed to ``files.<8 characters>``, and a symbolic ref (``refs.active_files``)
+points to the line that this store continues. The lines of other stores are only read to restore files.
 """
 
 from __future__ import annotations

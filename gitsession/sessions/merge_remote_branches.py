@@ -104,7 +104,7 @@ def _hold(store: ObjectStore, tx: Transaction, held: Mapping[str, str], found: l
 
 
 def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, *, is_home: bool) -> SyncedBranch:
-    where = histories.parting(store.read, mine, there)
+    where = histories.find_divergence(store.read, mine, there)
     if where.first is None:
         tx.move(ref, there, expected=mine)
         return SyncedBranch(ref, "forwarded", mine, there)
@@ -126,7 +126,7 @@ def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, 
 
 def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
     choice = _follows(store, ref)
-    side = histories.aside(store.read, store.ref, ref, mine, there)
+    side = histories.unused_name(store.read, store.ref, ref, mine, there)
     _bring_to(store, tx, side, mine)
     if choice:
         tx.move(choice, refs.symbolic(side), expected=store.ref(choice))
@@ -135,7 +135,7 @@ def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there:
 
 
 def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
-    side = histories.aside(store.read, store.ref, ref, there, mine)
+    side = histories.unused_name(store.read, store.ref, ref, there, mine)
     _bring_to(store, tx, side, there)
     return SyncedBranch(ref, "refused", mine, mine, beside=side, why="it has diverged, and this is not the home remote")
 

@@ -33,7 +33,7 @@ def fingerprint(git_dir: Path | str) -> str:
     fresh = time.time_ns() - _FRESH_NS
     parts = [_packed_refs(f"{git_dir}/packed-refs")]
     for directory in _WATCHED:
-        _directory(f"{git_dir}/{directory}", fresh, parts)
+        _add_directory(f"{git_dir}/{directory}", fresh, parts)
     journal = "\n".join(f"{number} {inode} {end}" for number, inode, end in _journal(git_dir))
     return "\n".join(parts) + _JOURNAL + journal
 
@@ -59,16 +59,16 @@ def is_journal_doubtful(git_dir: Path | str) -> bool:
         names = os.listdir(directory)
     except OSError:
         return False
-    return any(name.startswith(journal_frames.ASIDE) or _goes_on(f"{directory}/{name}") for name in names)
+    return any(name.startswith(journal_frames.ASIDE) or _has_trailing_data(f"{directory}/{name}") for name in names)
 
 
-def _goes_on(path: str) -> bool:
+def _has_trailing_data(path: str) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return False
     try:
-        return journal_frames.is_something_behind(fd, journal_frames.end(fd))
+        return journal_frames.has_data_after(fd, journal_frames.end(fd))
     finally:
         os.close(fd)
 
@@ -81,7 +81,7 @@ def _packed_refs(path: str) -> str:
     return f"{stat.st_mtime_ns} {stat.st_size} {stat.st_ino}"
 
 
-def _directory(path: str, fresh: int, parts: list[str]) -> None:
+def _add_directory(path: str, fresh: int, parts: list[str]) -> None:
     """Add the state of a directory of refs to ``parts``."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -103,7 +103,7 @@ def _directory(path: str, fresh: int, parts: list[str]) -> None:
             elif stat.st_nlink == _NO_SUBDIRECTORIES and stat.st_mtime_ns < fresh:
                 parts.append(f"{name} {stat.st_mtime_ns}")
             else:
-                _directory(f"{path}/{name}", fresh, parts)
+                _add_directory(f"{path}/{name}", fresh, parts)
     finally:
         os.close(fd)
 

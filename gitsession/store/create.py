@@ -31,7 +31,7 @@ JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
 INCOMING, SYNC_LOCK = f"{CONTROL}/incoming", f"{CONTROL}/sync.lock"
 PURGE_PENDING = f"{CONTROL}/purge-pending"
-_KEPT = (config.HEAD, config.FILE, ref_files.PACKED_REFS, "objects", "refs", JOURNAL)
+_REQUIRED_FILES = (config.HEAD, config.FILE, ref_files.PACKED_REFS, "objects", "refs", JOURNAL)
 
 MARKER = "gitsession.json"
 _DAMAGED = "run `gitsession repair`, with --from CLONE if data is missing"
@@ -56,26 +56,26 @@ def create(path: Path | str) -> None:
     Raises ``NotAStore`` if ``path`` exists and is not a store, and ``Unavailable`` if the disk fails.
     """
     path = Path(os.path.abspath(path))
-    if os.path.lexists(path) and not _is_empty_directory(path) and not is_waiting(path):
+    if os.path.lexists(path) and not _is_empty_directory(path) and not is_spool_only(path):
         try:
             check(path)
         except NotAStore as error:
             raise NotAStore(f"cannot create a store: {error}", hint="choose an empty or a new folder") from None
         return
-    aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
     try:
         make_directories(path.parent)
         try:
-            _build(aside)
-            _move_in(path, aside)
-            _name(aside, path)
+            _build(temporary)
+            _move_in(path, temporary)
+            _rename_into_place(temporary, path)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise Unavailable(f"cannot create a store at '{path}': {error.strerror}") from error
 
 
-def is_waiting(path: Path) -> bool:
+def is_spool_only(path: Path) -> bool:
     """Return whether ``path`` holds no store yet, only files that agents' hooks wrote for a future store."""
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
@@ -96,7 +96,7 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     missing.
     """
     path = Path(path)
-    if is_waiting(path):
+    if is_spool_only(path):
         raise NotAStore(f"cannot open the store '{path}': it does not exist", hint=_INIT)
     try:
         owner = path.stat().st_uid
@@ -110,11 +110,11 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     except OSError as error:
         raise NotAStore(f"cannot read '{path}': {error.strerror}") from None
     if owner != os.geteuid():
-        what = f"cannot open '{path}': it belongs to another user (uid {owner})"
-        raise NotAStore(what, hint="open it as its owner, or clone it")
+        message = f"cannot open '{path}': it belongs to another user (uid {owner})"
+        raise NotAStore(message, hint="open it as its owner, or clone it")
     if wrong and not damaged:
-        told = ", ".join(f"{name} {what}" for name, what in wrong.items())
-        raise Corrupt(f"the store '{path}' is damaged: {told}", hint="run `gitsession repair`")
+        description = ", ".join(f"{name} {message}" for name, message in wrong.items())
+        raise Corrupt(f"the store '{path}' is damaged: {description}", hint="run `gitsession repair`")
     _check_layout(path, settings, head)
     if not (damaged and (path / CONTROL).is_dir()):
         check_marker(path)
@@ -132,7 +132,7 @@ def is_shallow(path: Path) -> bool:
 
 def check_readable(path: Path) -> None:
     """Raise ``Unavailable`` if a file of the store cannot be read for lack of permission: it is not damaged."""
-    permissions.require(path / name for name in _KEPT)
+    permissions.require(path / name for name in _REQUIRED_FILES)
 
 
 def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
@@ -145,8 +145,8 @@ def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
     extensions = {key.removeprefix("extensions.") for key in settings if key.startswith("extensions.")}
     unknown = sorted(extensions - _KNOWN_EXTENSIONS) if version == "1" else []
     if unknown or version not in ("0", "1"):
-        what = ", ".join(unknown) or f"version {version}"
-        raise NotAStore(f"cannot open '{path}': unsupported git repository format: {what}")
+        unsupported = ", ".join(unknown) or f"version {version}"
+        raise NotAStore(f"cannot open '{path}': unsupported git repository format: {unsupported}")
     if not (path / "objects").is_dir() or not (path / "refs").is_dir():
         raise NotAStore(f"'{path}' is not a git repository: it lacks objects or refs")
 
@@ -163,11 +163,11 @@ def check_marker(path: Path) -> None:
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):
         hint = _REPAIR if (path / CONTROL).is_dir() else ""
-        what = f"'{path}' is a git repository, but not a store: no valid {MARKER} on its branch main"
-        raise NotAStore(what, hint=hint)
+        message = f"'{path}' is a git repository, but not a store: no valid {MARKER} on its branch main"
+        raise NotAStore(message, hint=hint)
     if version > FORMAT:
-        what = f"cannot open the store '{path}': it has format {version}, but the newest supported format is {FORMAT}"
-        raise NotAStore(what, hint="upgrade gitsession")
+        message = f"cannot open the store '{path}': its format is {version}, the newest supported one is {FORMAT}"
+        raise NotAStore(message, hint="upgrade gitsession")
 
 
 def _marker(git: VerifiedRepository) -> object:
@@ -204,28 +204,28 @@ def _build(path: Path) -> None:
         sync_directory(path / directory)
 
 
-def _move_in(path: Path, aside: Path) -> None:
+def _move_in(path: Path, temporary: Path) -> None:
     """Move the files at ``path`` that were written before the store existed into the new store, and remove ``path``.
 
     A hook that writes meanwhile creates its folders again; those are moved, too.
     """
     for _ in range(_TRIES):
-        if not is_waiting(path):
+        if not is_spool_only(path):
             return
         for folder, _, files in os.walk(path / CONTROL, topdown=False):
-            there = aside / os.path.relpath(folder, path)
-            there.mkdir(mode=0o700, parents=True, exist_ok=True)
+            target = temporary / os.path.relpath(folder, path)
+            target.mkdir(mode=0o700, parents=True, exist_ok=True)
             for name in files:
-                os.rename(f"{folder}/{name}", there / name)
+                os.rename(f"{folder}/{name}", target / name)
             with contextlib.suppress(OSError):
                 os.rmdir(folder)
         with contextlib.suppress(OSError):
             os.rmdir(path)
 
 
-def _name(aside: Path, path: Path) -> None:
+def _rename_into_place(temporary: Path, path: Path) -> None:
     try:
-        os.rename(aside, path)
+        os.rename(temporary, path)
     except OSError:
         if not os.path.lexists(path):
             raise

@@ -32,7 +32,7 @@ from gitsession.store.state import begin_generation
 NOTE = f"{create.CONTROL}/dropping"
 
 _PACK = ("pack-objects", "--delta-base-offset", "--window-memory=100m", "-q", "objects/pack/pack")
-_BESIDE = (".pack", ".rev", ".bitmap", ".mtimes", ".keep", ".promisor", ".idx")
+_PACK_SUFFIXES = (".pack", ".rev", ".bitmap", ".mtimes", ".keep", ".promisor", ".idx")
 """Suffixes of a pack's files. The index is removed last: git ignores an index without a pack."""
 _ALL = ("cat-file", "--batch-all-objects", "--unordered", "--batch-check=%(objectname) %(objecttype)")
 
@@ -45,17 +45,17 @@ class ObjectRemoval:
         self._store = store
         self._directory = store.git_dir / "objects/pack"
         with store.locked():
-            check_alone(store.git_dir)
-            store.flush_held()
+            check_unshared(store.git_dir)
+            store.flush_all()
             self._seen = pack_reader.files(str(self._directory)).keys()  # the name of a pack is a hash of its content
 
     def kinds(self) -> dict[Oid, str]:
         """Return the type of every object: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
         try:
-            told = process.run(self._store.git_dir, *_ALL, timeout_seconds=3600).out.decode()
+            output = process.run(self._store.git_dir, *_ALL, timeout_seconds=3600).out.decode()
         except Unavailable as error:
             raise Corrupt(f"cannot read all objects: {error}", hint="run `gitsession repair` first") from None
-        return dict(line.split(" ", 1) for line in told.splitlines())
+        return dict(line.split(" ", 1) for line in output.splitlines())
 
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
         """Drop ``victims``; return False if other processes wrote meanwhile and the victims must be selected again.
@@ -64,16 +64,16 @@ class ObjectRemoval:
         victim. Raises ``Unavailable``.
         """
         try:
-            going = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
-            self._pack_without(going, victims)
+            obsolete = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
+            self._pack_without(obsolete, victims)
         except FileNotFoundError:
             return False  # another git process replaced those packs
         with self._store.locked():
-            self._store.flush_held()
-            if not self._is_as_seen(victims) or not is_settled():
+            self._store.flush_all()
+            if not self._is_unchanged(victims) or not is_settled():
                 return False
             loose = [oid for oid in VerifiedRepository(self._store.git_dir).loose() if oid in victims]
-            _note(self._store.git_dir, [name.removesuffix(".idx") for name in going], loose)
+            _write_note(self._store.git_dir, [name.removesuffix(".idx") for name in obsolete], loose)
             finish(self._store.git_dir)
         with self._store.locked():
             return True  # this handle has reopened the packs, because it acquired the lock
@@ -81,23 +81,23 @@ class ObjectRemoval:
     def _holds(self, name: str, victims: AbstractSet[Oid]) -> bool:
         return any(raw.hex() in victims for raw in PackIndex(f"{self._directory}/{name}").names())
 
-    def _pack_without(self, going: list[str], victims: AbstractSet[Oid]) -> None:
-        staying: set[Oid] = set()
-        for name in going:
-            staying.update(raw.hex() for raw in PackIndex(f"{self._directory}/{name}").names())
-        staying -= victims
-        if not staying:
+    def _pack_without(self, obsolete: list[str], victims: AbstractSet[Oid]) -> None:
+        retained: set[Oid] = set()
+        for name in obsolete:
+            retained.update(raw.hex() for raw in PackIndex(f"{self._directory}/{name}").names())
+        retained -= victims
+        if not retained:
             return
-        words = "".join(f"{oid}\n" for oid in sorted(staying)).encode()
-        made = process.run(self._store.git_dir, *_PACK, stdin=words, timeout_seconds=3600).out.decode().split()
-        new = PackIndex(f"{self._directory}/pack-{made[0]}.idx") if len(made) == 1 else None
-        if new is None or {raw.hex() for raw in new.names()} != staying:
+        oid_lines = "".join(f"{oid}\n" for oid in sorted(retained)).encode()
+        output = process.run(self._store.git_dir, *_PACK, stdin=oid_lines, timeout_seconds=3600).out.decode().split()
+        new = PackIndex(f"{self._directory}/pack-{output[0]}.idx") if len(output) == 1 else None
+        if new is None or {raw.hex() for raw in new.names()} != retained:
             raise Unavailable("cannot drop objects: git did not pack all the other objects (nothing was dropped)")
-        if any((self._directory / name).with_suffix(".promisor").exists() for name in going):
-            (self._directory / f"pack-{made[0]}.promisor").touch()
+        if any((self._directory / name).with_suffix(".promisor").exists() for name in obsolete):
+            (self._directory / f"pack-{output[0]}.promisor").touch()
         sync_directory(self._directory)
 
-    def _is_as_seen(self, victims: AbstractSet[Oid]) -> bool:
+    def _is_unchanged(self, victims: AbstractSet[Oid]) -> bool:
         now = pack_reader.files(str(self._directory)).keys()
         if not self._seen <= now:
             return False  # another git process replaced packs, and the new ones have not been searched
@@ -108,7 +108,7 @@ class ObjectRemoval:
             return False
 
 
-def check_alone(git_dir: Path) -> None:
+def check_unshared(git_dir: Path) -> None:
     """Raise ``Refused`` if objects may be shared with another repository."""
     if any((git_dir / "objects/info" / name).exists() for name in ("alternates", "http-alternates")):
         raise Refused(
@@ -133,8 +133,8 @@ def finish(git_dir: Path) -> bool:
     for link in [*directory.glob("multi-pack-index*"), *(git_dir / "objects/info").glob("commit-graph*")]:
         _remove_all(link)
     for name in note["packs"]:
-        for ending in _BESIDE:
-            (directory / f"{name}{ending}").unlink(missing_ok=True)
+        for suffix in _PACK_SUFFIXES:
+            (directory / f"{name}{suffix}").unlink(missing_ok=True)
     for oid in note["loose"]:
         (git_dir / "objects" / oid[:2] / oid[2:]).unlink(missing_ok=True)
     sync_directory(directory)
@@ -143,7 +143,7 @@ def finish(git_dir: Path) -> bool:
     return True
 
 
-def _note(git_dir: Path, names: list[str], loose: list[Oid]) -> None:
+def _write_note(git_dir: Path, names: list[str], loose: list[Oid]) -> None:
     note: Mapping[str, list[str]] = {"packs": names, "loose": loose}
     replace(git_dir / NOTE, json.dumps(note).encode(), by=git_dir / f"{NOTE}.tmp")
 

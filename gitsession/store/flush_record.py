@@ -93,9 +93,9 @@ def read(git_dir: Path) -> FlushedRefs:
         if match:
             number, name = int(match[1]), match[4]
             before, after = (None if oid == _NONE else oid for oid in (match[2], match[3]))
-            held, is_again = found.last.get(name), number and found.before.get(name) == (number, before)
-            if held is not None and held != before and not is_again:
-                found.passed.setdefault(name, []).append(held)
+            previous, is_again = found.last.get(name), number and found.before.get(name) == (number, before)
+            if previous is not None and previous != before and not is_again:
+                found.passed.setdefault(name, []).append(previous)
             found.last[name] = found.since[name] = after
             found.before[name] = number, before
         elif line == _CHECKED:
@@ -127,15 +127,15 @@ def _rewrite(git_dir: Path, text: str) -> None:
     replace(path, b"# %012d\n" % len(data) + data, by=path.with_suffix(".tmp"))
 
 
-def _lines(held: FlushedRefs) -> Iterator[str]:
-    for name in held.last.keys() - held.since.keys():
-        yield _line(held, name)
+def _lines(recorded: FlushedRefs) -> Iterator[str]:
+    for name in recorded.last.keys() - recorded.since.keys():
+        yield _line(recorded, name)
     yield _CHECKED
-    for name in held.since:
-        yield from (f"0 {oid} {oid} {name}" for oid in dict.fromkeys(held.passed.get(name, ())))
-        yield _line(held, name)
+    for name in recorded.since:
+        yield from (f"0 {oid} {oid} {name}" for oid in dict.fromkeys(recorded.passed.get(name, ())))
+        yield _line(recorded, name)
 
 
-def _line(held: FlushedRefs, name: str) -> str:
-    number, before = held.before[name]
-    return f"{number} {before or _NONE} {held.last[name] or _NONE} {name}"
+def _line(recorded: FlushedRefs, name: str) -> str:
+    number, before = recorded.before[name]
+    return f"{number} {before or _NONE} {recorded.last[name] or _NONE} {name}"

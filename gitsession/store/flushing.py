@@ -23,12 +23,12 @@ from gitsession.store.histories import Read
 from gitsession.store.journal import Move
 
 
-def moved(chains: Mapping[str, Chain], left: set[str], beside: Mapping[str, str]) -> flush_record.Moved:
+def moved_refs(chains: Mapping[str, Chain], remaining: set[str], renamed: Mapping[str, str]) -> flush_record.Moved:
     """Return the first and last value of each chain whose last value is now in a ref, by the name of that ref."""
     return {
-        beside.get(name, name): (None if name in beside else chain[0], chain[-1])
+        renamed.get(name, name): (None if name in renamed else chain[0], chain[-1])
         for name, chain in chains.items()
-        if name not in left
+        if name not in remaining
     }
 
 
@@ -48,11 +48,11 @@ _LOG_LINE = re.compile(rb"^[0-9a-f]{40} [0-9a-f]{40} [^\n\0]*> [0-9]+ [+-][0-9]{
 def append_reflog(
     git_dir: Path,
     moved: Mapping[str, RefValue | None],
-    there: Callable[[], Mapping[str, RefValue]],
+    read_initial: Callable[[], Mapping[str, RefValue]],
     *,
-    check_whole: bool = False,
+    check_all_lines: bool = False,
 ) -> None:
-    """Append the values of ``moved`` to the reflog of ``main``. ``there``: returns the values for a new file.
+    """Append the values of ``moved`` to the reflog of ``main``. ``read_initial``: returns the values for a new file.
 
     Git keeps objects that a reflog names. So the entries of a branch survive ``git branch -D`` followed by garbage
     collection, and ``repair`` restores the branch from the record of flushed values (store/flush_record.py). The reflog
@@ -62,21 +62,21 @@ def append_reflog(
     Needs the store's lock. The data is not synced to disk: without a line, an entry is as safe as in any git
     repository. A purge removes all reflogs, and the next flush starts a new file with the existing branches. A flush
     also does this if the file is not a well-formed reflog, but first keeps the complete lines of the old file. Each
-    flush checks the end of the file; with ``check_whole``, it checks the whole file. Raises ``OSError``.
+    flush checks the end of the file; with ``check_all_lines``, it checks the whole file. Raises ``OSError``.
     """
     problem = reflog_problem(git_dir)
     if problem:
         raise OSError(errno.ENOTDIR, problem, REFLOG)
     path = git_dir / REFLOG
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = _damaged_reflog(path, check_whole=check_whole)
-    if kept is not None:
-        replace(path, kept + _reflog_lines({**there(), **moved}), by=path.with_suffix(".gitsession-tmp"))
+    intact = _damaged_reflog(path, check_all_lines=check_all_lines)
+    if intact is not None:
+        replace(path, intact + _reflog_lines({**read_initial(), **moved}), by=path.with_suffix(".gitsession-tmp"))
         return
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         size = os.fstat(fd).st_size
-        text = _reflog_lines(moved if size else {**there(), **moved})
+        text = _reflog_lines(moved if size else {**read_initial(), **moved})
         write_all(fd, text, size)
     finally:
         os.close(fd)
@@ -93,7 +93,7 @@ def reflog_problem(git_dir: Path) -> str:
     return f"'{path}' is a folder" if path.is_dir() and not path.is_symlink() else ""
 
 
-def _damaged_reflog(path: Path, *, check_whole: bool) -> bytes | None:
+def _damaged_reflog(path: Path, *, check_all_lines: bool) -> bytes | None:
     """Return the complete lines of a malformed reflog; ``None`` if the file is well-formed, empty or missing."""
     if not os.path.lexists(path):
         return None
@@ -102,20 +102,20 @@ def _damaged_reflog(path: Path, *, check_whole: bool) -> bytes | None:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
-        if file.read() in (b"", b"\n") and not check_whole:
+        if file.read() in (b"", b"\n") and not check_all_lines:
             return None
         file.seek(0)
         data = file.read()
-    whole = b"".join(_LOG_LINE.findall(data))
-    return None if whole == data else whole
+    intact = b"".join(_LOG_LINE.findall(data))
+    return None if intact == data else intact
 
 
 def _reflog_lines(values: Mapping[str, RefValue | None]) -> bytes:
-    lines = (_reflog_line(name, value) for name, value in values.items() if value and _is_kept(name, value))
+    lines = (_reflog_line(name, value) for name, value in values.items() if value and _is_logged(name, value))
     return "".join(lines).encode()
 
 
-def _is_kept(name: str, value: RefValue) -> bool:
+def _is_logged(name: str, value: RefValue) -> bool:
     return name.startswith((refs.SESSIONS, refs.TRASH)) and refs.target(value) is None
 
 
@@ -160,19 +160,19 @@ def move_to_ends(
     our branch. Raises ``OSError`` if no lock file can be created at all.
     """
     done = _move_many(chains, writer)
-    rest = {name: chain for name, chain in chains.items() if name not in done}
-    _, failed = writer.delete({name: set(chain) for name, chain in rest.items() if chain[-1] is None})
-    ends = {name: end for name, chain in rest.items() if (end := chain[-1]) is not None}
+    remaining = {name: chain for name, chain in chains.items() if name not in done}
+    _, failed = writer.delete({name: set(chain) for name, chain in remaining.items() if chain[-1] is None})
+    ends = {name: end for name, chain in remaining.items() if (end := chain[-1]) is not None}
     writer.prepare(ends)
     for name, end in ends.items():
         try:
-            is_line = not end.startswith(SYMBOLIC) and not name.startswith(refs.TRACKING)
-            if not writer.move(name, end, ours=set(chains[name])) and is_line:
-                side = _meet(name, chains, end, writer, read)
-                renamed_branches += [(name, side)] if side else []
+            is_branch = not end.startswith(SYMBOLIC) and not name.startswith(refs.TRACKING)
+            if not writer.move(name, end, expected=set(chains[name])) and is_branch:
+                new_name = _flush_diverged(name, chains, end, writer, read)
+                renamed_branches += [(name, new_name)] if new_name else []
         except (OSError, GitSessionError) as error:
             failed[name] = error
-    return [_left(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
+    return [_remaining_move(name, chains[name], writer) for name in failed], next(iter(failed.values()), None)
 
 
 def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
@@ -186,44 +186,48 @@ def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
         return set()  # the caller moves them one by one, and a persistent obstacle is reported for its ref
 
 
-def _meet(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
+def _flush_diverged(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
     """Flush a ref that another program moved; return the new name of our branch, ``None`` if it keeps ``name``."""
-    theirs = _held(name, writer)
-    if theirs is None and writer.move(name, end, ours={None}):
+    current = _current_oid(name, writer)
+    if current is None and writer.move(name, end, expected={None}):
         return None  # only gitsession deletes branches: the deletion by another program is undone
-    if theirs is not None:
+    if current is not None:
         try:
-            if histories.holds(read, end, theirs, until=chains[name][0]) and writer.move(name, end, ours={theirs}):
+            if histories.holds(read, end, current, until=chains[name][0]) and writer.move(
+                name, end, expected={current}
+            ):
                 return None
-            if histories.holds(read, theirs, end):
+            if histories.holds(read, current, end):
                 return None
         except GitSessionError:
             pass  # a branch whose history cannot be read is treated as a diverged branch
-    side = histories.aside(read, lambda at: _held(at, writer), name, end, theirs)
-    held = _held(side, writer)
-    if (held is None or not histories.holds(read, held, end)) and not writer.move(side, end, ours={held}):
-        raise Unavailable(f"cannot update {side}: another program keeps changing it")
-    _take_along(name, side, chains, writer)
-    return side
+    new_name = histories.unused_name(read, lambda at: _current_oid(at, writer), name, end, current)
+    existing = _current_oid(new_name, writer)
+    if (existing is None or not histories.holds(read, existing, end)) and not writer.move(
+        new_name, end, expected={existing}
+    ):
+        raise Unavailable(f"cannot update {new_name}: another program keeps changing it")
+    _select_renamed(name, new_name, chains, writer)
+    return new_name
 
 
-def _held(name: str, writer: RefWriter) -> Oid | None:
+def _current_oid(name: str, writer: RefWriter) -> Oid | None:
     value = writer.refs.read(name)
     return None if value is not None and value.startswith(SYMBOLIC) else value
 
 
-def _take_along(name: str, side: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
-    """Select ``side`` as the active branch or checkpoint branch if ``name`` is selected, explicitly or by default."""
+def _select_renamed(name: str, new_name: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
+    """Make ``new_name`` the active branch or checkpoint branch if ``name`` is selected, explicitly or by default."""
     choice = refs.choice(name)
     chain = chains.get(choice or "", [None])
     if choice and chain[-1] in (None, refs.symbolic(name)):
-        writer.move(choice, refs.symbolic(side), ours={None, refs.symbolic(name), *chain})
+        writer.move(choice, refs.symbolic(new_name), expected={None, refs.symbolic(name), *chain})
 
 
-def _left(name: str, chain: Chain, writer: RefWriter) -> Move:
+def _remaining_move(name: str, chain: Chain, writer: RefWriter) -> Move:
     """Return one move for the whole chain. It starts at the repository's value if the chain contains that value."""
     try:
-        held = writer.refs.read(name)
+        current = writer.refs.read(name)
     except GitSessionError:
-        held = chain[0]
-    return name, held if held in chain else chain[0], chain[-1]
+        current = chain[0]
+    return name, current if current in chain else chain[0], chain[-1]

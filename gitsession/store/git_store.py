@@ -59,8 +59,8 @@ class SecretGuard:
         """See ``ObjectStore``. ``None`` if the configuration has ``gitsession.redact = false``."""
         from gitsession.redaction.guard import Guard
 
-        said = config.redaction(self._git_dir)
-        return Guard.by(self.vault, said.rules) if said.is_on else None
+        settings = config.redaction(self._git_dir)
+        return Guard.by(self.vault, settings.rules) if settings.is_on else None
 
     @functools.cached_property
     def vault(self) -> Vault:
@@ -74,9 +74,9 @@ class SecretGuard:
         self.vault.keep(originals)
 
 
-_beginning_again = threading.Lock()
+_reopening = threading.Lock()
 """Held while a forked child closes the parent's files: a second close of a descriptor may close another file."""
-os.register_at_fork(after_in_child=_beginning_again._at_fork_reinit)  # type: ignore[attr-defined]
+os.register_at_fork(after_in_child=_reopening._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class GitStore:
@@ -88,13 +88,13 @@ class GitStore:
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
         """Use ``open`` instead."""
         self.promised: Callable[[Oid], None] | None = None
-        self._asking = threading.local()
+        self._thread_state = threading.local()
         self._git_dir = git_dir
         self._durability = durability
         self._flush_on_close = flush_on_close
         self._closed = False
         self._secrets = SecretGuard(git_dir)
-        self._opened = self._open_files(read_only)
+        self._writer = self._open_files(read_only)
 
     @classmethod
     def open(
@@ -138,7 +138,7 @@ class GitStore:
 
     @property
     def read_only(self) -> bool:
-        return self._opened.lock is None
+        return self._writer.lock is None
 
     @property
     def pending(self) -> int:
@@ -163,7 +163,7 @@ class GitStore:
         try:
             return state.read(oid)
         except MissingObject:
-            if self.promised is None or getattr(self._asking, "nobody", False):
+            if self.promised is None or getattr(self._thread_state, "nobody", False):
                 raise
         self.promised(oid)
         return state.read(oid)
@@ -179,11 +179,11 @@ class GitStore:
     @contextmanager
     def without_fetching(self) -> Iterator[None]:
         """Run a block in which this thread fetches no missing objects: a full scan must not download all objects."""
-        before, self._asking.nobody = getattr(self._asking, "nobody", False), True
+        before, self._thread_state.nobody = getattr(self._thread_state, "nobody", False), True
         try:
             yield
         finally:
-            self._asking.nobody = before
+            self._thread_state.nobody = before
 
     def contains(self, oid: Oid) -> bool:
         """See ``Reader``."""
@@ -207,7 +207,7 @@ class GitStore:
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """See ``ObjectStore``."""
-        return published.holder(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
+        return published.find_remote(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
 
     # -- writing
 
@@ -234,58 +234,58 @@ class GitStore:
         """
         if self.read_only:
             if self.pending:
-                what = f"cannot flush the store '{self._git_dir}': it was opened read-only"
-                raise Unavailable(what, hint="open the store for writing, and flush it")
+                message = f"cannot flush the store '{self._git_dir}': it was opened read-only"
+                raise Unavailable(message, hint="open the store for writing, and flush it")
             return
         with self.locked():
-            self._opened.flush()
+            self._writer.flush()
 
     def close(self) -> None:
         """See ``ObjectStore``. If the flush fails, the data stays in the journal, and ``last_flush_error`` is set."""
         if self._closed:
             return
-        opened = self._files()
-        opened.stop()
+        writer = self._files()
+        writer.stop()
         if self._flush_on_close and not self.read_only:
-            opened.quietly_flush()
-        if opened.lock is not None:
-            opened.lock.close()
+            writer.quietly_flush()
+        if writer.lock is not None:
+            writer.lock.close()
         self._closed = True
-        opened.state.close()
+        writer.state.close()
 
     # -- results of flushes
 
     @property
     def last_flush_error(self) -> Exception | None:
         """The error that stopped the last flush, or stopped it from moving a ref. No acknowledged data is lost."""
-        return self._opened.last_error
+        return self._writer.last_error
 
     @property
     def renamed_branches(self) -> list[tuple[str, str]]:
         """Refs that another program moved, each with the new name of this store's branch."""
-        return self._opened.renamed_branches
+        return self._writer.renamed_branches
 
     @property
     def set_aside(self) -> list[str]:
         """Names of damaged journal files that a flush renamed, for ``gitsession repair``."""
-        return self._opened.set_aside
+        return self._writer.set_aside
 
     # -- for maintenance and repair
 
-    def flush_held(self) -> None:
+    def flush_all(self) -> None:
         """Flush, and begin a new journal file so that the old files can be removed. Needs the lock.
 
         Raises ``Unavailable`` if another program keeps a ref locked or the disk fails.
         """
-        self._opened.flush_all()
+        self._writer.flush_all()
 
     def pending_moves(self) -> int:
         """Return the number of refs whose new values are not in the repository yet. Needs the lock."""
-        return len(self._opened.state.overlay.chains)
+        return len(self._writer.state.overlay.chains)
 
     def break_dead_locks(self) -> int:
         """Remove ref locks left by dead gitsession processes; return their number. Needs the lock."""
-        return self._opened.refs.break_dead_locks()
+        return self._writer.refs.break_dead_locks()
 
     def pack_refs(self) -> int:
         """Move loose refs into ``packed-refs``; return their number. Needs the lock.
@@ -293,13 +293,13 @@ class GitStore:
         Raises ``Unavailable``.
         """
         try:
-            return self._opened.refs.pack(PACKED_PREFIXES)
+            return self._writer.refs.pack(PACKED_PREFIXES)
         except OSError as error:
             raise unavailable(self._git_dir, "pack refs", error) from error
 
     def rebuild_packed_refs(self, put: Mapping[str, Oid]) -> None:
         """Rewrite ``packed-refs`` without its damaged lines and with the refs in ``put``. Needs the lock."""
-        self._opened.refs.rebuild_packed(put)
+        self._writer.refs.rebuild_packed(put)
 
     def damaged_refs(self) -> dict[str, str]:
         """Return a description of the damage in each damaged ref file, by file name."""
@@ -308,16 +308,16 @@ class GitStore:
     def damage(self) -> list[str]:
         """Return the paths of damaged journal files below the store's control directory. A torn end is no damage."""
         if self.read_only:
-            self._tailed().journal.look_for_damage()
+            self._tailed().journal.scan_for_damage()
         else:
             with self.locked():
-                self._opened.state.journal.look_for_damage()
-        return self._opened.state.journal.damage()
+                self._writer.state.journal.scan_for_damage()
+        return self._writer.state.journal.damage()
 
     def damaged_journal(self) -> dict[str, bytes]:
         """Return the content of the damaged journal files that still exist, by path below the store, oldest first."""
         self.damage()
-        return self._opened.state.damaged_files()
+        return self._writer.state.damaged_files()
 
     def unread_records(self) -> int:
         """Return a lower bound of the number of acknowledged records that cannot be read."""
@@ -338,15 +338,15 @@ class GitStore:
 
     def _files(self) -> StoreWriter:
         """Return the open files. A forked child opens them again, because it shares the parent's files and locks."""
-        if os.getpid() != self._opened.pid and not self._closed:
-            with _beginning_again:
-                opened = self._opened
-                if os.getpid() != opened.pid:
-                    if opened.lock is not None:
-                        opened.lock.close()
-                    opened.state.close_in_child()
-                    self._opened = self._open_files(self.read_only)
-        return self._opened
+        if os.getpid() != self._writer.pid and not self._closed:
+            with _reopening:
+                writer = self._writer
+                if os.getpid() != writer.pid:
+                    if writer.lock is not None:
+                        writer.lock.close()
+                    writer.state.close_in_child()
+                    self._writer = self._open_files(self.read_only)
+        return self._writer
 
     def _open_files(self, read_only: bool) -> StoreWriter:
         return StoreWriter(

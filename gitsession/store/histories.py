@@ -35,7 +35,7 @@ class Divergence(NamedTuple):
     first: Oid | None
 
 
-def of_found(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
+def read_or_raise(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
     """Convert ``find``, which returns ``None`` for a missing object, to a ``Read``."""
 
     def read(oid: Oid) -> tuple[Kind, bytes]:
@@ -63,25 +63,25 @@ def walk(read: Read, tip: Oid) -> Iterator[Oid]:
         oid = next(iter(commit_of(read, oid).parents), None)
 
 
-def parting(read: Read, ours: Oid, theirs: Oid) -> Divergence:
+def find_divergence(read: Read, ours: Oid, theirs: Oid) -> Divergence:
     """Return where two branches diverge. Reads only the commits after that. Raises the errors of ``commit_of``."""
     walks = walk(read, ours), walk(read, theirs)
-    line: dict[Oid, Oid | None] = {}  # our commits, each mapped to its child
-    other: set[Oid] = set()
-    after: Oid | None = None
+    children: dict[Oid, Oid | None] = {}  # our commits, each mapped to its child
+    foreign_commits: set[Oid] = set()
+    child: Oid | None = None
     while True:
-        mine, other_one = next(walks[0], None), next(walks[1], None)
-        if mine is None and other_one is None:
-            return Divergence(None, after)
-        if mine is not None:
-            line[mine] = after
-            if mine in other:
-                return Divergence(mine, after)
-            after = mine
-        if other_one is not None:
-            if other_one in line:
-                return Divergence(other_one, line[other_one])
-            other.add(other_one)
+        own, foreign = next(walks[0], None), next(walks[1], None)
+        if own is None and foreign is None:
+            return Divergence(None, child)
+        if own is not None:
+            children[own] = child
+            if own in foreign_commits:
+                return Divergence(own, child)
+            child = own
+        if foreign is not None:
+            if foreign in children:
+                return Divergence(foreign, children[foreign])
+            foreign_commits.add(foreign)
 
 
 def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> bool:
@@ -94,7 +94,7 @@ def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> boo
     return False
 
 
-def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
+def candidate_names(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
     """Yield the possible new names of our branch if the ref ``name`` has the value ``theirs``, shortest name first.
 
     If the histories cannot be read, the names follow from an object id of our branch.
@@ -105,32 +105,32 @@ def names_beside(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterat
         yield f"{folder}/{branch.partition('.')[0]}.{to_base32(key, length)}"
 
 
-def aside(read: Read, held: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
+def unused_name(read: Read, read_ref: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
     """Return the ref that our branch is renamed to if the ref ``name`` has the value ``theirs``.
 
     The returned ref does not exist, or its branch is a part or a continuation of our branch. So no other branch is ever
-    overwritten. ``held``: returns the value of a ref. Raises ``Unavailable`` if other branches have all possible names.
+    overwritten. ``read_ref``: returns the value of a ref. Raises ``Unavailable`` if all these names are in use.
     """
     tried: set[str] = set()
-    beside = theirs
+    other = theirs
     while True:
-        for side in names_beside(read, name, ours, beside):
-            there = held(side) if side not in tried else None
-            if side in tried:
+        for candidate in candidate_names(read, name, ours, other):
+            existing = read_ref(candidate) if candidate not in tried else None
+            if candidate in tried:
                 continue
-            tried.add(side)
-            if there is None or holds(read, there, ours) or holds(read, ours, there):
-                return side
-            if _goes_further(read, ours, there, beside):
-                beside = there  # a third branch with the same beginning: use our first entry that it lacks
+            tried.add(candidate)
+            if existing is None or holds(read, existing, ours) or holds(read, ours, existing):
+                return candidate
+            if _shares_later_base(read, ours, existing, other):
+                other = existing  # a third branch with the same beginning: use our first entry that it lacks
                 break
         else:
             raise Unavailable(f"cannot rename the diverged branch {name}: all its possible new names are in use")
 
 
-def _goes_further(read: Read, ours: Oid, there: Oid, beside: Oid | None) -> bool:
-    first = parting(read, ours, beside).first if beside is not None else ours
-    base = parting(read, ours, there).base
+def _shares_later_base(read: Read, ours: Oid, existing: Oid, other: Oid | None) -> bool:
+    first = find_divergence(read, ours, other).first if other is not None else ours
+    base = find_divergence(read, ours, existing).base
     return base is not None and first is not None and holds(read, base, first)
 
 
@@ -138,7 +138,7 @@ def _key(read: Read, ours: Oid, theirs: Oid | None) -> bytes:
     first = ours
     try:
         if theirs is not None:
-            first = parting(read, ours, theirs).first or ours
+            first = find_divergence(read, ours, theirs).first or ours
         return trailers_of(commit_of(read, first).message).chain
     except _UNREADABLE:
         return hash_of(bytes.fromhex(first))

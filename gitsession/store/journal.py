@@ -45,7 +45,7 @@ PREALLOCATED_BYTES = 4 << 20
 
 _NUMBER_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 _KIND_OF: Final[dict[int, Kind]] = {number: kind for kind, number in _NUMBER_OF.items()}
-_LOOKS_MAX = 200
+_ATTEMPTS_MAX = 200
 
 Move = tuple[str, RefValue | None, RefValue | None]
 """A ref, its old value, and its new value."""
@@ -64,7 +64,7 @@ class JournalRecord:
 class JournalUpdate:
     """Changes since the last read: numbers of removed files, and new records, each with the number of its file."""
 
-    gone: list[int] = field(default_factory=list)
+    removed: list[int] = field(default_factory=list)
     records: list[tuple[int, JournalRecord]] = field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ class _File:
     unsure: bool = False
     damaged: bool = False
     unread: int = 0
-    looked_behind: bool = False
+    is_end_checked: bool = False
 
 
 _NOTHING = JournalUpdate()
@@ -88,7 +88,7 @@ _NOTHING = JournalUpdate()
 
 def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
     """Return the payload of a record."""
-    return cbor.encode_ours(
+    return cbor.encode_unchecked(
         [VERSION, [[_NUMBER_OF[kind], data] for kind, data in objects], [[name, old, new] for name, old, new in moves]]
     )
 
@@ -109,10 +109,10 @@ def decode_record(payload: bytes) -> JournalRecord:
 
 def scan(data: bytes) -> Scan:
     """Scan the bytes of a journal file, damaged or not, for good records."""
-    return journal_scan.scan(data, _proves_itself)
+    return journal_scan.scan(data, _is_consistent)
 
 
-def _proves_itself(payload: bytes) -> bool:
+def _is_consistent(payload: bytes) -> bool:
     """Return whether a payload is a record that moves refs, each to an object of the same record."""
     try:
         record = decode_record(payload)
@@ -141,9 +141,9 @@ class Journal:
             or len(self._files) > 1  # a flush was running: it may remove the older files at any moment
             or not os.fstat(newest.fd).st_nlink
             or os.access(newest.next_path, os.F_OK)
-            or not _still_true(newest)
+            or not _has_last_record(newest)
         ):
-            return self._look(locked)
+            return self._reread(locked)
         records = self._read(newest, locked)
         return JournalUpdate([], records) if records else _NOTHING
 
@@ -203,29 +203,29 @@ class Journal:
         Returns the new names of the damaged files. The oldest file is removed first: if the process is killed, the last
         values of each ref are still in the journal, and no reader sees a ref move back.
         """
-        aside = []
+        renamed = []
         for number in sorted(numbers):
             file = self._files.pop(number)
             if file.damaged:
-                aside.append(f"{journal_frames.ASIDE}{journal_frames.file_name(number)}-{secrets.token_hex(4)}")
-                os.rename(self._path(number), f"{self._directory}/{aside[-1]}")
+                renamed.append(f"{journal_frames.ASIDE}{journal_frames.file_name(number)}-{secrets.token_hex(4)}")
+                os.rename(self._path(number), f"{self._directory}/{renamed[-1]}")
             else:
                 os.unlink(self._path(number))
             os.close(file.fd)
         if self._sync:
             sync_directory(self._directory)
-        return aside
+        return renamed
 
     def numbers(self) -> list[int]:
         """Return the numbers of the files as of the last read, oldest first."""
         return sorted(self._files)
 
-    def look_for_damage(self) -> None:
+    def scan_for_damage(self) -> None:
         """Scan each file that has data after its end, and mark the damaged ones. Reads these files completely."""
         for file in self._files.values():
             size = os.fstat(file.fd).st_size
-            if not file.damaged and journal_frames.is_something_behind(file.fd, file.end, size - file.end):
-                self._judge(file)
+            if not file.damaged and journal_frames.has_data_after(file.fd, file.end, size - file.end):
+                self._mark_if_damaged(file)
 
     def unread(self) -> int:
         """Return a lower bound of the number of unreadable records, from the scans so far.
@@ -233,7 +233,7 @@ class Journal:
         A file that was renamed because of damage counts with the number of records lost in it.
         """
         found = sum(file.unread for file in self._files.values())
-        for name in self._aside():
+        for name in self._renamed_files():
             with open(f"{self._directory}/{name}", "rb") as file:
                 found += scan(file.read()).lost or 1
         return found
@@ -246,9 +246,9 @@ class Journal:
     def damage(self) -> list[str]:
         """Return the names of the damaged files, including renamed ones, relative to the store's control directory."""
         now = [journal_frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
-        return [f"journal/{name}" for name in now + self._aside()]
+        return [f"journal/{name}" for name in now + self._renamed_files()]
 
-    def _aside(self) -> list[str]:
+    def _renamed_files(self) -> list[str]:
         try:
             return sorted(name for name in os.listdir(self._directory) if name.startswith(journal_frames.ASIDE))
         except FileNotFoundError:
@@ -261,17 +261,17 @@ class Journal:
 
     # -- reading
 
-    def _look(self, locked: bool) -> JournalUpdate:
+    def _reread(self, locked: bool) -> JournalUpdate:
         """List the directory and read its files. Without the lock, repeat if a flush ran between the two steps."""
-        gone: list[int] = []
+        removed: list[int] = []
         records: list[tuple[int, JournalRecord]] = []
         empty = 0
-        for _ in range(_LOOKS_MAX):
+        for _ in range(_ATTEMPTS_MAX):
             listed = journal_frames.numbers(self._directory)
-            gone_now = [n for n, file in self._files.items() if n not in listed or not _still_true(file)]
-            for number in gone_now:
+            removed_now = [n for n, file in self._files.items() if n not in listed or not _has_last_record(file)]
+            for number in removed_now:
                 os.close(self._files.pop(number).fd)
-                gone.append(number)
+                removed.append(number)
             try:
                 for number in listed:
                     if number not in self._files:
@@ -286,7 +286,7 @@ class Journal:
             else:
                 settled = locked or not os.access(self._newest.next_path, os.F_OK)
             if settled:
-                return JournalUpdate(gone, [row for row in records if row[0] in self._files])
+                return JournalUpdate(removed, [row for row in records if row[0] in self._files])
         raise Unavailable("cannot read the journal: other processes keep changing it", hint="try again")
 
     def _open(self, number: int) -> _File:
@@ -294,7 +294,7 @@ class Journal:
         raw = os.pread(fd, journal_frames.HEAD_BYTES, 0)
         file = _File(number, fd, self._path(number + 1), raw[8:])
         if raw[:8] != journal_frames.MAGIC + bytes(4) or len(raw) < journal_frames.HEAD_BYTES:
-            file.damaged, file.unread = True, scan(_whole(fd)).unread
+            file.damaged, file.unread = True, scan(_read_all(fd)).unread
         return file
 
     def _read(self, file: _File, locked: bool) -> list[tuple[int, JournalRecord]]:
@@ -303,7 +303,7 @@ class Journal:
         if file.damaged:
             return []
         if os.pread(file.fd, 4, file.end) != journal_frames.MAGIC:
-            self._look_behind(file)
+            self._check_end(file)
             return []
         found = []
         size = os.fstat(file.fd).st_size
@@ -312,24 +312,24 @@ class Journal:
             raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.end)
             payload = os.pread(file.fd, length, start)
             if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:
-                file.looked_behind = file.looked_behind and not locked
+                file.is_end_checked = file.is_end_checked and not locked
                 break
             found.append((file.number, decode_record(payload)))
             file.last, file.end, file.digest, file.unsure = file.end, start + length, raw[8:], not locked
-        self._look_behind(file)
+        self._check_end(file)
         return found
 
-    def _look_behind(self, file: _File) -> None:
+    def _check_end(self, file: _File) -> None:
         """Scan the file for damage if data follows its end. Runs once per file."""
-        if not file.looked_behind:
-            file.looked_behind = True
-            if journal_frames.is_something_behind(file.fd, file.end):
-                self._judge(file)
+        if not file.is_end_checked:
+            file.is_end_checked = True
+            if journal_frames.has_data_after(file.fd, file.end):
+                self._mark_if_damaged(file)
 
-    def _judge(self, file: _File) -> None:
+    def _mark_if_damaged(self, file: _File) -> None:
         """Mark the file if it is damaged, not torn. Scans twice, because a writer may append during the first scan."""
-        found = scan(_whole(file.fd))
-        if found.flawed_at is not None and found == scan(_whole(file.fd)):
+        found = scan(_read_all(file.fd))
+        if found.flawed_at is not None and found == scan(_read_all(file.fd)):
             file.damaged, file.unread = True, found.unread
 
     # -- writing
@@ -357,7 +357,7 @@ def _check_move(name: str, *values: str | None) -> None:
         raise Corrupt(f"invalid ref move in a journal record: {error}") from None
 
 
-def _still_true(file: _File) -> bool:
+def _has_last_record(file: _File) -> bool:
     """Return whether the last record read is still there, in case it was read before its writer had finished."""
     if not file.unsure:
         return True
@@ -365,7 +365,7 @@ def _still_true(file: _File) -> bool:
     return raw[:4] == journal_frames.MAGIC and raw[8:] == file.digest
 
 
-def _whole(fd: int) -> bytes:
+def _read_all(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 

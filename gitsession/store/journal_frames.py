@@ -22,8 +22,8 @@ TEMPORARY = "tmp-"
 ASIDE = "damaged-"
 """Prefix of the names of damaged journal files that were renamed."""
 
-LOOK_BYTES = 1 << 16
-_ZEROS = bytes(LOOK_BYTES)
+CHUNK_BYTES = 1 << 16
+_ZEROS = bytes(CHUNK_BYTES)
 
 _NUMBERED = re.compile(r"[0-9]{8}")
 
@@ -67,11 +67,11 @@ def end(fd: int) -> int:
     return offset
 
 
-def is_something_behind(fd: int, offset: int, bytes_max: int = LOOK_BYTES) -> bool:
+def has_data_after(fd: int, offset: int, bytes_max: int = CHUNK_BYTES) -> bool:
     """Return whether the next ``bytes_max`` bytes are not all zeros, so that ``offset`` may not be the actual end."""
     stop = offset + bytes_max
     while offset < stop:
-        chunk = os.pread(fd, min(LOOK_BYTES, stop - offset), offset)
+        chunk = os.pread(fd, min(CHUNK_BYTES, stop - offset), offset)
         if chunk != _ZEROS[: len(chunk)]:
             return True
         if not chunk:

@@ -64,13 +64,13 @@ class Scan:
     def unread(self) -> int:
         """Return a lower bound of the number of records at or after the first damage."""
         at = self.flawed_at
-        behind = [it for it in self.found if at is not None and it.start >= at]
-        return sum((it.count or 1) if isinstance(it, JournalHole) else 1 for it in behind)
+        later = [item for item in self.found if at is not None and item.start >= at]
+        return sum((item.count or 1) if isinstance(item, JournalHole) else 1 for item in later)
 
     @property
     def lost(self) -> int:
         """Return a lower bound of the number of lost records."""
-        return sum(it.count or 1 for it in self.found if isinstance(it, JournalHole))
+        return sum(item.count or 1 for item in self.found if isinstance(item, JournalHole))
 
 
 def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
@@ -89,23 +89,23 @@ class _Scanner:
         self._left = _EFFORT * len(data)
 
     def run(self) -> Scan:
-        data, done = self._data, Scan()
+        data, result = self._data, Scan()
         at, digest = journal_frames.HEAD_BYTES, data[8 : journal_frames.HEAD_BYTES]
         if data[:8] != journal_frames.MAGIC + bytes(4) or len(data) < journal_frames.HEAD_BYTES:
-            done.flawed_at = 0
+            result.flawed_at = 0
         while True:
             while (end := self._verified(at, digest)) is not None:
                 digest = data[at + 8 : at + journal_frames.HEAD_BYTES]
-                done.found.append(SoundRecord(at, data[at + journal_frames.HEAD_BYTES : end], digest))
+                result.found.append(SoundRecord(at, data[at + journal_frames.HEAD_BYTES : end], digest))
                 at = end
             found, at, digest = self._step(at, digest) or self._search(at, digest)
             if not found:
                 break
-            done.found += found
-            done.flawed_at = found[0].start if done.flawed_at is None else done.flawed_at
-        if done.flawed_at is not None and not done.found:
-            done.found.append(JournalHole(journal_frames.HEAD_BYTES, digest, b"", None))
-        return done
+            result.found += found
+            result.flawed_at = found[0].start if result.flawed_at is None else result.flawed_at
+        if result.flawed_at is not None and not result.found:
+            result.found.append(JournalHole(journal_frames.HEAD_BYTES, digest, b"", None))
+        return result
 
     # -- one record
 
@@ -150,23 +150,23 @@ class _Scanner:
 
     def _search(self, at: int, before: bytes) -> _Step:
         """Skip to the first position after ``at`` from which links lead to the end."""
-        place = self._data.find(journal_frames.MAGIC, at + 1)
-        while 0 <= place < self._written and self._left > 0:
-            end = self._end(place)
-            if end is not None and self._leads_to_the_end(place, end):
-                stated = self._data[place + 8 : place + journal_frames.HEAD_BYTES]
-                payload = self._data[place + journal_frames.HEAD_BYTES : end]
+        offset = self._data.find(journal_frames.MAGIC, at + 1)
+        while 0 <= offset < self._written and self._left > 0:
+            end = self._end(offset)
+            if end is not None and self._reaches_end(offset, end):
+                stated = self._data[offset + 8 : offset + journal_frames.HEAD_BYTES]
+                payload = self._data[offset + journal_frames.HEAD_BYTES : end]
                 found: list[SoundRecord | JournalHole] = [JournalHole(at, before, stated, None)]
                 if self._accepts(payload):
-                    found.append(SoundRecord(place, payload, stated, proven=False))
+                    found.append(SoundRecord(offset, payload, stated, proven=False))
                 return found, end, stated
-            place = self._data.find(journal_frames.MAGIC, place + 1)
+            offset = self._data.find(journal_frames.MAGIC, offset + 1)
         return [], at, before
 
-    def _leads_to_the_end(self, place: int, end: int) -> bool:
-        digest = self._data[place + 8 : place + journal_frames.HEAD_BYTES]
+    def _reaches_end(self, offset: int, end: int) -> bool:
+        digest = self._data[offset + 8 : offset + journal_frames.HEAD_BYTES]
         if self._verified(end, digest) is None:
-            return end >= self._written and self._accepts(self._data[place + journal_frames.HEAD_BYTES : end])
+            return end >= self._written and self._accepts(self._data[offset + journal_frames.HEAD_BYTES : end])
         at = end
         while at < self._written:
             following = self._verified(at, digest)

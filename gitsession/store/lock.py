@@ -46,7 +46,7 @@ class StoreLock:
             self._open()
         try:
             if not self._mutex.acquire(timeout=wait_seconds):
-                raise self._held("another thread", wait_seconds)
+                raise self._lock_error("another thread", wait_seconds)
             if self._fd < 0:
                 raise Unavailable(f"the store '{self._path.parent.parent}' is closed")
             self._flock(wait_seconds)
@@ -98,12 +98,12 @@ class StoreLock:
                 now = time.monotonic()
                 since = since or now
                 if now - since >= wait_seconds:
-                    raise self._held(self._holder(), wait_seconds) from None
+                    raise self._lock_error(self._holder(), wait_seconds) from None
                 time.sleep(_pause(now - since) * random.uniform(0.5, 1.0))
 
-    def _held(self, holder: str, seconds: float) -> Unavailable:
-        what = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
-        return Unavailable(what, hint="try again when it has finished")
+    def _lock_error(self, holder: str, seconds: float) -> Unavailable:
+        message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
+        return Unavailable(message, hint="try again when it has finished")
 
     def _holder(self) -> str:
         """Return the holder from Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
@@ -127,7 +127,7 @@ def _pause(waited: float) -> float:
 
 
 @contextmanager
-def alone(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
+def exclusive_lock(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
     """Hold an exclusive lock on the file ``path``. Raises ``Unavailable`` if that takes too long or fails."""
     try:
         lock = StoreLock(path, wait_seconds=wait_seconds)
@@ -148,4 +148,4 @@ _PACKING = f"{create.CONTROL}/packing"
 
 def packing(git_dir: Path, *, wait_seconds: float = 60.0) -> AbstractContextManager[None]:
     """Return the lock for repacking. Raises ``Unavailable`` if it is held for too long or cannot be created."""
-    return alone(git_dir / _PACKING, wait_seconds=wait_seconds)
+    return exclusive_lock(git_dir / _PACKING, wait_seconds=wait_seconds)

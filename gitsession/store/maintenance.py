@@ -27,7 +27,7 @@ from gitsession.store.lock import packing
 
 PACKS_MAX = 50
 
-_MEND = "run `gitsession repair` to set the file aside and salvage its good objects"
+_REPAIR_HINT = "run `gitsession repair` to set the file aside and salvage its good objects"
 
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", "tmp_mtimes_", ".tmp-")
 _DAY_SECONDS = 86400.0
@@ -74,12 +74,12 @@ def _maintain(store: GitStore) -> MaintenanceResult:
         with packing(git_dir):
             _repack(git_dir, deltify(store))
     except Unavailable:
-        for bad in damage.glance(git_dir):
-            raise Corrupt(f"cannot repack: {bad.path}: {bad.what}", hint=_MEND) from None
+        for bad in damage.quick_check(git_dir):
+            raise Corrupt(f"cannot repack: {bad.path}: {bad.problem}", hint=_REPAIR_HINT) from None
         for file in sorted((git_dir / "objects/pack").glob("*.pack")):
             what = damage.checksum_problem(file)
             if what:
-                raise Corrupt(f"cannot repack: objects/pack/{file.name}: {what}", hint=_MEND) from None
+                raise Corrupt(f"cannot repack: objects/pack/{file.name}: {what}", hint=_REPAIR_HINT) from None
         raise
     return MaintenanceResult(before, count_packs(git_dir), dead_locks, released, removed)
 
@@ -104,11 +104,11 @@ def count_packs(git_dir: Path) -> int:
 
 def _remove_leftovers(git_dir: Path) -> Iterator[str]:
     """Remove leftover files and yield their paths relative to the store. Needs the store's lock."""
-    old = time.time() - _DAY_SECONDS
+    cutoff = time.time() - _DAY_SECONDS
     for directory in ("objects/pack", "objects", create.JOURNAL):
         with os.scandir(git_dir / directory) as entries:
             for entry in entries:
-                if _is_left_over(entry, old, ours=directory == create.JOURNAL):
+                if _is_left_over(entry, cutoff, is_journal=directory == create.JOURNAL):
                     os.unlink(entry.path)
                     yield f"{directory}/{entry.name}"
     for index in _lone_indexes(git_dir / "objects/pack"):
@@ -116,13 +116,13 @@ def _remove_leftovers(git_dir: Path) -> Iterator[str]:
         yield f"objects/pack/{index.name}"
 
 
-def _is_left_over(entry: os.DirEntry[str], old: float, *, ours: bool) -> bool:
+def _is_left_over(entry: os.DirEntry[str], cutoff: float, *, is_journal: bool) -> bool:
     if not entry.is_file(follow_symlinks=False):
         return False
-    if entry.name.startswith(pack_writer.TEMPORARY) or (ours and entry.name.startswith(journal_frames.TEMPORARY)):
+    if entry.name.startswith(pack_writer.TEMPORARY) or (is_journal and entry.name.startswith(journal_frames.TEMPORARY)):
         return True
     try:
-        return entry.name.startswith(_FOREIGN_TEMPORARIES) and entry.stat().st_mtime < old
+        return entry.name.startswith(_FOREIGN_TEMPORARIES) and entry.stat().st_mtime < cutoff
     except FileNotFoundError:
         return False
 
@@ -138,7 +138,7 @@ _COMMAND = (
 )  # fmt: skip
 """Without ``--no-reuse-delta``, git does not compare objects of the same pack. The memory limit is per thread."""
 
-_NOT_OURS = (".keep", ".rev", ".promisor", ".mtimes")
+_FOREIGN_SUFFIXES = (".keep", ".rev", ".promisor", ".mtimes")
 _DELTAS = (6, 7)
 
 
@@ -161,7 +161,7 @@ def deltify(store: GitStore) -> list[str]:
     end = time.monotonic() + SECONDS_MAX
     while batches and time.monotonic() < end:
         with contextlib.suppress(FileNotFoundError):  # another git process replaced packs meanwhile
-            _pass(store, batches.pop(0))
+            _deltify_batch(store, batches.pop(0))
     return [file.name for file in chain(*batches)]
 
 
@@ -180,7 +180,7 @@ def _lone_indexes(directory: Path) -> Iterator[Path]:
 
 def _is_without_deltas(file: Path) -> bool:
     """Return whether git seems never to have searched a pack for deltas."""
-    if any(file.with_suffix(suffix).exists() for suffix in _NOT_OURS):
+    if any(file.with_suffix(suffix).exists() for suffix in _FOREIGN_SUFFIXES):
         return False
     try:
         index, body = PackIndex(str(file.with_suffix(".idx"))), RandomAccessFile(str(file))
@@ -203,19 +203,19 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
         yield batch
 
 
-def _pass(store: GitStore, old: Sequence[Path]) -> None:
+def _deltify_batch(store: GitStore, old: Sequence[Path]) -> None:
     names = "".join(f"{file.name}\n" for file in old)
     try:
-        made = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
+        checksum = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
     except Unavailable:
         return  # git is missing or busy, or data is damaged: the repack that follows does not need this, or reports it
     directory = store.git_dir / "objects/pack"
-    new = PackIndex(f"{directory}/pack-{made}.idx")
+    new = PackIndex(f"{directory}/pack-{checksum}.idx")
     sync_directory(directory)
     with store.locked():  # no other gitsession process can write the same pack again meanwhile
         for file in old:
             # For a few objects, git may write a pack identical to the old one.
-            if file.stem != f"pack-{made}" and not file.with_suffix(".keep").exists():
+            if file.stem != f"pack-{checksum}" and not file.with_suffix(".keep").exists():
                 _remove(file, new)
 
 

@@ -19,69 +19,71 @@ from gitsession.git.types import Oid, RefValue
 from gitsession.store import create, histories, refs
 from gitsession.store.histories import Read
 
-PLACE = f"{create.CONTROL}/push"
+FOLDER = f"{create.CONTROL}/push"
 
 _HEADS = "refs/heads/"
 
 
-def holder(git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str, new: RefValue | None) -> str | None:
+def find_remote(
+    git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str, new: RefValue | None
+) -> str | None:
     """Return the remote that may have commits of ``ref`` that ``new`` lacks (``None``: a deletion), else ``None``.
 
     ``tracking``: the remote-tracking refs of all remotes.
     """
-    for remote, held in seen(git_dir, tracking, ref):
+    for remote, value in list_values(git_dir, tracking, ref):
         try:
-            if new is None or not histories.holds(read, new, held):
+            if new is None or not histories.holds(read, new, value):
                 return remote
         except GitSessionError:
             return remote  # the history cannot be read: assume that the value is published
     return None
 
 
-def seen(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
+def list_values(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
     """Yield each remote and the value of ``ref`` that it last had or that was about to be pushed to it."""
-    for name, held in tracking.items():
+    for name, value in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
-            yield remote, held
-    yield from ((remote, oid) for remote, name, oid in noted(git_dir) if name == ref)
+            yield remote, value
+    yield from ((remote, oid) for remote, name, oid in list_records(git_dir) if name == ref)
 
 
-def note(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
+def record(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
     """Record ``values`` in addition to those recorded before. Durable on return. Raises ``OSError``."""
-    make_directories(git_dir / PLACE)
-    held = _read(_file(git_dir, remote))
+    make_directories(git_dir / FOLDER)
+    recorded = _read(_file(git_dir, remote))
     for name, oid in values.items():
-        held[name] = [*dict.fromkeys([*held.get(name, []), oid])]
-    _write(git_dir, remote, held)
+        recorded[name] = [*dict.fromkeys([*recorded.get(name, []), oid])]
+    _write(git_dir, remote, recorded)
 
 
 def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> None:
     """Remove the notes of ``names``, or all: remote-tracking refs now have the remote's values. Raises ``OSError``."""
-    held = _read(_file(git_dir, remote))
-    known = held.keys() if names is None else set(names)
-    left = {name: oids for name, oids in held.items() if name not in known}
+    recorded = _read(_file(git_dir, remote))
+    known = recorded.keys() if names is None else set(names)
+    left = {name: oids for name, oids in recorded.items() if name not in known}
     if left:
         _write(git_dir, remote, left)
     else:
         _file(git_dir, remote).unlink(missing_ok=True)
 
 
-def noted(git_dir: Path) -> Iterator[tuple[str, str, Oid]]:
+def list_records(git_dir: Path) -> Iterator[tuple[str, str, Oid]]:
     """Yield the remote, ref and value of each push that may have reached the remote."""
     with contextlib.suppress(OSError):
-        for file in sorted((git_dir / PLACE).glob("*.json")):
+        for file in sorted((git_dir / FOLDER).glob("*.json")):
             for name, oids in _read(file).items():
                 yield from ((file.stem, name, oid) for oid in oids)
 
 
 def _file(git_dir: Path, remote: str) -> Path:
-    return git_dir / PLACE / f"{remote}.json"
+    return git_dir / FOLDER / f"{remote}.json"
 
 
-def _write(git_dir: Path, remote: str, held: Mapping[str, list[Oid]]) -> None:
+def _write(git_dir: Path, remote: str, recorded: Mapping[str, list[Oid]]) -> None:
     file = _file(git_dir, remote)
-    replace(file, json.dumps({"version": 1, "refs": held}).encode(), by=file.with_suffix(".tmp"))
+    replace(file, json.dumps({"version": 1, "refs": recorded}).encode(), by=file.with_suffix(".tmp"))
 
 
 def _read(file: Path) -> dict[str, list[Oid]]:

@@ -10,14 +10,14 @@ from gitsession.git.ref_files import check_ref_name
 from gitsession.git.types import RefValue
 
 SESSIONS = "refs/heads/sessions/"
-OURS = "refs/heads/gitsession/"
+STORE_BRANCHES = "refs/heads/gitsession/"
 """Prefix of synced refs that belong to no session."""
-TOMBSTONES = f"{OURS}tombstones"
-ARCHIVE = f"{OURS}archive"
+TOMBSTONES = f"{STORE_BRANCHES}tombstones"
+ARCHIVE = f"{STORE_BRANCHES}archive"
 TRASH = "refs/gitsession/trash/"
 OPLOG = "refs/gitsession/oplog"
 ACTIVE = "refs/gitsession/active/"
-LOOKS = "refs/gitsession/files/"
+ACTIVE_FILES = "refs/gitsession/files/"
 TRACKING = "refs/remotes/"
 META = "meta"
 FILES = "files"
@@ -28,7 +28,7 @@ LEAF, ROOT = "leaf", "root"
 
 _SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_BESIDE = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
+_RENAMED_SUFFIX = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
 
 
 def session(sid: str) -> str:
@@ -53,18 +53,18 @@ def active(sid: str) -> str:
     return ACTIVE + sid
 
 
-def looks(sid: str) -> str:
+def active_files(sid: str) -> str:
     """Return the symbolic ref that selects a session's checkpoint branch in this store (default: ``files``)."""
-    return LOOKS + sid
+    return ACTIVE_FILES + sid
 
 
 def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
     """Return the checkpoint branch that a store continues. ``read``: returns the value of a ref in that store."""
-    value = read(looks(sid))
+    value = read(active_files(sid))
     chosen = target(value) if value else None
     parsed = parse(chosen) if chosen else None
-    is_there = chosen is not None and parsed is not None and is_files(parsed[1]) and read(chosen)
-    return chosen if chosen and is_there else files(sid)
+    exists = chosen is not None and parsed is not None and is_files(parsed[1]) and read(chosen)
+    return chosen if chosen and exists else files(sid)
 
 
 def choice(name: str) -> str | None:
@@ -72,20 +72,20 @@ def choice(name: str) -> str | None:
     parsed = parse(name)
     if parsed is None or is_meta(parsed[1]):
         return None
-    return active(parsed[0]) if is_branch(parsed[1]) else looks(parsed[0])
+    return active(parsed[0]) if is_branch(parsed[1]) else active_files(parsed[0])
 
 
 def choices(sid: str) -> tuple[str, str]:
     """Return the symbolic refs that select a session's active branch and its checkpoint branch."""
-    return active(sid), looks(sid)
+    return active(sid), active_files(sid)
 
 
 def trashed(name: str) -> str:
-    """Return the name of a session's ref while the session is in the trash. The inverse is ``taken_out``."""
+    """Return the name of a session's ref while the session is in the trash. The inverse is ``untrashed``."""
     return TRASH + name.removeprefix(SESSIONS)
 
 
-def taken_out(name: str) -> str:
+def untrashed(name: str) -> str:
     """Return the original name of a ref that is in the trash."""
     return SESSIONS + name.removeprefix(TRASH)
 
@@ -121,10 +121,10 @@ def session_of(name: str) -> str:
 
 def session_at(name: str) -> str:
     """Return the session id of a session ref, a ref in the trash, or a ref that selects a branch; "" for other refs."""
-    for chosen in (ACTIVE, LOOKS):
+    for chosen in (ACTIVE, ACTIVE_FILES):
         if name.startswith(chosen):
             return name.removeprefix(chosen)
-    return session_of(taken_out(name) if name.startswith(TRASH) else name)
+    return session_of(untrashed(name) if name.startswith(TRASH) else name)
 
 
 def is_session_ref(name: str) -> bool:
@@ -133,7 +133,7 @@ def is_session_ref(name: str) -> bool:
     if parsed is None or not _SID.fullmatch(parsed[0]):
         return False
     base, dot, rest = parsed[1].partition(".")
-    return bool(_BRANCH.fullmatch(base)) and (not dot or bool(_BESIDE.fullmatch(dot + rest)))
+    return bool(_BRANCH.fullmatch(base)) and (not dot or bool(_RENAMED_SUFFIX.fullmatch(dot + rest)))
 
 
 def symbolic(target: str) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from gitsession.durable import make_directories, replace, sync_directory, write_new
 from gitsession.errors import GitSessionError
 from gitsession.git import pack_writer
-from gitsession.git.damage import BadFile, packs_to_leave
+from gitsession.git.damage import BadFile, quarantined_packs
 from gitsession.git.pack_reader import Packs
 from gitsession.git.repository import OBJECT_BYTES_MAX
 from gitsession.git.types import Kind, Oid
@@ -21,24 +21,24 @@ from gitsession.store import create
 
 QUARANTINE = f"{create.CONTROL}/quarantine"
 
-_BESIDE_PACKS = (".rev", ".bitmap", ".mtimes")
+_PACK_SUFFIXES = (".rev", ".bitmap", ".mtimes")
 _BATCH_BYTES = 64 << 20
 
 
 def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
     """Return the objects that can be read from the damaged packs in ``bad`` and are in no other pack."""
-    leaving = packs_to_leave(bad)
-    if not leaving:
+    damaged = quarantined_packs(bad)
+    if not damaged:
         return []
     packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
-    staying = set(packs.oids(without=leaving))
-    return [oid for oid in dict.fromkeys(packs.oids()) if oid not in staying and _read(packs, oid) is not None]
+    retained = set(packs.oids(without=damaged))
+    return [oid for oid in dict.fromkeys(packs.oids()) if oid not in retained and _read(packs, oid) is not None]
 
 
-def save(git_dir: Path, rescued: Iterable[Oid], taken: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-    """Write the good objects of packs, and ``taken`` from other copies, to new packs. Needs the store's lock."""
+def save(git_dir: Path, rescued: Iterable[Oid], copies: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+    """Write the good objects of packs, and ``copies`` from other copies, to new packs. Needs the store's lock."""
     packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
-    batch, size = dict(taken), sum(len(data) for _, data in taken.values())
+    batch, size = dict(copies), sum(len(data) for _, data in copies.values())
     for oid in rescued:
         found = _read(packs, oid)
         if found is not None:
@@ -56,8 +56,8 @@ def quarantine(git_dir: Path) -> Path:
     return git_dir / QUARANTINE / time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
 
 
-def set_aside(git_dir: Path, bad: Sequence[BadFile], place: Path) -> list[str]:
-    """Move each file of ``bad`` into the quarantine ``place``. Needs the store's lock.
+def quarantine_files(git_dir: Path, bad: Sequence[BadFile], folder: Path) -> list[str]:
+    """Move each file of ``bad`` into the quarantine ``folder``. Needs the store's lock.
 
     Files that git keeps beside a pack are moved with the pack. If only the index of a pack is damaged, it is replaced
     by a new one. Returns the paths of the old files, relative to the store.
@@ -65,25 +65,25 @@ def set_aside(git_dir: Path, bad: Sequence[BadFile], place: Path) -> list[str]:
     moved: list[str] = []
     for found in bad:
         if found.fresh is not None:
-            moved += _replace_index(git_dir, found.path, found.fresh, place)
+            moved += _replace_index(git_dir, found.path, found.fresh, folder)
             continue
         paths = [found.path]
         if found.path.endswith(".pack"):
             stem = found.path.removesuffix(".pack")
-            paths = [f"{stem}{suffix}" for suffix in (".pack", ".idx", *_BESIDE_PACKS, ".keep")]
+            paths = [f"{stem}{suffix}" for suffix in (".pack", ".idx", *_PACK_SUFFIXES, ".keep")]
         for path in paths:
             if os.path.lexists(git_dir / path):
-                _move(git_dir, path, place)
+                _move(git_dir, path, folder)
                 moved.append(path)
     return moved
 
 
-def keep_a_copy(git_dir: Path, path: str, place: Path) -> None:
+def quarantine_copy(git_dir: Path, path: str, folder: Path) -> None:
     """Hard-link a file into the quarantine before it is replaced."""
-    aside = place / path
-    make_directories(aside.parent)
-    os.link(git_dir / path, _free_name(aside))
-    sync_directory(aside.parent)
+    target = folder / path
+    make_directories(target.parent)
+    os.link(git_dir / path, _free_name(target))
+    sync_directory(target.parent)
 
 
 def _read(packs: Packs, oid: Oid) -> tuple[Kind, bytes] | None:
@@ -93,22 +93,22 @@ def _read(packs: Packs, oid: Oid) -> tuple[Kind, bytes] | None:
         return None
 
 
-def _replace_index(git_dir: Path, path: str, fresh: Path, place: Path) -> list[str]:
+def _replace_index(git_dir: Path, path: str, fresh: Path, folder: Path) -> list[str]:
     """Replace the damaged index of an intact pack; keep the damaged one in the quarantine."""
     index = git_dir / path
-    there = index.exists()
-    if there:
-        keep_a_copy(git_dir, path, place)
+    existed = index.exists()
+    if existed:
+        quarantine_copy(git_dir, path, folder)
     # The name does not end in .idx: otherwise a reader would use the file as the index of a missing pack.
     replace(index, fresh.read_bytes(), by=index.with_name(f"{pack_writer.TEMPORARY}{index.stem}"), mode=0o444)
-    return [path] if there else []
+    return [path] if existed else []
 
 
-def _move(git_dir: Path, path: str, place: Path) -> None:
-    aside = place / path
-    make_directories(aside.parent)
-    os.rename(git_dir / path, _free_name(aside))
-    sync_directory(aside.parent)
+def _move(git_dir: Path, path: str, folder: Path) -> None:
+    target = folder / path
+    make_directories(target.parent)
+    os.rename(git_dir / path, _free_name(target))
+    sync_directory(target.parent)
     sync_directory((git_dir / path).parent)
 
 
@@ -123,24 +123,24 @@ def _free_name(path: Path) -> Path:
 # ---- refs
 
 
-def note(path: Path, text: str) -> None:
+def write_note(path: Path, text: str) -> None:
     """Write the old value of a removed ref to a file in the quarantine."""
     make_directories(path.parent)
     write_new(_free_name(path), f"{text}\n".encode())
     sync_directory(path.parent)
 
 
-def replace_ref_files(git_dir: Path, place: Path, files: Mapping[str, bytes]) -> list[str]:
+def replace_ref_files(git_dir: Path, folder: Path, files: Mapping[str, bytes]) -> list[str]:
     """Replace damaged ref files (loose refs, packed-refs) with ``files``; return the names kept in the quarantine.
 
     Needs the store's lock, but not git's: git moves no ref whose file it cannot read, and the file is replaced by one
     rename.
     """
-    kept = []
+    quarantined = []
     for name, data in files.items():
         if os.path.lexists(git_dir / name):
-            kept.append(name)
-            keep_a_copy(git_dir, name, place)
+            quarantined.append(name)
+            quarantine_copy(git_dir, name, folder)
         make_directories((git_dir / name).parent)
         replace(git_dir / name, data, by=git_dir / create.CONTROL / f"{pack_writer.TEMPORARY}ref")
-    return kept
+    return quarantined

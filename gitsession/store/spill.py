@@ -19,14 +19,14 @@ from gitsession.errors import Unavailable
 from gitsession.git import pack_writer
 from gitsession.git.types import Kind, Oid
 from gitsession.store import create
-from gitsession.store.lock import alone
+from gitsession.store.lock import exclusive_lock
 from gitsession.store.state import unavailable
 
 if TYPE_CHECKING:
     from gitsession.redaction.original import Original
     from gitsession.redaction.vault import Vault
 
-PLACE = f"{create.CONTROL}/importing"
+FOLDER = f"{create.CONTROL}/importing"
 _LOCK = "lock"
 
 
@@ -35,8 +35,8 @@ class PackSpill:
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
-        self._folder = git_dir / PLACE / secrets.token_hex(8)
-        self._held = ExitStack()
+        self._folder = git_dir / FOLDER / secrets.token_hex(8)
+        self._locks = ExitStack()
         self._vault: Vault | None = None
         self._is_used = False
 
@@ -71,7 +71,7 @@ class PackSpill:
             self._vault.close()
         if self._is_used:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._held.close()
+        self._locks.close()
 
     def _own_vault(self) -> Vault:
         from gitsession.redaction.vault import FILE, Vault  # readers do not load sqlite3
@@ -81,13 +81,13 @@ class PackSpill:
         return self._vault
 
     def _begin(self) -> None:
-        place = self._git_dir / PLACE
-        make_directories(place)
-        with alone(place / _LOCK):  # until a new folder is locked, it looks like the folder of a killed process
-            _sweep(place)
+        parent = self._git_dir / FOLDER
+        make_directories(parent)
+        with exclusive_lock(parent / _LOCK):  # an unlocked new folder looks like that of a killed process
+            _sweep(parent)
             (self._folder / "pack").mkdir(mode=0o700, parents=True)
             self._is_used = True
-            self._held.enter_context(alone(self._folder / _LOCK, wait_seconds=0))
+            self._locks.enter_context(exclusive_lock(self._folder / _LOCK, wait_seconds=0))
 
 
 def sweep(git_dir: Path) -> list[str]:
@@ -95,17 +95,17 @@ def sweep(git_dir: Path) -> list[str]:
 
     Raises ``Unavailable`` if another process holds the lock for too long.
     """
-    place = git_dir / PLACE
-    if not place.is_dir():
+    parent = git_dir / FOLDER
+    if not parent.is_dir():
         return []
-    with alone(place / _LOCK):
-        return [f"{PLACE}/{name}" for name in _sweep(place)]
+    with exclusive_lock(parent / _LOCK):
+        return [f"{FOLDER}/{name}" for name in _sweep(parent)]
 
 
-def _sweep(place: Path) -> list[str]:
+def _sweep(parent: Path) -> list[str]:
     removed = []
-    for folder in [each for each in place.iterdir() if each.is_dir()]:
-        with suppress(Unavailable), alone(folder / _LOCK, wait_seconds=0):
+    for folder in [each for each in parent.iterdir() if each.is_dir()]:
+        with suppress(Unavailable), exclusive_lock(folder / _LOCK, wait_seconds=0):
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return sorted(removed)

@@ -116,13 +116,13 @@ class Staging:
             check_value(new)
             if not new.startswith(SYMBOLIC) and not self._contains(new):
                 raise MissingObject(f"cannot set {name} to {new}: the object is missing")
-        held = self.value(name)
-        if held != expected:
-            raise RefMoved(f"cannot move {name}: expected {expected or 'no ref'}, found {held or 'no ref'}")
-        if held is None and new is not None:
+        current = self.value(name)
+        if current != expected:
+            raise RefMoved(f"cannot move {name}: expected {expected or 'no ref'}, found {current or 'no ref'}")
+        if current is None and new is not None:
             self._check_room(name)
-        if held != new:
-            self.moves.append((name, held, new))
+        if current != new:
+            self.moves.append((name, current, new))
             if name not in self._ends:
                 for directory in directories(name):
                     self._made_below.setdefault(directory, []).append(name)
@@ -297,10 +297,10 @@ class StoreState:
         self.check_open()
         with self._mutex:
             try:
-                news = self.journal.tail(locked=locked)
-                if news.gone:
-                    self.overlay.drop(news.gone)
-                for number, record in news.records:
+                update = self.journal.tail(locked=locked)
+                if update.removed:
+                    self.overlay.drop(update.removed)
+                for number, record in update.records:
                     objects = {oid_of(kind, data): (kind, data) for kind, data in record.objects}
                     self.overlay.add(number, objects, record.moves, record.size)
             except OSError as error:
@@ -321,8 +321,8 @@ class StoreState:
                 self._forget()
                 raise
 
-    def start_afresh(self, left: list[Move]) -> list[str]:
-        """Begin a new journal file with the moves ``left``; remove the old files. Needs the lock. Raises ``OSError``.
+    def replace_journal(self, remaining: list[Move]) -> list[str]:
+        """Begin a new journal file with ``remaining`` moves; remove the old files. Needs the lock. Raises ``OSError``.
 
         Damaged files are renamed instead of removed. Returns their new names.
         """
@@ -330,9 +330,9 @@ class StoreState:
             try:
                 old = self.journal.numbers()
                 self.journal.start_next()
-                if left:
-                    payload = encode_record([], left)
-                    self.overlay.add(self.journal.append(payload, sync=self._sync), {}, left, len(payload))
+                if remaining:
+                    payload = encode_record([], remaining)
+                    self.overlay.add(self.journal.append(payload, sync=self._sync), {}, remaining, len(payload))
                 aside = self.journal.drop(old)
                 self.overlay.drop(old)
             except BaseException:

@@ -97,7 +97,7 @@ class StoreWriter:
         self._git_dir = git_dir
         self._keep_originals = keep_originals
         self._sync, self._sync_appends = sync, sync_appends
-        self._refused: list[Move] = []
+        self._failed_moves: list[Move] = []
         self._timer = IdleTimer(self.quietly_flush, FLUSH_SECONDS, FLUSH_LATEST_SECONDS)
         self._generation, self._may_be_stale = generation_of(git_dir), False
         self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
@@ -111,8 +111,8 @@ class StoreWriter:
         self.lock.acquire(wait_seconds)
         try:
             self.state.tail(locked=True)
-            self._look_for_drops()
-            self._take_back_refused()
+            self._reopen_after_drops()
+            self._undo_failed_write()
         except BaseException:
             self.lock.release()
             raise
@@ -184,27 +184,27 @@ class StoreWriter:
         overlay = state.overlay
         self.last_error = None
         try:
-            state.journal.look_for_damage()
+            state.journal.scan_for_damage()
             if not overlay.records and not state.journal.has_damage:
                 return
             if overlay.objects:
                 self._write_pack(overlay.objects)
             self.refs.break_dead_locks()
-            beside: list[tuple[str, str]] = []
-            left, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, beside)
-            self.renamed_branches += beside
-            if left and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
+            renamed: list[tuple[str, str]] = []
+            remaining, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, renamed)
+            self.renamed_branches += renamed
+            if remaining and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
                 return  # the journal has only ref moves that the last flush could not make, and none succeeded now
-            moved = flushing.moved(overlay.chains, {name for name, _, _ in left}, dict(beside))
+            moved = flushing.moved_refs(overlay.chains, {name for name, _, _ in remaining}, dict(renamed))
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
             with suppress(OSError):  # the reflog is optional: no entry depends on it
                 check_whole, self._is_reflog_checked = not self._is_reflog_checked, True
                 flushing.append_reflog(
-                    self._git_dir, values, lambda: state.refs(refs.SESSIONS), check_whole=check_whole
+                    self._git_dir, values, lambda: state.refs(refs.SESSIONS), check_all_lines=check_whole
                 )
-            self.set_aside += state.start_afresh(left)
-            if not left:
+            self.set_aside += state.replace_journal(remaining)
+            if not remaining:
                 pack_writer.release_packs(self._git_dir / "objects")
         except OSError as error:
             raise unavailable(self._git_dir, "flush", error) from error
@@ -218,7 +218,7 @@ class StoreWriter:
         self.flush()
         if self.state.overlay.records:
             raise Unavailable(f"cannot flush the journal: {self.last_error}", hint="try again")
-        self.set_aside += self.state.start_afresh([])
+        self.set_aside += self.state.replace_journal([])
 
     # -- internals
 
@@ -236,29 +236,29 @@ class StoreWriter:
                 objects = {}
             self.state.append(objects, staging.moves, sync=self._sync_appends)
         except OSError as error:
-            self._refused = _summed(staging.moves)
+            self._failed_moves = _summed(staging.moves)
             raise unavailable(self._git_dir, "write", error) from error
         overlay, (records, size) = self.state.overlay, self._due_at
         if overlay.records >= records or overlay.size >= size:
             self.state.staging = None
             self._flush_or_remember()
 
-    def _take_back_refused(self) -> None:
+    def _undo_failed_write(self) -> None:
         """Undo a failed write. Needs the lock and an up-to-date journal. Raises ``Unavailable`` if this fails too."""
-        moves, self._refused = self._refused, []
+        moves, self._failed_moves = self._failed_moves, []
         if moves and all(self.state.value(name) == new for name, _, new in moves):
             try:
-                back = [(name, new, old) for name, old, new in moves]
-                self.state.append({}, back, sync=self._sync_appends)
+                undo = [(name, new, old) for name, old, new in moves]
+                self.state.append({}, undo, sync=self._sync_appends)
             except OSError as error:
-                self._refused = moves
+                self._failed_moves = moves
                 raise unavailable(self._git_dir, "write", error) from error
 
-    def _look_for_drops(self) -> None:
+    def _reopen_after_drops(self) -> None:
         """Reopen the packs if objects were dropped: packs that are open still contain them. Needs the lock."""
         now = generation_of(self._git_dir)
         if now != self._generation:
-            self.state.git.look_again()
+            self.state.git.refresh()
             self._generation, self._may_be_stale = now, True
 
     def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
@@ -266,8 +266,8 @@ class StoreWriter:
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
                 if parent not in objects and not self.state.contains(parent):
-                    what = f"cannot append: the parent {parent} was purged meanwhile"
-                    raise RefMoved(what, hint="try again with the entry that replaced it")
+                    message = f"cannot append: the parent {parent} was purged meanwhile"
+                    raise RefMoved(message, hint="try again with the entry that replaced it")
 
     def _flush_or_remember(self) -> None:
         """Flush; store an error in ``last_error`` and retry later. The append has succeeded and is durable."""
@@ -291,7 +291,7 @@ def _summed(moves: list[Move]) -> list[Move]:
     return [(name, first[name], new) for name, new in {name: new for name, _, new in moves}.items()]
 
 
-class _Held:
+class _LockContext:
     """A context manager that holds the lock. It is a class because a generator takes twice as long.
 
     Ctrl-C can interrupt ``__enter__`` or ``__exit__`` before its first statement. If the program continues, the lock
@@ -300,8 +300,8 @@ class _Held:
 
     __slots__ = ("_holder", "_is_open")
 
-    def __init__(self, holder: StoreWriter) -> None:
-        self._holder = holder
+    def __init__(self, writer: StoreWriter) -> None:
+        self._holder = writer
         self._is_open = False
 
     def _open(self) -> None:
@@ -309,7 +309,7 @@ class _Held:
         self._holder.check_not_held()
         self._is_open = True
 
-    def _give_up(self) -> None:
+    def _abort(self) -> None:
         """Release the lock after an error in ``__enter__``.
 
         The error keeps this object alive, and a later call of ``__del__`` must not release the lock of another holder.
@@ -322,13 +322,13 @@ class _Held:
             self._holder.end()
 
 
-class Locked(_Held):
+class Locked(_LockContext):
     """A context in which the store is locked. ``wait_seconds``: maximum wait for the lock; ``None`` for the default."""
 
     __slots__ = ("_wait_seconds",)
 
-    def __init__(self, holder: StoreWriter, wait_seconds: float | None = None) -> None:
-        super().__init__(holder)
+    def __init__(self, writer: StoreWriter, wait_seconds: float | None = None) -> None:
+        super().__init__(writer)
         self._wait_seconds = wait_seconds
 
     def __enter__(self) -> None:
@@ -336,7 +336,7 @@ class Locked(_Held):
         try:
             self._holder.begin(self._wait_seconds)
         except BaseException:
-            self._give_up()
+            self._abort()
             raise
 
     def __exit__(
@@ -346,7 +346,7 @@ class Locked(_Held):
         self._is_open = False
 
 
-class InTransaction(_Held):
+class InTransaction(_LockContext):
     """A transaction that is committed if its block ends without an error."""
 
     __slots__ = ("_staging",)
@@ -356,7 +356,7 @@ class InTransaction(_Held):
         try:
             self._staging = self._holder.stage()
         except BaseException:
-            self._give_up()
+            self._abort()
             raise
         return self._staging
 

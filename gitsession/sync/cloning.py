@@ -42,13 +42,13 @@ from gitsession.validation.validate import FetchedReader, validate_fetched
 _YOUNG_SECONDS = 60
 
 
-def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", namespace: str = "") -> SyncReport:
+def clone(url: str, path: Path, options: TransportOptions, *, filter: str = "", namespace: str = "") -> SyncReport:
     """Create a store at ``path`` from ``url``, which becomes its remote ``origin``. The remote may be empty.
 
     Args:
         url: The address of the remote.
         path: The path of the new store.
-        talk: Options for git's interaction with the user.
+        options: Options for git's interaction with the user.
         filter: A git filter (``blob:limit=64k``). Objects that it leaves out are fetched when they are read.
         namespace: The namespace of the sessions, if the remote is shared with a code repository.
 
@@ -60,36 +60,36 @@ def clone(url: str, path: Path, talk: TransportOptions, *, filter: str = "", nam
     path = Path(os.path.abspath(path))
     if os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir())):
         raise Refused(f"cannot clone into '{path}': it already exists", hint="choose another folder")
-    aside = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
     _sweep(path)
-    held = -1
+    lock_fd = -1
     try:
-        create.create(aside)
-        held = _hold(aside)
-        remote = dataclasses.replace(remotes.add(aside, DEFAULT, url, namespace=namespace), is_new=True)
-        remotes.agree(aside, remote)
+        create.create(temporary)
+        lock_fd = _lock_folder(temporary)
+        remote = dataclasses.replace(remotes.add(temporary, DEFAULT, url, namespace=namespace), is_new=True)
+        remotes.agree(temporary, remote)
         if namespace:
-            with GitStore.open(aside) as store:
-                report = syncing.pull(store, remote, talk)
+            with GitStore.open(temporary) as store:
+                report = syncing.pull(store, remote, options)
         else:
             try:
-                report = _fill(aside, remote, talk, filter)
+                report = _fill(temporary, remote, options, filter)
             except RejectedTransfer:
-                report = _fill_by_ref(aside, remote, talk)
-        os.rename(aside, path)
+                report = _fill_by_ref(temporary, remote, options)
+        os.rename(temporary, path)
         sync_directory(path.parent)
     except OSError as error:
         raise Unavailable(f"cannot create the store '{path}': {error.strerror}") from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        if held >= 0:
-            os.close(held)
+        shutil.rmtree(temporary, ignore_errors=True)
+        if lock_fd >= 0:
+            os.close(lock_fd)
     return report
 
 
-def _hold(aside: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """Lock a folder while it is being filled. Raises ``OSError`` if another process has the lock."""
-    fd = os.open(aside, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -101,63 +101,65 @@ def _hold(aside: Path) -> int:
 def _sweep(path: Path) -> None:
     """Remove the folders that killed clones to ``path`` have left."""
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
-    for each in path.parent.iterdir() if path.parent.is_dir() else ():
-        if not left.fullmatch(each.name):
+    for folder in path.parent.iterdir() if path.parent.is_dir() else ():
+        if not left.fullmatch(folder.name):
             continue
         with suppress(OSError):
-            if time.time() - each.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not have locked it yet
+            if time.time() - folder.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not have locked it yet
                 continue
-            fd = _hold(each)
-            shutil.rmtree(each, ignore_errors=True)
+            fd = _lock_folder(folder)
+            shutil.rmtree(folder, ignore_errors=True)
             os.close(fd)
 
 
-def _fill(path: Path, remote: Remote, talk: TransportOptions, filter: str) -> SyncReport:
+def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) -> SyncReport:
     """Fetch the remote into the empty store at ``path``, which no other process uses yet."""
     make_directories(path / create.INCOMING)
-    apart = path / create.INCOMING / "clone"
-    words = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
-    words += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
-    words += [f"--filter={filter}"] if filter else []
-    words += ["--progress"] if talk.told else ["--no-progress"]
-    words += ["--end-of-options", remote.url, str(apart)]
-    answer = process.talk(None, *words, told=talk.told, interactive=talk.interactive)
-    if answer.code:
-        raise transport.failure(remote, answer)
-    door = VerifiedRepository(apart)
-    found = {name: oid for name, oid in door.refs.list(HEADS).items() if not oid.startswith(SYMBOLIC)}
-    check_is_store(remote, found, door)
-    theirs = {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
+    folder = path / create.INCOMING / "clone"
+    arguments = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
+    arguments += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
+    arguments += [f"--filter={filter}"] if filter else []
+    arguments += ["--progress"] if options.on_output else ["--no-progress"]
+    arguments += ["--end-of-options", remote.url, str(folder)]
+    result = process.run_transfer(None, *arguments, on_output=options.on_output, interactive=options.interactive)
+    if result.code:
+        raise transport.failure(remote, result)
+    repository = VerifiedRepository(folder)
+    found = {name: oid for name, oid in repository.refs.list(HEADS).items() if not oid.startswith(SYMBOLIC)}
+    check_is_store(remote, found, repository)
+    remote_refs = {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
     refused = {}
-    fetched = Quarantine(path, remote, {}, at=apart)
+    fetched = Quarantine(path, remote, {}, at=folder)
     fetched.cut_off()
     with GitStore.open(path) as store:
-        read = FetchedReader(apart, store)
-        lines = {ref: oid for ref, oid in theirs.items() if ref != refs.TOMBSTONES}
-        said = tombstone_sync.look(store, read, theirs.get(refs.TOMBSTONES), lines).said
-        left = tombstone_sync.rewritten(fetched, read, said, lines, {})
-        theirs |= left
-        for refusal in validate_fetched(read, [Proposed(ref, None, oid) for ref, oid in sorted(theirs.items())], {}):
+        read = FetchedReader(folder, store)
+        tips = {ref: oid for ref, oid in remote_refs.items() if ref != refs.TOMBSTONES}
+        tombstones = tombstone_sync.merge_fetched(store, read, remote_refs.get(refs.TOMBSTONES), tips).tombstones
+        rewritten = tombstone_sync.rewritten(fetched, read, tombstones, tips, {})
+        remote_refs |= rewritten
+        for refusal in validate_fetched(
+            read, [Proposed(ref, None, oid) for ref, oid in sorted(remote_refs.items())], {}
+        ):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
-    good = {ref: oid for ref, oid in theirs.items() if ref not in refused}
+    good = {ref: oid for ref, oid in remote_refs.items() if ref not in refused}
     if refs.ARCHIVE in good:
         listed = archive_set.at(read, good[refs.ARCHIVE])
         good = {ref: oid for ref, oid in good.items() if not archiving.is_archived(listed, ref, oid, read.read)}
-    if left or len(good) < len(found):
+    if rewritten or len(good) < len(found):
         fetched.keep_only(good.values(), [])
     fetched.move_in(kept=False)
     if filter:
         _promise(path, remote, filter)
-    _put(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})
+    _write_refs(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})
     shutil.rmtree(path / create.INCOMING, ignore_errors=True)
     new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
 
 
-def _fill_by_ref(path: Path, remote: Remote, talk: TransportOptions) -> SyncReport:
+def _fill_by_ref(path: Path, remote: Remote, options: TransportOptions) -> SyncReport:
     """Fetch all refs that git accepts, without a filter. One bad object stops `git clone`, but here only its ref."""
     with GitStore.open(path) as store:
-        report = syncing.pull(store, remote, talk)
+        report = syncing.pull(store, remote, options)
     return dataclasses.replace(report, branches=tuple(one for one in report.branches if one.ref != create.MAIN))
 
 
@@ -174,12 +176,12 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
         process.run(None, "config", "--file", file, key, value)
 
 
-def _put(path: Path, held: Mapping[str, Oid]) -> None:
+def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
     """Write all refs to one file. Only ``main`` exists already, with the first commit, which all stores share."""
-    main = held.get(create.MAIN)
+    main = values.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
         process.run(path, "update-ref", create.MAIN, main)
-    packed = {ref: oid for ref, oid in held.items() if ref != create.MAIN}
+    packed = {ref: oid for ref, oid in values.items() if ref != create.MAIN}
     write_new(path / ref_files.PACKED_REFS, ref_files.changed_packed(b"", put=packed))
     sync_directory(path)
 
@@ -191,41 +193,44 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
     """
     store.flush()
     wanted = set(sessions)
-    held = {
+    session_refs = {
         ref: oid
         for ref, oid in store.refs(refs.SESSIONS).items()
         if refs.is_session_ref(ref) and (not wanted or refs.session_of(ref) in wanted)
     }
-    if not held:
+    if not session_refs:
         raise NotFound(f"cannot write the bundle '{path}': there are no sessions to write")
     if os.path.lexists(path):
         raise Refused(f"cannot write the bundle '{path}': it already exists", hint="choose another name")
     # Without the tombstone set, a forged tombstone in the bundle could not be distinguished from a real one.
-    ours = store.ref(refs.TOMBSTONES)
-    given = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(ours)
-    own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, given.oid)) if oid}
-    if given.oid == ours:
-        _write_bundle(store.git_dir, path, [*own, *held])
-        return held
-    with sync_lock(store), Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **held}) as place:
-        place.put(given.objects)
-        _write_bundle(place.git_dir, path, [*own, *held])
-    return held
+    local = store.ref(refs.TOMBSTONES)
+    merged = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(local)
+    own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, merged.oid)) if oid}
+    if merged.oid == local:
+        _write_bundle(store.git_dir, path, [*own, *session_refs])
+        return session_refs
+    with (
+        sync_lock(store),
+        Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **session_refs}) as quarantine,
+    ):
+        quarantine.put(merged.objects)
+        _write_bundle(quarantine.git_dir, path, [*own, *session_refs])
+    return session_refs
 
 
 def _write_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
-    named = "".join(f"{ref}\n" for ref in names)
-    words = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
-    process.run(git_dir, *words, stdin=named.encode(), timeout_seconds=6 * 3600)
+    ref_lines = "".join(f"{ref}\n" for ref in names)
+    arguments = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
+    process.run(git_dir, *arguments, stdin=ref_lines.encode(), timeout_seconds=6 * 3600)
 
 
-def read_bundle(store: GitStore, path: Path, talk: TransportOptions) -> SyncReport:
+def read_bundle(store: GitStore, path: Path, options: TransportOptions) -> SyncReport:
     """Import a bundle as from a remote that is not the home remote. Raises ``NotFound`` and the errors of ``pull``."""
-    report = syncing.pull(store, remotes.file(path), talk)
-    return SyncReport(report.remote, tuple(_let_in(branch) for branch in report.branches))
+    report = syncing.pull(store, remotes.file(path), options)
+    return SyncReport(report.remote, tuple(_as_forked(branch) for branch in report.branches))
 
 
-def _let_in(branch: SyncedBranch) -> SyncedBranch:
+def _as_forked(branch: SyncedBranch) -> SyncedBranch:
     """Change ``refused`` to ``forked`` for a history that was fetched under a second name."""
     if branch.outcome == "refused" and branch.beside:
         return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)

@@ -60,13 +60,13 @@ def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> 
         if _setting(git_dir, name) != value:
             process.run(git_dir, "config", "--local", name, value)
             changed = True
-    return hook_files.put(git_dir / "hooks", HOOK) or changed
+    return hook_files.install(git_dir / "hooks", HOOK) or changed
 
 
 def disable(folder: Path) -> bool:
     """Remove the hook and its settings; return whether anything changed. Existing trailers are kept."""
     git_dir = _repository(folder)
-    changed = hook_files.take_out(git_dir / "hooks", HOOK)
+    changed = hook_files.remove(git_dir / "hooks", HOOK)
     for name in (PROGRAM, HOURS):
         changed |= process.run(git_dir, "config", "--local", "--unset-all", name, accept=(0, 5)).code == 0
     return changed
@@ -82,11 +82,11 @@ def active_sessions(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
     found = user_repository.find(str(folder))
     if not found.git_dir:
         return []
-    said = _setting(Path(found.common_dir), HOURS)
-    hours = float(said) if said.replace(".", "", 1).isdecimal() else HOURS_DEFAULT
+    setting = _setting(Path(found.common_dir), HOURS)
+    hours = float(setting) if setting.replace(".", "", 1).isdecimal() else HOURS_DEFAULT
     inside = f"{found.top.rstrip('/')}/"
-    held = [row for row in rows if row.project is not None and f"{row.project.rstrip('/')}/".startswith(inside)]
-    recent = [row for row in held if now_ms - row.updated_ms <= hours * 3_600_000]
+    candidates = [row for row in rows if row.project is not None and f"{row.project.rstrip('/')}/".startswith(inside)]
+    recent = [row for row in candidates if now_ms - row.updated_ms <= hours * 3_600_000]
     return sorted(recent, key=lambda row: -row.updated_ms)
 
 
@@ -103,9 +103,9 @@ def add(message: Path, value: str) -> bool:
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_COMMENT.encode())]
     if not lines:
         return False
-    words = ("interpret-trailers", "--if-exists", "doNothing", "--trailer", f"{TRAILER}: {value}")
-    told = process.run(None, *words, stdin=text, timeout_seconds=5).out
-    message.write_bytes(told)
+    arguments = ("interpret-trailers", "--if-exists", "doNothing", "--trailer", f"{TRAILER}: {value}")
+    output = process.run(None, *arguments, stdin=text, timeout_seconds=5).out
+    message.write_bytes(output)
     return True
 
 
@@ -115,18 +115,18 @@ def _repository(folder: Path) -> Path:
     if not found.git_dir:
         raise NotFound(f"'{folder}' is not in a git repository", hint="pass a folder in a git repository")
     git_dir = Path(found.common_dir)
-    elsewhere = _setting(git_dir, "core.hooksPath") or process.user_setting("core.hooksPath")
-    if elsewhere:
+    hooks_path = _setting(git_dir, "core.hooksPath") or process.user_setting("core.hooksPath")
+    if hooks_path:
         raise Refused(
-            f"cannot change the hooks of '{found.top}': core.hooksPath is '{elsewhere}'",
+            f"cannot change the hooks of '{found.top}': core.hooksPath is '{hooks_path}'",
             hint=f'add this line to its {HOOK}: gitsession link message "$1" || true',
         )
     return git_dir
 
 
 def _setting(git_dir: Path, name: str) -> str:
-    told = process.run(git_dir, "config", "--local", "--null", "--get", name, accept=(0, 1)).out
-    return told.decode("utf-8", "surrogateescape").rstrip("\0")
+    output = process.run(git_dir, "config", "--local", "--null", "--get", name, accept=(0, 1)).out
+    return output.decode("utf-8", "surrogateescape").rstrip("\0")
 
 
 def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H | None:
@@ -143,9 +143,9 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
         return candidates[0]
 
     def share(row: H) -> tuple[int, int]:
-        made = _made(store, row.sid, found.top)
-        same = sum(oid in made.get(path, ()) for path, oid in staged.items())
-        return same, len(staged.keys() & made.keys())
+        written = _written_contents(store, row.sid, found.top)
+        same = sum(oid in written.get(path, ()) for path, oid in staged.items())
+        return same, len(staged.keys() & written.keys())
 
     shares = [share(row) for row in candidates]
     most = max(shares)
@@ -155,8 +155,8 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
 def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
     """Return the paths that differ between the index and HEAD, each with its oid in the index."""
     worktree = process.Worktree(found.top, found.top, index_file or None)
-    words = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff")
-    rows = process.run(Path(found.git_dir), *words, worktree=worktree, timeout_seconds=2).out.split(b"\0")
+    arguments = ("diff", "--cached", "--raw", "-z", "--no-renames", "--no-abbrev", "--no-ext-diff")
+    rows = process.run(Path(found.git_dir), *arguments, worktree=worktree, timeout_seconds=2).out.split(b"\0")
     staged = {}
     for head, path in zip(rows[::2], rows[1::2], strict=False):
         oid = head.split()[3].decode()
@@ -164,16 +164,16 @@ def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
     return staged
 
 
-def _made(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
+def _written_contents(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
     """Return each path below ``top`` that a session changed, with the oids of all contents that it wrote there."""
-    made: dict[str, set[Oid | None]] = {}
+    written: dict[str, set[Oid | None]] = {}
     try:
         steps = lookup.steps(store, history.history(store, sid))
         for step, paths in zip(steps, attributed(steps), strict=True):
             for path in paths:
-                place = os.path.join(step.entry.workspace or top, os.fsdecode(names.unescape_path(path)))
+                file = os.path.join(step.entry.workspace or top, os.fsdecode(names.unescape_path(path)))
                 after = step.changes[path][1]
-                made.setdefault(os.path.relpath(place, top), set()).add(after.oid if after else None)
+                written.setdefault(os.path.relpath(file, top), set()).add(after.oid if after else None)
     except GitSessionError:
         pass  # `verify` reports entries that cannot be read
-    return made
+    return written

@@ -23,26 +23,26 @@ from gitsession.validation.quarantine_reader import Proposed
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
 """Sets that change the refs of a server with gitsession's hooks, so that its refs must be fetched again."""
 
-_BEHIND = "the branch has diverged at the remote: run `gitsession sync`, or pull and push again"
+_DIVERGED = "the branch has diverged at the remote: run `gitsession sync`, or pull and push again"
 
 
 class PushResult(NamedTuple):
     """The outcomes of a push.
 
-    ``took``: the refs that the remote accepted. ``said``: the messages of the remote's hooks. ``is_whole``: True if no
+    ``accepted``: the refs that the remote accepted. ``messages``: those of the remote's hooks. ``is_whole``: True if no
     data remains that the remote would accept.
     """
 
     branches: list[SyncedBranch]
-    took: frozenset[str] = frozenset()
-    said: tuple[str, ...] = ()
+    accepted: frozenset[str] = frozenset()
+    messages: tuple[str, ...] = ()
     is_whole: bool = True
 
 
 def send(
     store: GitStore,
     remote: Remote,
-    talk: TransportOptions,
+    options: TransportOptions,
     *,
     only: Iterable[str] = frozenset(),
     leave: Iterable[str] = frozenset(),
@@ -59,18 +59,18 @@ def send(
     if not wanted:
         return PushResult(sorted(branches, key=lambda one: one.ref))
     try:
-        with Quarantine(store.git_dir, remote, {}) as place:
+        with Quarantine(store.git_dir, remote, {}) as quarantine:
             if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
-                check_is_store(remote, transport.advertised(place.git_dir, remote, talk))
-            branches += _hold_back(store, remote, wanted, before)
+                check_is_store(remote, transport.advertised(quarantine.git_dir, remote, options))
+            branches += _remove_secrets(store, remote, wanted, before)
             if not wanted:
                 return PushResult(sorted(branches, key=lambda one: one.ref))
-            published.note(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
-            done = transport.push(place.git_dir, remote, wanted, talk)
-        took = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
+            published.record(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
+            done = transport.push(quarantine.git_dir, remote, wanted, options)
+        accepted = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
         with store.transaction() as tx:
-            for oid, there in took.values():
-                name = remote.tracking(remote.near(there) or there)
+            for oid, remote_ref in accepted.values():
+                name = remote.tracking(remote.local_ref(remote_ref) or remote_ref)
                 if (seen := store.ref(name)) != oid:
                     tx.move(name, oid, expected=seen)
         published.forget(store.git_dir, remote.name, done.refs)
@@ -81,18 +81,18 @@ def send(
         if result.ok:
             branches.append(SyncedBranch(ref, "forwarded" if old else "new", old, new))
         else:
-            branches.append(SyncedBranch(ref, "refused", old, new, why=_BEHIND if result.moved else result.why))
+            branches.append(SyncedBranch(ref, "refused", old, new, why=_DIVERGED if result.moved else result.why))
     branches.sort(key=lambda one: one.ref)
-    whole = not any(result.moved for result in done.refs.values()) and took.keys().isdisjoint(_SETS)
-    return PushResult(branches, frozenset(took), tuple(done.said), whole)
+    is_whole = not any(result.moved for result in done.refs.values()) and accepted.keys().isdisjoint(_SETS)
+    return PushResult(branches, frozenset(accepted), tuple(done.messages), is_whole)
 
 
-def _hold_back(
+def _remove_secrets(
     store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
 ) -> list[SyncedBranch]:
     """Remove the refs from ``wanted`` that would send a secret; return their outcomes."""
     moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
-    held = secret_scan.held_back(store, moves, before.values())
+    blocked = secret_scan.blocked_refs(store, moves, before.values())
     return [
         SyncedBranch(
             ref,
@@ -103,7 +103,7 @@ def _hold_back(
             f"or `gitsession gate allow {hit.address} {hit.rule}` to send it",
             secret=True,
         )
-        for ref, hit in held.items()
+        for ref, hit in blocked.items()
     ]
 
 
@@ -153,21 +153,21 @@ def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> 
 def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
     """Return the sessions that the remote is known to have, including archived sessions."""
     seen = store.refs(remote.tracks)
-    theirs = seen.get(remote.tracking(refs.ARCHIVE))
-    listed = archive_set.at(store, theirs).ends if theirs is not None else {}
-    return {*listed, *(refs.session_of(remote.here(name)) for name in seen)} - {""}
+    archive = seen.get(remote.tracking(refs.ARCHIVE))
+    listed = archive_set.at(store, archive).ends if archive is not None else {}
+    return {*listed, *(refs.session_of(remote.local_ref_of(name)) for name in seen)} - {""}
 
 
 def _with_tombstones_in_scope(
-    store: GitStore, remote: Remote, ours: Mapping[str, Oid], among: Collection[str]
+    store: GitStore, remote: Remote, local: Mapping[str, Oid], among: Collection[str]
 ) -> dict[str, Oid]:
-    made = tombstone_sync.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
-    if made.objects:
+    merged = tombstone_sync.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
+    if merged.objects:
         with store.transaction() as tx:
-            tx.put_all(made.objects)
+            tx.put_all(merged.objects)
         flush(store)
-    others = {ref: oid for ref, oid in ours.items() if ref != refs.TOMBSTONES}
-    return others if made.oid is None else {refs.TOMBSTONES: made.oid, **others}
+    others = {ref: oid for ref, oid in local.items() if ref != refs.TOMBSTONES}
+    return others if merged.oid is None else {refs.TOMBSTONES: merged.oid, **others}
 
 
 def _wanted(
@@ -181,37 +181,37 @@ def _wanted(
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
     fits = in_scope(store, remote, among)
-    ours = _ours_to_send(store, remote)
-    if among is not None and refs.TOMBSTONES in ours:
-        ours = _with_tombstones_in_scope(store, remote, ours, among)
-    for ref, oid in ours.items():
-        there = seen.get(remote.tracking(ref))
-        if there == oid or ref in leave or not fits(ref):
+    local = _sendable_refs(store, remote)
+    if among is not None and refs.TOMBSTONES in local:
+        local = _with_tombstones_in_scope(store, remote, local, among)
+    for ref, oid in local.items():
+        remote_oid = seen.get(remote.tracking(ref))
+        if remote_oid == oid or ref in leave or not fits(ref):
             continue
-        if only and refs.session_of(ref) not in only and ref not in _whole(only):
+        if only and refs.session_of(ref) not in only and ref not in _store_refs(only):
             continue
         name = ref
-        if there is not None and not _holds(store, ref, oid, there):
-            if _holds(store, ref, there, oid):
+        if remote_oid is not None and not _holds(store, ref, oid, remote_oid):
+            if _holds(store, ref, remote_oid, oid):
                 continue  # the remote has a later value
             if remote.is_home or refs.parse(ref) is None:
-                refused.append(SyncedBranch(ref, "refused", there, oid, why=_BEHIND))
+                refused.append(SyncedBranch(ref, "refused", remote_oid, oid, why=_DIVERGED))
                 continue
-            name = histories.aside(store.read, lambda at: seen.get(remote.tracking(at)), ref, oid, there)
+            name = histories.unused_name(store.read, lambda at: seen.get(remote.tracking(at)), ref, oid, remote_oid)
             if seen.get(remote.tracking(name)) == oid:
                 continue
         elif (
-            there is None
+            remote_oid is None
             and not remote.is_home
             and "." in ref
             and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
         ):
             continue  # the remote has this history under the original name
-        found[ref] = (oid, remote.there(name) or name)
+        found[ref] = (oid, remote.remote_ref(name) or name)
     return found, refused
 
 
-def _whole(only: set[str]) -> set[str]:
+def _store_refs(only: set[str]) -> set[str]:
     """Return the refs that are sent with the requested sessions: those of the whole store, or those in ``only``."""
     return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
 
@@ -225,14 +225,14 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
     return histories.holds(store.read, new, old)
 
 
-def _ours_to_send(store: GitStore, remote: Remote) -> dict[str, Oid]:
+def _sendable_refs(store: GitStore, remote: Remote) -> dict[str, Oid]:
     """Return the refs that may be sent, the store's own refs before those of sessions."""
-    held = {
+    found = {
         ref: oid
         for ref, oid in store.refs(HEADS).items()
-        if remote.there(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
+        if remote.remote_ref(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
     }
-    return dict(sorted(held.items(), key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])))
+    return dict(sorted(found.items(), key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,19 +258,19 @@ def status_of(store: GitStore, remote: Remote, among: Collection[str] | None = N
     """Return the state of a remote, for sessions only. ``among``: see ``in_scope``."""
     seen = store.refs(remote.tracks)
     fits = in_scope(store, remote, among)
-    ours = store.refs(refs.SESSIONS).items()
-    here = {name: oid for name, oid in ours if remote.there(name) is not None and fits(name)}
-    unsent = {name: oid for name, oid in here.items() if seen.get(remote.tracking(name)) != oid}
-    noted = {name for to, name, _ in published.noted(store.git_dir) if to == remote.name}
+    sessions = store.refs(refs.SESSIONS).items()
+    local = {name: oid for name, oid in sessions if remote.remote_ref(name) is not None and fits(name)}
+    unsent = {name: oid for name, oid in local.items() if seen.get(remote.tracking(name)) != oid}
+    noted = {name for to, name, _ in published.list_records(store.git_dir) if to == remote.name}
     entries = _count(store.git_dir, unsent.values(), seen.values()) if unsent else 0
     return RemoteStatus(remote, len(seen), tuple(unsent), entries, len(noted))
 
 
 def _count(git_dir: Path, tips: Iterable[Oid], known: Iterable[Oid]) -> int | None:
     """Return the number of commits reachable from ``tips`` but not from ``known``. Pending commits are not counted."""
-    asked = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)])
+    revisions = "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in known)])
     try:
-        told = process.run(git_dir, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=asked.encode())
-        return int(told.out)
+        result = process.run(git_dir, "rev-list", "--count", "--ignore-missing", "--stdin", stdin=revisions.encode())
+        return int(result.out)
     except (GitSessionError, ValueError):
         return None

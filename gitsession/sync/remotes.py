@@ -67,7 +67,7 @@ class Remote:
     Attributes:
         name: Its name in git's configuration.
         url: Its address.
-        places: Pairs of ref prefixes: the local one and the one at the remote.
+        prefixes: Pairs of ref prefixes: the local one and the one at the remote.
         is_home: True for the home remote, whose branches keep their names if branches diverge.
         is_named: True if it is in git's configuration; a bundle is not, and has no tracking refs.
         is_new: True if a store is being cloned from it and does not exist yet.
@@ -78,7 +78,7 @@ class Remote:
 
     name: str
     url: str
-    places: tuple[tuple[str, str], ...] = field(default=())
+    prefixes: tuple[tuple[str, str], ...] = field(default=())
     is_home: bool = False
     is_named: bool = True
     is_new: bool = False
@@ -91,29 +91,29 @@ class Remote:
         """The name or address that is passed to git."""
         return self.name if self.is_named else self.url
 
-    def problem(self, what: str) -> str:
-        """Return the message for a problem with the remote. ``what``: a predicate ("cannot be reached")."""
+    def problem(self, predicate: str) -> str:
+        """Return the message for a problem with the remote. ``predicate``: a predicate ("cannot be reached")."""
         if self.is_new:
-            return f"cannot clone {plain(self.url)!r}: it {what}"
-        return f"the remote {self.name} ({plain(self.url)}) {what}"
+            return f"cannot clone {plain(self.url)!r}: it {predicate}"
+        return f"the remote {self.name} ({plain(self.url)}) {predicate}"
 
     @property
     def is_shared(self) -> bool:
         """Return whether the remote is shared with a code repository."""
-        return self.places != _OWN
+        return self.prefixes != _STORE_REFSPECS
 
-    def there(self, ref: str) -> str | None:
+    def remote_ref(self, ref: str) -> str | None:
         """Return the remote's name of a local ref; ``None`` if the ref is not sent."""
-        for near, far in self.places:
+        for near, far in self.prefixes:
             if ref == near or (near.endswith("/") and ref.startswith(near)):
                 return far + ref.removeprefix(near)
         return None
 
-    def near(self, far: str) -> str | None:
+    def local_ref(self, far: str) -> str | None:
         """Return the local name of a ref of the remote; ``None`` if gitsession does not use the ref."""
-        for near, place in self.places:
-            if far == place or (place.endswith("/") and far.startswith(place)):
-                return near + far.removeprefix(place)
+        for near, remote_prefix in self.prefixes:
+            if far == remote_prefix or (remote_prefix.endswith("/") and far.startswith(remote_prefix)):
+                return near + far.removeprefix(remote_prefix)
         return None
 
     def tracking(self, ref: str) -> str:
@@ -125,63 +125,65 @@ class Remote:
         """The prefix of the remote's tracking refs."""
         return f"{refs.TRACKING}{self.name}/"
 
-    def here(self, tracking: str) -> str:
+    def local_ref_of(self, tracking: str) -> str:
         """Return the name of the local ref for a tracking ref."""
         return HEADS + tracking.removeprefix(self.tracks)
 
     def fetched(self) -> list[str]:
         """Return the refspecs that fetch all refs of gitsession into the tracking refs."""
-        return [f"+{far}*:{self.tracking(near)}*" for near, far in self.places]
+        return [f"+{far}*:{self.tracking(near)}*" for near, far in self.prefixes]
 
 
-_OWN = tuple((place, place) for place in (refs.OURS, refs.SESSIONS, create.MAIN))
+_STORE_REFSPECS = tuple((place, place) for place in (refs.STORE_BRANCHES, refs.SESSIONS, create.MAIN))
 
 
-def _shared(namespace: str) -> tuple[tuple[str, str], ...]:
-    return ((refs.OURS, f"refs/{namespace}/store/"), (refs.SESSIONS, f"refs/{namespace}/sessions/"))
+def _shared_refspecs(namespace: str) -> tuple[tuple[str, str], ...]:
+    return ((refs.STORE_BRANCHES, f"refs/{namespace}/store/"), (refs.SESSIONS, f"refs/{namespace}/sessions/"))
 
 
-def listed(git_dir: Path) -> list[Remote]:
+def list_remotes(git_dir: Path) -> list[Remote]:
     """Return the remotes that have a URL, sorted by name."""
-    said = _settings(git_dir)
-    urls = {name: said[f"remote.{name}.url"][0] for name in _names(said)}
-    home = said.get(HOME, [""])[-1] or (next(iter(urls)) if len(urls) == 1 else DEFAULT)
+    settings = _settings(git_dir)
+    urls = {name: settings[f"remote.{name}.url"][0] for name in _names(settings)}
+    home = settings.get(HOME, [""])[-1] or (next(iter(urls)) if len(urls) == 1 else DEFAULT)
     found = []
     for name, url in sorted(urls.items()):
-        pushed = said.get(f"remote.{name}.push", [])
+        pushed = settings.get(f"remote.{name}.push", [])
         far = next((spec.partition(":")[2] for spec in pushed if spec.startswith(f"{refs.SESSIONS}*:")), "")
         match = re.fullmatch(r"refs/([^/*]+)/sessions/\*", far)
-        places = _shared(match[1]) if match and match[1] != "heads" else _OWN
-        told = tuple((key, value) for key in SAFE for value in said.get(f"remote.{name}.{key}", []))
-        kept = {key: tuple(said.get(f"remote.{name}.{_SCOPED}{key}", [])) for key in ("project", "agent", "label")}
+        prefixes = _shared_refspecs(match[1]) if match and match[1] != "heads" else _STORE_REFSPECS
+        git_settings = tuple((key, value) for key in SAFE for value in settings.get(f"remote.{name}.{key}", []))
+        scope_values = {
+            key: tuple(settings.get(f"remote.{name}.{_SCOPED}{key}", [])) for key in ("project", "agent", "label")
+        }
         scope = Scope(
-            projects=kept["project"],
-            agents=kept["agent"],
-            labels=kept["label"],
-            is_all=said.get(f"remote.{name}.{_SCOPED}all", [""])[-1] == "true",
+            projects=scope_values["project"],
+            agents=scope_values["agent"],
+            labels=scope_values["label"],
+            is_all=settings.get(f"remote.{name}.{_SCOPED}all", [""])[-1] == "true",
         )
-        agreed = scope.is_all or said.get(f"remote.{name}.{_AGREED}", [""])[-1] == "true"
-        found.append(Remote(name, url, places, name == home, settings=told, scope=scope, is_agreed=agreed))
+        agreed = scope.is_all or settings.get(f"remote.{name}.{_AGREED}", [""])[-1] == "true"
+        found.append(Remote(name, url, prefixes, name == home, settings=git_settings, scope=scope, is_agreed=agreed))
     return found
 
 
 def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
     """Return remotes and fetch refspecs that make a plain `git fetch` move or delete local refs."""
-    said = _settings(git_dir)
-    found = [(name, spec) for name in _names(said) for spec in said.get(f"remote.{name}.fetch", [])]
+    settings = _settings(git_dir)
+    found = [(name, spec) for name in _names(settings) for spec in settings.get(f"remote.{name}.fetch", [])]
     local = (HEADS, "refs/gitsession/")
     return [row for row in found if (to := row[1].partition(":")[2]).startswith(local) or to == "refs/*"]
 
 
 def find(git_dir: Path, name: str = "") -> Remote:
     """Return the remote ``name``; without a name, the home remote. Raises ``NotFound``."""
-    there = listed(git_dir)
-    found = next((remote for remote in there if remote.name == name or (not name and remote.is_home)), None)
+    known = list_remotes(git_dir)
+    found = next((remote for remote in known if remote.name == name or (not name and remote.is_home)), None)
     if found is not None:
         return found
-    if not there:
+    if not known:
         raise NotFound("this store has no remote", hint="run `gitsession remote add origin URL`")
-    names = ", ".join(remote.name for remote in there)
+    names = ", ".join(remote.name for remote in known)
     if not name:
         raise NotFound(
             "no remote was given, and no home remote is set",
@@ -212,10 +214,10 @@ def add(
         raise InvalidName(f"invalid remote name {name[:80]!r}", hint="use letters, digits, ., - and _ only")
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
         raise InvalidName(f"invalid namespace {namespace[:80]!r}", hint="choose another name, such as gitsession")
-    if any(remote.name == name for remote in listed(git_dir)):
+    if any(remote.name == name for remote in list_remotes(git_dir)):
         raise Refused(f"cannot add remote {name!r}: it already exists", hint="choose another name, or remove it first")
-    where = address(url)
-    made = Remote(name, where, _shared(namespace) if namespace else _OWN)
+    location = address(url)
+    added = Remote(name, location, _shared_refspecs(namespace) if namespace else _STORE_REFSPECS)
     for key in ("fetch", "push", _AGREED, *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
         _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
     for kind, values in (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels)):
@@ -224,10 +226,10 @@ def add(
             _config(git_dir, "--add", f"remote.{name}.{_SCOPED}{kind}", value)
     if scope.is_all:
         _config(git_dir, f"remote.{name}.{_SCOPED}all", "true")
-    _config(git_dir, f"remote.{name}.url", where)
-    for spec in made.fetched() if made.is_shared else [f"+{HEADS}*:{made.tracks}*"]:
+    _config(git_dir, f"remote.{name}.url", location)
+    for spec in added.fetched() if added.is_shared else [f"+{HEADS}*:{added.tracks}*"]:
         _config(git_dir, "--add", f"remote.{name}.fetch", spec)
-    for near, far in made.places:
+    for near, far in added.prefixes:
         end = "*" if near.endswith("/") else ""
         _config(git_dir, "--add", f"remote.{name}.push", f"{near}{end}:{far}{end}")
     if home:
@@ -245,7 +247,7 @@ def file(path: Path) -> Remote:
     """Return a remote for a bundle, or for a repository that is read once. Raises ``NotFound``."""
     if not path.exists():
         raise NotFound(f"cannot read '{path}': no such file")
-    return Remote("bundle", os.path.abspath(path), _OWN, is_named=False)
+    return Remote("bundle", os.path.abspath(path), _STORE_REFSPECS, is_named=False)
 
 
 def remove(git_dir: Path, name: str) -> Remote:
@@ -267,8 +269,8 @@ _ADDRESSES = "pass a folder, or a URL such as https://HOST/PATH or ssh://HOST/PA
 def address(url: str) -> str:
     """Convert a URL for git: a local path becomes absolute. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
-        what = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a newline or a NUL"
-        raise InvalidName(f"cannot use {url[:80]!r} as a repository: {what}", hint=_ADDRESSES)
+        problem = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a newline or a NUL"
+        raise InvalidName(f"cannot use {url[:80]!r} as a repository: {problem}", hint=_ADDRESSES)
     scheme, mark, rest = url.partition("://")
     if mark and not (rest and _SCHEME.fullmatch(scheme)):
         raise InvalidName(f"cannot use {url[:80]!r} as a repository: it is not a URL", hint=_ADDRESSES)
@@ -280,18 +282,18 @@ def address(url: str) -> str:
     return url if mark or ":" in url.partition("/")[0] else os.path.abspath(os.path.expanduser(url))
 
 
-def check_is_store(remote: Remote, there: Mapping[str, Oid], read: Reader | None = None) -> None:
+def check_is_store(remote: Remote, remote_refs: Mapping[str, Oid], read: Reader | None = None) -> None:
     """Raise ``Refused`` if a remote has branches that are not those of a store: sessions must not mix with code.
 
     ``read``: reads the objects of the refs, if they were fetched.
     """
-    main = there.get(create.MAIN)
-    others = [] if main else [ref for ref in there if ref.startswith(HEADS) and remote.there(ref) is None]
+    main = remote_refs.get(create.MAIN)
+    others = [] if main else [ref for ref in remote_refs if ref.startswith(HEADS) and remote.remote_ref(ref) is None]
     if others or not (main is None or _begins_a_store(main, read)):
-        what = others[0].removeprefix(HEADS)[:80] if others else ""
-        why = f"it has the branch '{what}'" if what else "its branch main is not that of a store"
+        branch = others[0].removeprefix(HEADS)[:80] if others else ""
+        reason = f"it has the branch '{branch}'" if branch else "its branch main is not that of a store"
         raise Refused(
-            remote.problem(f"is not a store of sessions: {why}"),
+            remote.problem(f"is not a store of sessions: {reason}"),
             hint="if it contains code, pass --namespace gitsession to `gitsession remote add` or `gitsession clone`",
         )
 
@@ -308,8 +310,8 @@ def _begins_a_store(main: Oid, read: Reader | None) -> bool:
 def missing(url: str) -> str:
     """Return the path of a missing local repository; "" if it exists or is not on this machine."""
     path = url.removeprefix("file://")
-    is_there = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
-    return "" if is_there or not os.path.isabs(path) else path
+    exists = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
+    return "" if exists or not os.path.isabs(path) else path
 
 
 def plain(url: str) -> str:
@@ -318,20 +320,22 @@ def plain(url: str) -> str:
 
 
 def _settings(git_dir: Path) -> dict[str, list[str]]:
-    words = ("config", "--file", str(git_dir / config.FILE), "--null", "--get-regexp", r"^(remote\.|gitsession\.home)")
-    told = process.run(None, *words, accept=(0, 1)).out.decode("utf-8", "surrogateescape")
+    arguments = (
+        "config", "--file", str(git_dir / config.FILE), "--null", "--get-regexp", r"^(remote\.|gitsession\.home)",
+    )  # fmt: skip
+    output = process.run(None, *arguments, accept=(0, 1)).out.decode("utf-8", "surrogateescape")
     found: dict[str, list[str]] = {}
-    for setting in told.split("\0"):
+    for setting in output.split("\0"):
         key, _, value = setting.partition("\n")
         if key:
             found.setdefault(key, []).append(value)
     return found
 
 
-def _names(said: dict[str, list[str]]) -> list[str]:
-    keys = (key for key in said if key.startswith("remote.") and key.endswith(".url"))
+def _names(settings: dict[str, list[str]]) -> list[str]:
+    keys = (key for key in settings if key.startswith("remote.") and key.endswith(".url"))
     return [name for key in keys if _NAME.fullmatch(name := key.removeprefix("remote.").removesuffix(".url"))]
 
 
-def _config(git_dir: Path, *words: str, accept: tuple[int, ...] = (0,)) -> None:
-    process.run(None, "config", "--file", str(git_dir / config.FILE), *words, accept=accept)
+def _config(git_dir: Path, *arguments: str, accept: tuple[int, ...] = (0,)) -> None:
+    process.run(None, "config", "--file", str(git_dir / config.FILE), *arguments, accept=accept)

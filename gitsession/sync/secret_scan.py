@@ -69,7 +69,7 @@ class _Secret(NamedTuple):
     path: str
     key: str
 
-    def told(self, ref: str, session: str) -> OutgoingSecret:
+    def to_outgoing(self, ref: str, session: str) -> OutgoingSecret:
         return OutgoingSecret(
             ref, session, self.node.oid, to_base64url(self.node.chain), self.rule, self.path, self.key
         )
@@ -85,20 +85,22 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     store.flush()
     moves = [move for move in moves if move.new is not None]
     for move in [move for move in moves if move.ref == refs.ARCHIVE]:
-        moves += _archived(store, move)
-    new = _new(store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)])
+        moves += _archived_tips(store, move)
+    new = _new_commits(
+        store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)]
+    )
     if not new:
         return []
-    look = scanner(config.redaction(store.git_dir).rules)
+    rules = scanner(config.redaction(store.git_dir).rules)
     allowed = set(allowances(store))
     found: dict[Oid, list[_Secret]] = {}
-    for secret in _secrets(store, list(new), look):
+    for secret in _secrets(store, list(new), rules):
         if secret.key not in allowed:
             found.setdefault(secret.node.oid, []).append(secret)
-    return list(_told(store, moves, new, found))
+    return list(_outgoing(store, moves, new, found))
 
 
-def _told(
+def _outgoing(
     store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
 ) -> Iterator[OutgoingSecret]:
     """Yield the secrets found, one history after another, each with the ref that leads to it."""
@@ -116,45 +118,45 @@ def _told(
             if oid in found:
                 left -= 1
                 session = refs.session_of(ref) or _session_of(store, oid)
-                yield from (secret.told(ref, session) for secret in found[oid])
+                yield from (secret.to_outgoing(ref, session) for secret in found[oid])
 
 
-def _archived(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
+def _archived_tips(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
     """Yield the tips of archived sessions as if their refs were pushed, because they are sent with the archive."""
-    said = archive_set.at(store, move.new) if move.new is not None else archive_set.NONE
-    for sid, ends in sorted(said.ends.items()):
+    archive = archive_set.at(store, move.new) if move.new is not None else archive_set.NONE
+    for sid, ends in sorted(archive.ends.items()):
         yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
 
 
-def held_back(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:
+def blocked_refs(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:
     """Return the refs that would send a secret, each with one such secret. Raises the errors of ``scan_new``."""
     moves, known = list(moves), list(known)
     found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
-    held: dict[str, OutgoingSecret] = {}
+    blocked: dict[str, OutgoingSecret] = {}
     for move in moves if found else ():
-        new = _new(store, [move.new], [*known, *([move.old] if move.old else [])]) if move.new else set()
+        new = _new_commits(store, [move.new], [*known, *([move.old] if move.old else [])]) if move.new else set()
         hit = next((hit for oid, hit in found.items() if oid in new), None)
         if hit is not None:
-            held[move.ref] = hit
+            blocked[move.ref] = hit
     olds = {move.ref: move.old for move in moves}
-    for move in moves if held else ():
+    for move in moves if blocked else ():
         session, name = refs.parse(move.ref) or ("", "")
         main = refs.leaf(session)
-        if main in held and olds[main] is None and not refs.is_branch(name):
-            held.setdefault(move.ref, held[main])  # titles and labels of a session that the remote does not have
-    return held
+        if main in blocked and olds[main] is None and not refs.is_branch(name):
+            blocked.setdefault(move.ref, blocked[main])  # titles and labels of a session that the remote does not have
+    return blocked
 
 
 def allowances(store: GitStore) -> list[str]:
     """Return the exceptions: ``<digest of the entry>:<rule>`` and ``file:<oid>:<rule>``."""
-    told = process.run(store.git_dir, "config", "--local", "--null", "--get-all", ALLOWED, accept=(0, 1)).out
-    return [value for value in told.decode("utf-8", "surrogateescape").split("\0") if value]
+    output = process.run(store.git_dir, "config", "--local", "--null", "--get-all", ALLOWED, accept=(0, 1)).out
+    return [value for value in output.decode("utf-8", "surrogateescape").split("\0") if value]
 
 
 def allow(store: GitStore, found: Iterable[OutgoingSecret]) -> int:
     """Add exceptions; return the number of new ones."""
-    there = set(allowances(store))
-    keys = sorted({hit.key for hit in found} - there)
+    known = set(allowances(store))
+    keys = sorted({hit.key for hit in found} - known)
     for key in keys:
         process.run(store.git_dir, "config", "--local", "--add", ALLOWED, key)
     return len(keys)
@@ -162,109 +164,111 @@ def allow(store: GitStore, found: Iterable[OutgoingSecret]) -> int:
 
 def forget(store: GitStore, keys: Iterable[str]) -> int:
     """Remove exceptions; return the number of those that existed."""
-    gone = sorted({*keys} & {*allowances(store)})
-    for key in gone:
+    removed = sorted({*keys} & {*allowances(store)})
+    for key in removed:
         process.run(store.git_dir, "config", "--local", "--fixed-value", "--unset-all", ALLOWED, key)
-    return len(gone)
+    return len(removed)
 
 
 def of_entry(store: GitStore, node: Node) -> list[str]:
     """Return the exceptions that apply to an entry: for its payload, and for its files with secrets."""
     parts = content.kept(store, node)
     found = at(store, "", node)
-    about = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
-    return [key for key in allowances(store) if key.rpartition(":")[0] in about]
+    subjects = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
+    return [key for key in allowances(store) if key.rpartition(":")[0] in subjects]
 
 
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[OutgoingSecret]:
     """Return the secrets found in one entry, including exceptions. ``rule``: if not empty, only those of this rule."""
-    look = scanner(config.redaction(store.git_dir).rules)
-    found = _in_row(store, [node], look, {})
-    return [secret.told(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
+    rules = scanner(config.redaction(store.git_dir).rules)
+    found = _scan_entries(store, [node], rules, {})
+    return [secret.to_outgoing(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
-def _new(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
+def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
     """Return the commits reachable from ``tips`` but not from those ``olds`` that exist here, newest first."""
-    here = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
-    words = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in here)])
-    return dict.fromkeys(process.run(store.git_dir, "rev-list", "--stdin", stdin=words.encode()).out.decode().split())
+    present = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
+    revisions = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in present)])
+    return dict.fromkeys(
+        process.run(store.git_dir, "rev-list", "--stdin", stdin=revisions.encode()).out.decode().split()
+    )
 
 
-def _secrets(store: ObjectStore, oids: Sequence[Oid], look: Scanner) -> Iterator[_Secret]:
+def _secrets(store: ObjectStore, oids: Sequence[Oid], rules: Scanner) -> Iterator[_Secret]:
     """Yield the secrets found in entries. Entries are read and scanned in batches; unreadable ones are skipped."""
     files: dict[Oid, tuple[str, ...]] = {}
     rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
     for row in progress.each("Scanning for secrets", rows):
-        yield from _in_row(store, _nodes(store, row), look, files)
+        yield from _scan_entries(store, _nodes(store, row), rules, files)
 
 
 def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
     """Return the entries among the commits ``row``."""
-    at_hand = {oid: (kind, data) for oid, kind, data in store.read_all(row)}
+    loaded = {oid: (kind, data) for oid, kind, data in store.read_all(row)}
     found = []
     for oid in row:
         with contextlib.suppress(*_UNREADABLE):
-            kind, data = at_hand.get(oid) or store.read(oid)
+            kind, data = loaded.get(oid) or store.read(oid)
             found += [parse(oid, data)] if kind == "commit" else []
     return found
 
 
-def _in_row(
-    store: ObjectStore, nodes: Iterable[Node], look: Scanner, files: dict[Oid, tuple[str, ...]]
+def _scan_entries(
+    store: ObjectStore, nodes: Iterable[Node], rules: Scanner, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[_Secret]:
     """Yield the secrets found in the entries. ``files``: the rules that found a secret, by scanned file."""
     nodes = list(nodes)
     read = ReadAheadReader(store)
     read.look(nodes)
-    held: list[tuple[Node, content.EntryTree, bytes]] = []
+    entries: list[tuple[Node, content.EntryTree, bytes]] = []
     for node in nodes:
         with contextlib.suppress(*_UNREADABLE):
             parts = content.kept(read, node)
-            held.append((node, parts, content.whole(read, node, parts)))
-    for number in sorted(suspects([(parts.form, data) for _, parts, data in held], look)):
-        node, parts, data = held[number]
-        for rule in sorted({rule for *_, rule in redact(parts.form, data, look).rows}):
+            entries.append((node, parts, content.whole(read, node, parts)))
+    for number in sorted(suspects([(parts.form, data) for _, parts, data in entries], rules)):
+        node, parts, data = entries[number]
+        for rule in sorted({rule for *_, rule in redact(parts.form, data, rules).rows}):
             yield _Secret(node, rule, "", f"{_digest(parts)}:{rule}")
-    for node, parts, _ in held:
+    for node, parts, _ in entries:
         if parts.files is not None:
             with contextlib.suppress(*_UNREADABLE):
-                yield from _in_files(store, node, parts, parts.files, look, files)
+                yield from _scan_files(store, node, parts, parts.files, rules, files)
 
 
 def _digest(parts: content.EntryTree) -> str:
     return parts.digest.hex()
 
 
-def _in_files(
+def _scan_files(
     store: ObjectStore,
     node: Node,
     parts: content.EntryTree,
     tree: Oid,
-    look: Scanner,
+    rules: Scanner,
     files: dict[Oid, tuple[str, ...]],
 ) -> Iterator[_Secret]:
     before = content.files_of(store, node.parent) if node.parent else None
-    for path, (was, now) in trees.diff(store, before, tree).items():
-        path, named = _named(path, look)
-        if named and was is None and now is not None:
-            yield _Secret(node, named, path, f"{_digest(parts)}:{named}")
-        if now is None or not store.contains(now.oid):
+    for path, (old, new) in trees.diff(store, before, tree).items():
+        path, name_rule = _display_path(path, rules)
+        if name_rule and old is None and new is not None:
+            yield _Secret(node, name_rule, path, f"{_digest(parts)}:{name_rule}")
+        if new is None or not store.contains(new.oid):
             continue
-        if now.oid not in files:
-            data = store.read(now.oid)[1]
-            is_clean = in_file(data, look) is None
-            files[now.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, look)}))
-        for rule in files[now.oid]:
-            yield _Secret(node, rule, path, f"file:{now.oid}:{rule}")
+        if new.oid not in files:
+            data = store.read(new.oid)[1]
+            is_clean = in_file(data, rules) is None
+            files[new.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, rules)}))
+        for rule in files[new.oid]:
+            yield _Secret(node, rule, path, f"file:{new.oid}:{rule}")
 
 
-def _named(path: str, look: Scanner) -> tuple[str, str]:
-    """Return a path of a tree, which may be invalid, in a form for display. See ``read_file.named``."""
+def _display_path(path: str, rules: Scanner) -> tuple[str, str]:
+    """Return a path of a tree, which may be invalid, in a form for display. See ``read_file.display_path``."""
     try:
         raw = names.unescape_path(path)
     except Malformed:
         raw = path.encode("utf-8", "surrogateescape")
-    return read_file.named(raw, lambda data: in_file(data, look))
+    return read_file.display_path(raw, lambda data: in_file(data, rules))
 
 
 def _session_of(store: ObjectStore, oid: Oid) -> str:

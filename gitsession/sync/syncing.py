@@ -43,29 +43,29 @@ class SyncReport:
         remote: The name of the remote.
         branches: The outcome for each ref.
         pushed: The refs that the remote accepted.
-        said: The messages of the remote's hooks.
+        messages: The messages of the remote's hooks.
     """
 
     remote: str
     branches: tuple[SyncedBranch, ...]
     pushed: frozenset[str] = frozenset()
-    said: tuple[str, ...] = ()
+    messages: tuple[str, ...] = ()
 
     def of(self, *outcomes: str) -> list[SyncedBranch]:
         """Return the branches with one of the given outcomes."""
         return [branch for branch in self.branches if branch.outcome in outcomes]
 
 
-def pull(store: GitStore, remote: Remote, talk: TransportOptions = _QUIET) -> SyncReport:
+def pull(store: GitStore, remote: Remote, options: TransportOptions = _QUIET) -> SyncReport:
     """Fetch all sessions of the remote and merge them. Raises ``Unavailable``."""
     with sync_lock(store):
-        return SyncReport(remote.name, tuple(pull_refs(store, remote, talk).branches))
+        return SyncReport(remote.name, tuple(pull_refs(store, remote, options).branches))
 
 
 def push(
     store: GitStore,
     remote: Remote,
-    talk: TransportOptions = _QUIET,
+    options: TransportOptions = _QUIET,
     *,
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
@@ -77,7 +77,7 @@ def push(
     Args:
         store: The store to push from.
         remote: The remote to push to.
-        talk: Options for git's interaction with the user.
+        options: Options for git's interaction with the user.
         sessions: Push only these sessions. In that case, neither archived sessions nor the remaining text of redacted
             entries is sent for other sessions.
         among: The sessions in the remote's scope (``pushing.in_scope``).
@@ -89,19 +89,19 @@ def push(
     sessions = list(sessions)
     with sync_lock(store):
         fits = in_scope(store, remote, among)
-        beyond = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
-        if beyond:
+        excluded = next((sid for sid in sessions if not fits(refs.leaf(sid))), "")
+        if excluded:
             raise Refused(
-                f"cannot push session {beyond}: it is outside the scope of remote {remote.name!r}",
+                f"cannot push session {excluded}: it is outside the scope of remote {remote.name!r}",
                 hint="run `gitsession remote` to list the scopes",
             )
         named = set(sessions)
-        sent = send(store, remote, talk, only=named, among=named or among)
-    return SyncReport(remote.name, tuple(sent.branches), sent.took, sent.said)
+        sent = send(store, remote, options, only=named, among=named or among)
+    return SyncReport(remote.name, tuple(sent.branches), sent.accepted, sent.messages)
 
 
 def sync(
-    store: GitStore, remote: Remote, talk: TransportOptions = _QUIET, *, among: Collection[str] | None = None
+    store: GitStore, remote: Remote, options: TransportOptions = _QUIET, *, among: Collection[str] | None = None
 ) -> SyncReport:
     """Pull and push until both sides have the same sessions, within the scope (see ``push``).
 
@@ -114,20 +114,22 @@ def sync(
             if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
                 # Before any session: a server with gitsession's hooks then removes the purged content from its own
                 # sessions.
-                pushed |= send(store, remote, talk, only={refs.TOMBSTONES}, among=among).took
-            taken = pull_refs(store, remote, talk)
-            for branch in taken.branches:
+                pushed |= send(store, remote, options, only={refs.TOMBSTONES}, among=among).accepted
+            pull_result = pull_refs(store, remote, options)
+            for branch in pull_result.branches:
                 pulled[branch.ref] = _summed(pulled.get(branch.ref), branch)
-            cleared = tombstone_sync.clear(store, remote, talk, taken.stale)
-            pulled |= {ref: _cleared(pulled[ref]) for ref in cleared.took}
-            pushed |= cleared.took
+            cleared = tombstone_sync.clear(store, remote, options, pull_result.stale)
+            pulled |= {ref: _cleared(pulled[ref]) for ref in cleared.accepted}
+            pushed |= cleared.accepted
             spoilt = {branch.ref for branch in pulled.values() if branch.outcome == "refused" and not branch.beside}
-            sent = send(store, remote, talk, leave=spoilt | cleared.stays.keys(), among=among)
-            pushed |= sent.took
+            sent = send(store, remote, options, leave=spoilt | cleared.stays.keys(), among=among)
+            pushed |= sent.accepted
             if sent.is_whole and not cleared.is_late:
-                retire(store, remote, talk)
-                return SyncReport(remote.name, _summary(store, pulled, sent, pushed, cleared.stays), pushed, sent.said)
-    locked = next((line for line in sent.said if "cannot lock ref" in line), "")
+                retire(store, remote, options)
+                return SyncReport(
+                    remote.name, _summary(store, pulled, sent, pushed, cleared.stays), pushed, sent.messages
+                )
+    locked = next((line for line in sent.messages if "cannot lock ref" in line), "")
     if locked:
         raise Unavailable(
             f"cannot push to {remote.name}: {plain(locked)[:300]}",
@@ -186,7 +188,7 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
     return pulled
 
 
-_OUR_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
+_LOCAL_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 """Name of the local archive during validation, so that a fetched archive may be merged with it. It is not a ref."""
 
 
@@ -231,98 +233,100 @@ class _Accepted:
     refused: Mapping[str, SyncedBranch]
 
 
-def pull_refs(store: GitStore, remote: Remote, talk: TransportOptions) -> PullResult:
+def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> PullResult:
     """Apply the fetched tombstones, then move packs, tracking refs and refs into the store in one transaction."""
     flush(store)
     purging.apply(store)  # tombstones from a plain `git fetch`
     known = _known(store, remote)
-    with Quarantine(store.git_dir, remote, known) as place:
-        fetched = _fetched(store, remote, place, talk)
-        accepted = _accepted(store, remote, place, fetched, known)
-        ours, moved = _move_in(store, remote, place, fetched, accepted)
+    with Quarantine(store.git_dir, remote, known) as quarantine:
+        fetched = _fetched(store, remote, quarantine, options)
+        accepted = _accepted(store, remote, quarantine, fetched, known)
+        merged, moved = _move_in(store, remote, quarantine, fetched, accepted)
     published.forget(store.git_dir, remote.name)
     archived = archiving.join(store, store, accepted.lines.get(refs.ARCHIVE))
     archiving.drop_archived_refs(store)
     flush(store)
     stale = {ref: fetched.lines[ref] for ref in accepted.rewritten if remote.tracking(ref) in fetched.listed}
-    same = ours | {ref: accepted.lines[ref] for ref in stale}
+    same = merged | {ref: accepted.lines[ref] for ref in stale}
     found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in same.items()}
     found |= {branch.ref: branch for branch in (*accepted.joined, *archived, *moved)}
     found |= accepted.refused
     return PullResult([found[ref] for ref in sorted(found)], stale if remote.is_named else {})
 
 
-def _fetched(store: GitStore, remote: Remote, place: Quarantine, talk: TransportOptions) -> _Fetched:
-    """Fetch all refs of the remote into ``place``. Raises ``Unavailable``, and ``Refused`` if it is not a store."""
-    refused = _fetch(place, remote, talk)
-    place.cut_off()
-    there = place.refs(remote.tracks)
-    here = {remote.here(name): oid for name, oid in there.items()}
-    check_is_store(remote, here, FetchedReader(place.git_dir, store))
-    lines = {ref: oid for ref, oid in _of_ours(remote, there).items() if ref not in refused}
-    lines |= _only_tracked(store, remote, there)
+def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: TransportOptions) -> _Fetched:
+    """Fetch all refs of the remote. Raises ``Unavailable``, and ``Refused`` if the remote is not a store."""
+    refused = _fetch(quarantine, remote, options)
+    quarantine.cut_off()
+    tracking = quarantine.refs(remote.tracks)
+    local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
+    check_is_store(remote, local, FetchedReader(quarantine.git_dir, store))
+    lines = {ref: oid for ref, oid in _by_local_name(remote, tracking).items() if ref not in refused}
+    lines |= _only_tracked(store, remote, tracking)
     tombstones = lines.pop(refs.TOMBSTONES, None)
-    return _Fetched(frozenset(there), lines, tombstones, refused)
+    return _Fetched(frozenset(tracking), lines, tombstones, refused)
 
 
 def _accepted(
-    store: GitStore, remote: Remote, place: Quarantine, fetched: _Fetched, known: Mapping[str, Oid]
+    store: GitStore, remote: Remote, quarantine: Quarantine, fetched: _Fetched, known: Mapping[str, Oid]
 ) -> _Accepted:
     """Merge the tombstones with the local ones, apply them to the fetched histories, and validate the results.
 
     ``known``: the values of refs and tracking refs before the merge.
     """
-    read = FetchedReader(place.git_dir, store)
+    read = FetchedReader(quarantine.git_dir, store)
     tracked = {remote.tracking(ref): oid for ref, oid in fetched.lines.items()}
-    news = tombstone_sync.look(store, read, fetched.tombstones, tracked)
-    rewritten = tombstone_sync.rewritten(place, read, news.said, fetched.lines, {} if news.is_new else known)
-    joined = tombstone_sync.join(store, read, news)
+    merge = tombstone_sync.merge_fetched(store, read, fetched.tombstones, tracked)
+    rewritten = tombstone_sync.rewritten(
+        quarantine, read, merge.tombstones, fetched.lines, {} if merge.is_new else known
+    )
+    joined = tombstone_sync.join(store, read, merge)
     flush(store)
     lines = {**fetched.lines, **rewritten}
     known = _known(store, remote)
     archived = still_listed(store, read, {ref: oid for ref, oid in lines.items() if ref != refs.ARCHIVE})
     refused = {**fetched.refused, **{branch.ref: branch for branch in joined if branch.outcome == "refused"}}
-    refused |= _judge(store, place, {ref: oid for ref, oid in lines.items() if ref not in archived}, known)
+    refused |= _validate(store, quarantine, {ref: oid for ref, oid in lines.items() if ref not in archived}, known)
     refused |= _without_branch(store, lines, refused)
     good = {ref: oid for ref, oid in lines.items() if ref not in refused}
     tombstones = None if refs.TOMBSTONES in refused else fetched.tombstones
     if refused or rewritten or joined:  # git completes packs with borrowed objects, which may now be purged
-        place.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
+        quarantine.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
     return _Accepted(good, tombstones, frozenset(rewritten.keys() & good.keys()), tuple(joined), refused)
 
 
 def _move_in(
-    store: GitStore, remote: Remote, place: Quarantine, fetched: _Fetched, accepted: _Accepted
+    store: GitStore, remote: Remote, quarantine: Quarantine, fetched: _Fetched, accepted: _Accepted
 ) -> tuple[dict[str, Oid], list[SyncedBranch]]:
     """Move packs and refs into the store; return the merged refs, and the outcomes for those that differed."""
-    archived = still_listed(store, FetchedReader(place.git_dir, store), accepted.lines)
+    archived = still_listed(store, FetchedReader(quarantine.git_dir, store), accepted.lines)
     with store.transaction() as tx:
         try:
-            place.move_in()
+            quarantine.move_in()
         except OSError as error:
             raise Unavailable(f"cannot store the fetched objects: {error.strerror}") from error
         if remote.is_named:
-            _remember(store, tx, remote, fetched, accepted)
-        here, away = store.refs(HEADS), _in_trash(store)
-        ours = {
+            _update_tracking(store, tx, remote, fetched, accepted)
+        local, in_trash = store.refs(HEADS), _trashed_sessions(store)
+        merged = {
             ref: oid
             for ref, oid in accepted.lines.items()
-            if ref not in archived and ref != refs.ARCHIVE and (ref in here or refs.session_of(ref) not in away)
+            if ref not in archived and ref != refs.ARCHIVE and (ref in local or refs.session_of(ref) not in in_trash)
         }
-        differ = {ref: oid for ref, oid in ours.items() if here.get(ref) != oid}
-        return ours, reconcile(store, tx, differ, is_home=remote.is_home)
+        differ = {ref: oid for ref, oid in merged.items() if local.get(ref) != oid}
+        return merged, reconcile(store, tx, differ, is_home=remote.is_home)
 
 
 def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
     return {name: oid for prefix in (HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
 
 
-def _in_trash(store: GitStore) -> set[str]:
+def _trashed_sessions(store: GitStore) -> set[str]:
     """Return the sessions in the trash. Remotes keep these sessions, but a pull does not restore them."""
-    return {refs.session_of(refs.taken_out(name)) for name in store.refs(refs.TRASH)}
+    return {refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH)}
 
 
-def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetched, accepted: _Accepted) -> None:
+def _update_tracking(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetched, accepted: _Accepted) -> None:
     """Update the tracking refs; remove those that the remote no longer has."""
     seen = store.refs(remote.tracks)
     tombstones = {refs.TOMBSTONES: accepted.tombstones} if accepted.tombstones else {}
@@ -334,18 +338,18 @@ def _remember(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetche
         tx.move(name, None, expected=store.ref(name))
 
 
-def _judge(
-    store: GitStore, place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
+def _validate(
+    store: GitStore, quarantine: Quarantine, tips: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, SyncedBranch]:
-    """Return the refs in ``theirs`` that violate docs/reference/format.md. Shared entries were validated before."""
-    read = FetchedReader(place.git_dir, store)
-    differ = {ref: oid for ref, oid in theirs.items() if known.get(ref) != oid}
-    ours = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # the archive is not a branch
-    moves = [Proposed(ref, _base(read, ours.get(ref), oid), oid) for ref, oid in differ.items()]
+    """Return the refs in ``tips`` that violate docs/reference/format.md. Shared entries were validated before."""
+    read = FetchedReader(quarantine.git_dir, store)
+    differ = {ref: oid for ref, oid in tips.items() if known.get(ref) != oid}
+    local = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # the archive is not a branch
+    moves = [Proposed(ref, _base(read, local.get(ref), oid), oid) for ref, oid in differ.items()]
     before = {name: oid for name, oid in known.items() if name.startswith(HEADS) and name not in differ}
     before |= {move.ref: move.old for move in moves if move.old is not None}
     if refs.ARCHIVE in known:
-        before[_OUR_ARCHIVE] = known[refs.ARCHIVE]
+        before[_LOCAL_ARCHIVE] = known[refs.ARCHIVE]
     return {
         refusal.ref: SyncedBranch(
             refusal.ref,
@@ -358,33 +362,33 @@ def _judge(
 
 
 def _without_branch(
-    store: GitStore, theirs: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
+    store: GitStore, tips: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
 ) -> dict[str, SyncedBranch]:
     """Reject the other refs of sessions if all their branches were rejected and this store has none of them."""
-    there = [*store.refs(refs.SESSIONS), *(ref for ref in theirs if ref not in refused)]
-    parsed = [found for ref in there if (found := refs.parse(ref)) is not None]
-    left = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}
+    available = [*store.refs(refs.SESSIONS), *(ref for ref in tips if ref not in refused)]
+    parsed = [found for ref in available if (found := refs.parse(ref)) is not None]
+    sids = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}
     why = "its session was refused"
-    alone = (ref for ref in theirs if ref not in refused and refs.session_of(ref) in left)
-    return {ref: SyncedBranch(ref, "refused", why=why) for ref in alone}
+    orphaned = (ref for ref in tips if ref not in refused and refs.session_of(ref) in sids)
+    return {ref: SyncedBranch(ref, "refused", why=why) for ref in orphaned}
 
 
-def _of_ours(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
+def _by_local_name(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
     """Return the values of tracking refs by local names; other refs are left out."""
-    found = {remote.here(name): oid for name, oid in tracking.items()}
-    return {ref: oid for ref, oid in found.items() if remote.there(ref) is not None}
+    found = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
+    return {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
 
 
-def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> dict[str, Oid]:
+def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -> dict[str, Oid]:
     """Return the fetched branches that no local branch contains and that the remote has deleted since the fetch.
 
     They come from a plain `git fetch`. Their tracking refs are about to be deleted and may be the last ones that lead
     to these entries.
     """
     found = {}
-    for ref, oid in _of_ours(remote, store.refs(remote.tracks)).items():
+    for ref, oid in _by_local_name(remote, store.refs(remote.tracks)).items():
         sid = refs.session_of(ref)
-        if remote.tracking(ref) in there or not sid or oid.startswith(SYMBOLIC):
+        if remote.tracking(ref) in fetched or not sid or oid.startswith(SYMBOLIC):
             continue
         ends = [end for end in store.refs(refs.session(sid)).values() if not end.startswith(SYMBOLIC)]
         try:
@@ -395,79 +399,81 @@ def _only_tracked(store: GitStore, remote: Remote, there: Mapping[str, Oid]) -> 
     return found
 
 
-def _base(read: FetchedReader, ours: Oid | None, theirs: Oid) -> Oid | None:
+def _base(read: FetchedReader, local: Oid | None, fetched: Oid) -> Oid | None:
     """Return the newest common entry. All entries up to this one were validated before."""
     try:
-        return None if ours is None else histories.parting(read.read, ours, theirs).base
+        return None if local is None else histories.find_divergence(read.read, local, fetched).base
     except GitSessionError:
         return None
 
 
-def _fetch(place: Quarantine, remote: Remote, talk: TransportOptions) -> dict[str, SyncedBranch]:
-    """Fetch all refs into ``place``; return the refs that git rejected. Raises ``Unavailable``."""
+def _fetch(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, SyncedBranch]:
+    """Fetch all refs into ``quarantine``; return the refs that git rejected. Raises ``Unavailable``."""
     try:
-        transport.fetch(place.git_dir, remote, remote.fetched(), talk)
+        transport.fetch(quarantine.git_dir, remote, remote.fetched(), options)
         return {}
     except RejectedTransfer as error:
-        told = transport.advertised(place.git_dir, remote, talk)
-        seen = place.refs(remote.tracks)
-        ours = {far: ref for far in told if (ref := remote.near(far)) is not None}
-        todo = [far for far, ref in ours.items() if seen.get(remote.tracking(ref)) != told[far]]
+        remote_refs = transport.advertised(quarantine.git_dir, remote, options)
+        tracking = quarantine.refs(remote.tracks)
+        local_names = {far: ref for far in remote_refs if (ref := remote.local_ref(far)) is not None}
+        todo = [far for far, ref in local_names.items() if tracking.get(remote.tracking(ref)) != remote_refs[far]]
         if not todo:
             raise
-        return _fetch_halves(place, remote, todo, talk, str(error))
+        return _fetch_halves(quarantine, remote, todo, options, str(error))
 
 
 def _fetch_halves(
-    place: Quarantine, remote: Remote, todo: list[str], talk: TransportOptions, why: str
+    quarantine: Quarantine, remote: Remote, todo: list[str], options: TransportOptions, why: str
 ) -> dict[str, SyncedBranch]:
     if len(todo) == 1:
-        ref = remote.near(todo[0]) or todo[0]
+        ref = remote.local_ref(todo[0]) or todo[0]
         return {ref: SyncedBranch(ref, "refused", why=why)}
     refused: dict[str, SyncedBranch] = {}
     for half in (todo[: len(todo) // 2], todo[len(todo) // 2 :]):
-        specs = [f"+{far}:{remote.tracking(remote.near(far) or far)}" for far in half]
+        specs = [f"+{far}:{remote.tracking(remote.local_ref(far) or far)}" for far in half]
         try:
-            transport.fetch(place.git_dir, remote, specs, talk)
+            transport.fetch(quarantine.git_dir, remote, specs, options)
         except RejectedTransfer as error:
-            refused |= _fetch_halves(place, remote, half, talk, str(error))
+            refused |= _fetch_halves(quarantine, remote, half, options, str(error))
     return refused
 
 
-def still_listed(store: GitStore, read: FetchedReader, theirs: Mapping[str, Oid]) -> set[str]:
+def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) -> set[str]:
     """Return the refs of archived sessions that add nothing to the archive. Remotes without hooks may still list them.
 
     If a session was continued in the store or at the remote, its refs are not included: the session leaves the archive,
     and all its refs are merged.
     """
-    archive = theirs.get(refs.ARCHIVE)
-    said = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
-    listed = {ref for ref in theirs if refs.session_of(ref) in said}
-    here = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in said}
-    every = (*here.items(), *((ref, theirs[ref]) for ref in listed))
-    went_on = {refs.session_of(ref) for ref, oid in every if not archiving.is_archived(said, ref, oid, read.read)}
-    return {ref for ref in listed if refs.session_of(ref) not in went_on}
+    archive = tips.get(refs.ARCHIVE)
+    archived = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
+    listed = {ref for ref in tips if refs.session_of(ref) in archived}
+    local = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in archived}
+    all_refs = (*local.items(), *((ref, tips[ref]) for ref in listed))
+    continued = {
+        refs.session_of(ref) for ref, oid in all_refs if not archiving.is_archived(archived, ref, oid, read.read)
+    }
+    return {ref for ref in listed if refs.session_of(ref) not in continued}
 
 
-def retire(store: GitStore, remote: Remote, talk: TransportOptions) -> None:
+def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
     """Delete the refs of archived sessions at a remote without gitsession's hooks.
 
     Such a remote has the same archive as this store and still lists the archived sessions. A ref is deleted only if it
     has the value of its tracking ref. If the remote does not delete a ref, its tracking ref stays. Raises
     ``Unavailable``.
     """
-    seen = {remote.here(name): oid for name, oid in store.refs(remote.tracks).items()}
+    seen = {remote.local_ref_of(name): oid for name, oid in store.refs(remote.tracks).items()}
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):
         return
     listed = still_listed(store, FetchedReader(store.git_dir, store), seen)
-    leases = {there: seen[ref] for ref in sorted(listed) if (there := remote.there(ref)) is not None}
+    leases = {remote_ref: seen[ref] for ref in sorted(listed) if (remote_ref := remote.remote_ref(ref)) is not None}
     if not leases:
         return
-    with Quarantine(store.git_dir, remote, {}) as place:
-        gone = transport.delete(place.git_dir, remote, leases, talk)
+    with Quarantine(store.git_dir, remote, {}) as quarantine:
+        deleted = transport.delete(quarantine.git_dir, remote, leases, options)
     with store.transaction() as tx:
-        for there in gone:
-            name = remote.tracking(remote.near(there) or there)
-            if store.ref(name) == leases[there]:
-                tx.move(name, None, expected=leases[there])
+        for remote_ref in deleted:
+            name = remote.tracking(remote.local_ref(remote_ref) or remote_ref)
+            if store.ref(name) == leases[remote_ref]:
+                tx.move(name, None, expected=leases[remote_ref])
     store.flush()

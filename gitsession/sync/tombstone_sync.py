@@ -44,9 +44,9 @@ from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import GitReader
 from gitsession.validation.validate import FETCH_LIMITS, FetchedReader, unmergeable_reason
 
-PLACE = f"{create.CONTROL}/set-aside"
+FOLDER = f"{create.CONTROL}/set-aside"
 ACCEPT, ALL = "gitsession.acceptTombstones", "all"
-_STAYS = (
+_REJECTED = (
     "the remote still has purged content and rejects the branch without it ({why}): its owner must allow one forced "
     "push, delete the branch, or install gitsession's hooks, and then run `git gc`"
 )
@@ -54,100 +54,102 @@ _STAYS = (
 
 @dataclass(frozen=True, slots=True)
 class TombstoneMerge:
-    """The result of merging ``theirs`` with ``ours``.
+    """The result of merging ``remote_tip`` with ``local``.
 
-    ``said``: the tombstones of both sets. ``why``: the reason why they cannot be merged, or "".
+    ``tombstones``: the tombstones of both sets. ``why``: the reason why they cannot be merged, or "".
     """
 
-    ours: Oid | None
-    said: Tombstones
-    theirs: Oid | None = None
+    local: Oid | None
+    tombstones: Tombstones
+    remote_tip: Oid | None = None
     merged: Merged | None = None
     why: str = ""
 
     @property
     def is_new(self) -> bool:
-        return self.merged is not None and self.merged.oid != self.ours
+        return self.merged is not None and self.merged.oid != self.local
 
 
-def look(store: GitStore, apart: FetchedReader, theirs: Oid | None, fetched: Mapping[str, Oid]) -> TombstoneMerge:
+def merge_fetched(
+    store: GitStore, reader: FetchedReader, remote_tip: Oid | None, fetched: Mapping[str, Oid]
+) -> TombstoneMerge:
     """Read the fetched tombstone set and merge it with the local one.
 
-    ``apart``: reads fetched and local objects. ``theirs``: the tip of the fetched set. ``fetched``: the new values of
-    the tracking refs.
+    ``reader``: reads fetched and local objects. ``remote_tip``: the tip of the fetched set. ``fetched``: the new values
+    of the tracking refs.
     """
-    ours = store.ref(refs.TOMBSTONES)
+    local = store.ref(refs.TOMBSTONES)
     known = tombstone_set.read(store)
-    if theirs is None or theirs == ours:
-        return TombstoneMerge(ours, known)
-    why = unmergeable_reason(apart, theirs)
+    if remote_tip is None or remote_tip == local:
+        return TombstoneMerge(local, known)
+    why = unmergeable_reason(reader, remote_tip)
     if why:
-        return TombstoneMerge(ours, known, theirs, why=why)
+        return TombstoneMerge(local, known, remote_tip, why=why)
     try:
-        said = known | tombstone_set.at(apart, theirs)
-        merged = tombstone_set.merge(apart, ours, theirs)
+        union = known | tombstone_set.at(reader, remote_tip)
+        merged = tombstone_set.merge(reader, local, remote_tip)
     except (Malformed, MissingObject, Corrupt) as error:
-        return TombstoneMerge(ours, known, theirs, why=str(error))
-    news = TombstoneMerge(ours, said, theirs, merged)
-    why = tombstone_checks.problem(apart, {**_leading(store), **fetched}, known, said) if news.is_new else ""
-    return TombstoneMerge(ours, known, theirs, why=why) if why else news
+        return TombstoneMerge(local, known, remote_tip, why=str(error))
+    merge = TombstoneMerge(local, union, remote_tip, merged)
+    why = tombstone_checks.problem(reader, {**_all_tips(store), **fetched}, known, union) if merge.is_new else ""
+    return TombstoneMerge(local, known, remote_tip, why=why) if why else merge
 
 
-def join(store: GitStore, apart: FetchedReader, news: TombstoneMerge) -> list[SyncedBranch]:
+def join(store: GitStore, reader: FetchedReader, merge: TombstoneMerge) -> list[SyncedBranch]:
     """Write the merged set and apply it; return the outcomes for the set and for every ref that it moved.
 
     Raises ``Refused`` and ``Unavailable`` as a purge does.
     """
-    ours, merged = news.ours, news.merged
-    if news.why:
-        return [SyncedBranch(refs.TOMBSTONES, "refused", ours, ours, why=news.why)]
-    if merged is None or not news.is_new:
-        return [SyncedBranch(refs.TOMBSTONES, "ahead", ours, ours)] if merged else []
-    words = _move(store, apart, news, merged)
+    local, merged = merge.local, merge.merged
+    if merge.why:
+        return [SyncedBranch(refs.TOMBSTONES, "refused", local, local, why=merge.why)]
+    if merged is None or not merge.is_new:
+        return [SyncedBranch(refs.TOMBSTONES, "ahead", local, local)] if merged else []
+    message = _move(store, reader, merge, merged)
     moved = purging.apply(store).moved
-    gone = [SyncedBranch(ref, "purged", None, store.ref(ref)) for ref in moved if ref.startswith(refs.SESSIONS)]
-    return [SyncedBranch(refs.TOMBSTONES, "forwarded" if ours else "new", ours, merged.oid, why=words), *gone]
+    purged = [SyncedBranch(ref, "purged", None, store.ref(ref)) for ref in moved if ref.startswith(refs.SESSIONS)]
+    return [SyncedBranch(refs.TOMBSTONES, "forwarded" if local else "new", local, merged.oid, why=message), *purged]
 
 
-def _move(store: GitStore, apart: FetchedReader, news: TombstoneMerge, merged: Merged) -> str:
+def _move(store: GitStore, reader: FetchedReader, merge: TombstoneMerge, merged: Merged) -> str:
     """Move the local set to the merged one; return a message about entries that only this store had."""
     for _ in range(purging.TRIES):
-        named = held(store)
-        words = set_aside(store, news.said, named)
+        tips = entry_refs(store)
+        message = save_lost_entries(store, merge.tombstones, tips)
         purging.begin(store)
         with store.transaction() as tx:
-            if held(store) == named:
-                tx.put_all(dict(_behind(store, apart, news.theirs or "")))
+            if entry_refs(store) == tips:
+                tx.put_all(dict(_missing_objects(store, reader, merge.remote_tip or "")))
                 tx.put_all(merged.objects)
-                tx.move(refs.TOMBSTONES, merged.oid, expected=news.ours)
-                return words
+                tx.move(refs.TOMBSTONES, merged.oid, expected=merge.local)
+                return message
         flush(store)
     raise Unavailable(
         "cannot merge the tombstone set: others keep writing to the store", hint="run `gitsession sync` again"
     )
 
 
-def _leading(store: GitStore) -> dict[str, Oid]:
-    held = {name: oid for name, oid in store.refs("refs/").items() if refs.target(oid) is None}
-    return {**held, **archive_set.named(archive_set.read(store))}
+def _all_tips(store: GitStore) -> dict[str, Oid]:
+    values = {name: oid for name, oid in store.refs("refs/").items() if refs.target(oid) is None}
+    return {**values, **archive_set.named(archive_set.read(store))}
 
 
-def _behind(store: GitStore, apart: FetchedReader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
+def _missing_objects(store: GitStore, reader: FetchedReader, tip: Oid) -> Iterator[tuple[Oid, tuple[Kind, bytes]]]:
     """Yield the objects that are reachable from ``tip`` and missing in the store."""
     todo, seen = [tip], {tip}
     while todo:
         oid = todo.pop()
         if store.contains(oid):
             continue
-        kind, data = apart.read(oid)
+        kind, data = reader.read(oid)
         yield oid, (kind, data)
-        for other in _named(kind, data):
+        for other in _referenced(kind, data):
             if other not in seen:
                 seen.add(other)
                 todo.append(other)
 
 
-def _named(kind: Kind, data: bytes) -> list[Oid]:
+def _referenced(kind: Kind, data: bytes) -> list[Oid]:
     if kind == "commit":
         commit = parse_commit(data)
         return [commit.tree, *commit.parents]
@@ -155,47 +157,47 @@ def _named(kind: Kind, data: bytes) -> list[Oid]:
     return [oid for mode, _, oid in rows if mode != SUBMODULE_MODE]
 
 
-def held(store: GitStore) -> dict[str, Oid]:
+def entry_refs(store: GitStore) -> dict[str, Oid]:
     """Return the refs that lead to entries in this store."""
     found = {**store.refs(refs.SESSIONS), **store.refs(refs.TRASH)}
     return {name: oid for name, oid in found.items() if refs.target(oid) is None}
 
 
-def set_aside(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> str:
-    """Save the entries in ``named`` that ``tombstones`` will remove and no remote has; return a message.
+def save_lost_entries(store: GitStore, tombstones: Tombstones, tips: Mapping[str, Oid]) -> str:
+    """Save the entries in ``tips`` that ``tombstones`` will remove and no remote has; return a message.
 
     The message is "" if there are no such entries. Raises ``Unavailable``.
     """
-    if config.said(store.git_dir, ACCEPT) == ALL:
+    if config.value_of(store.git_dir, ACCEPT) == ALL:
         return ""
-    lost = _lost(store, tombstones, named)
+    lost = _lost(store, tombstones, tips)
     if not lost:
         return ""
-    path = _write(store, {name: named[name] for name in lost})
-    where = ", ".join(sorted({refs.session_of(name) or name for name in lost}))
+    path = _write(store, {name: tips[name] for name in lost})
+    sessions = ", ".join(sorted({refs.session_of(name) or name for name in lost}))
     number = len(set().union(*lost.values()))
-    words = "an entry" if number == 1 else f"{number:,} entries"
-    return f"the purge removed {words} of {where} that only this store had (a copy is in '{path}')"
+    amount = "an entry" if number == 1 else f"{number:,} entries"
+    return f"the purge removed {amount} of {sessions} that only this store had (a copy is in '{path}')"
 
 
-def _lost(store: GitStore, tombstones: Tombstones, named: Mapping[str, Oid]) -> dict[str, set[Oid]]:
+def _lost(store: GitStore, tombstones: Tombstones, tips: Mapping[str, Oid]) -> dict[str, set[Oid]]:
     """Return the commits that will be removed and that no remote is known to have, by ref."""
     rewriter = Rewriter(store, tombstones)
-    going: dict[str, set[Oid]] = {}
-    for name, oid in named.items():
+    removed_by_ref: dict[str, set[Oid]] = {}
+    for name, oid in tips.items():
         try:
-            if (gone := set(_going(store, rewriter, name, oid))):
-                going[name] = gone
+            if (removed := set(_removed_commits(store, rewriter, name, oid))):
+                removed_by_ref[name] = removed
         except GitSessionError:
             continue  # the history is damaged, which `verify` reports
-    if not going:
+    if not removed_by_ref:
         return {}
-    seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in published.noted(store.git_dir))]
+    seen = [*store.refs(refs.TRACKING).values(), *(oid for *_, oid in published.list_records(store.git_dir))]
     reached = select_objects.reachable_commits(store, [oid for oid in seen if refs.target(oid) is None])
-    return {name: left for name, gone in going.items() if (left := gone - reached)}
+    return {name: left for name, removed in removed_by_ref.items() if (left := removed - reached)}
 
 
-def _going(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator[Oid]:
+def _removed_commits(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator[Oid]:
     """Yield the commits of a history that a purge removes or changes, except those that only get new parents."""
     new = rewriter.ref(name, oid)
     if new == oid:
@@ -205,8 +207,8 @@ def _going(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator
     for at in histories.walk(store.read, oid):
         before = _read(store, rewriter, at)
         after = _read(store, rewriter, rewriter.mapped.get(at, at))
-        is_kept = not is_purged and parse_commit(before).tree == parse_commit(after).tree
-        if not is_kept and not node.parse(at, before).is_tombstone:
+        is_unchanged = not is_purged and parse_commit(before).tree == parse_commit(after).tree
+        if not is_unchanged and not node.parse(at, before).is_tombstone:
             yield at
         if is_purged and first is not None and at == first.oid:
             return
@@ -216,23 +218,23 @@ def _read(store: GitStore, rewriter: Rewriter, oid: Oid) -> bytes:
     return (rewriter.objects.get(oid) or store.read(oid))[1]
 
 
-def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
+def _write(store: GitStore, tips: Mapping[str, Oid]) -> Path:
     """Write a bundle of these refs atomically. The same refs give the same file, so a crash leaves no second file."""
-    rows = "".join(f"{name} {oid}\n" for name, oid in sorted(named.items()))
-    folder = store.git_dir / PLACE
+    rows = "".join(f"{name} {oid}\n" for name, oid in sorted(tips.items()))
+    folder = store.git_dir / FOLDER
     path = folder / f"{sha256(rows.encode()).hexdigest()[:16]}.bundle"
     if path.exists():
         return path
     try:
         make_directories(folder)
-        made = path.with_suffix(".tmp")
-        words = ("bundle", "create", "--quiet", "--version=2", str(made), "--stdin")
-        listed = "".join(f"{name}\n" for name in (create.MAIN, *named))
-        process.run(store.git_dir, *words, stdin=listed.encode(), timeout_seconds=6 * 3600)
-        os.chmod(made, 0o600)
-        with made.open("rb") as file:
+        temporary = path.with_suffix(".tmp")
+        arguments = ("bundle", "create", "--quiet", "--version=2", str(temporary), "--stdin")
+        ref_lines = "".join(f"{name}\n" for name in (create.MAIN, *tips))
+        process.run(store.git_dir, *arguments, stdin=ref_lines.encode(), timeout_seconds=6 * 3600)
+        os.chmod(temporary, 0o600)
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        os.rename(made, path)
+        os.rename(temporary, path)
         sync_directory(folder)
     except OSError as error:
         raise Unavailable(f"cannot save the entries that only this store has: {error.strerror}") from error
@@ -243,26 +245,30 @@ def _write(store: GitStore, named: Mapping[str, Oid]) -> Path:
 
 
 def rewritten(
-    place: Quarantine, read: FetchedReader, tombstones: Tombstones, theirs: Mapping[str, Oid], known: Mapping[str, Oid]
+    quarantine: Quarantine,
+    read: FetchedReader,
+    tombstones: Tombstones,
+    fetched: Mapping[str, Oid],
+    known: Mapping[str, Oid],
 ) -> dict[str, Oid]:
-    """Return the refs in ``place`` that a purge changes, with their new values, and store the new objects in ``place``.
+    """Return the fetched refs that a purge changes, with their new values, and store the new objects.
 
     ``known``: refs whose histories have no purged content; if empty, all entries are checked. A history that cannot be
     rewritten is left unchanged, and its validation reports the reason. Raises ``Unavailable``.
     """
     if not tombstones:
         return {}
-    rewriter = Rewriter(read, tombstones, _NotIn(_new(place, theirs, known)) if known else ())
+    rewriter = Rewriter(read, tombstones, _NotIn(_new(quarantine, fetched, known)) if known else ())
     found = {}
-    for ref, oid in theirs.items():
+    for ref, oid in fetched.items():
         try:
-            if (made := rewriter.ref(ref, oid)) != oid:
-                found[ref] = made
+            if (new := rewriter.ref(ref, oid)) != oid:
+                found[ref] = new
         except GitSessionError:
             continue
     if found:
         try:
-            place.put(rewriter.objects)
+            quarantine.put(rewriter.objects)
         except OSError as error:
             raise Unavailable(f"cannot store the fetched objects: {error.strerror}") from error
     return found
@@ -278,46 +284,48 @@ class _NotIn:
         return oid not in self.new
 
 
-def _new(place: Quarantine, theirs: Mapping[str, Oid], known: Mapping[str, Oid]) -> frozenset[Oid]:
-    """Return the commits that are reachable from ``theirs`` and not from ``known``."""
+def _new(quarantine: Quarantine, fetched: Mapping[str, Oid], known: Mapping[str, Oid]) -> frozenset[Oid]:
+    """Return the commits that are reachable from ``fetched`` and not from ``known``."""
     plain = {name: oid for name, oid in known.items() if not oid.startswith(SYMBOLIC)}
-    tips = set(theirs.values()) - set(plain.values())
+    tips = set(fetched.values()) - set(plain.values())
     if not tips:
         return frozenset()
-    with GitReader(place.git_dir, plain) as apart:
-        return frozenset(apart.new(tips, None, FETCH_LIMITS.entries) or ())
+    with GitReader(quarantine.git_dir, plain) as reader:
+        return frozenset(reader.new(tips, None, FETCH_LIMITS.entries) or ())
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePurge:
     """The outcome of a purge at a remote.
 
-    ``took``: the refs that the remote accepted. ``stays``: the reasons, by ref, why the remote keeps the others.
+    ``accepted``: the refs that the remote accepted. ``stays``: the reasons, by ref, why the remote keeps the others.
     ``is_late``: True if others published there meanwhile.
     """
 
-    took: frozenset[str] = frozenset()
+    accepted: frozenset[str] = frozenset()
     stays: Mapping[str, str] = field(default_factory=dict)
     is_late: bool = False
 
 
-def clear(store: GitStore, remote: Remote, talk: TransportOptions, held: Mapping[str, Oid]) -> RemotePurge:
-    """Push the tracking refs of ``held`` back to the remote. ``held``: the refs at the remote, by local names.
+def clear(store: GitStore, remote: Remote, options: TransportOptions, stale: Mapping[str, Oid]) -> RemotePurge:
+    """Push the tracking refs of ``stale`` back to the remote. ``stale``: the refs at the remote, by local names.
 
     Raises ``Unavailable``.
     """
     seen = store.refs(remote.tracks)
-    wanted = {ref: (seen[name], remote.there(ref) or ref) for ref in held if (name := remote.tracking(ref)) in seen}
+    wanted = {
+        ref: (seen[name], remote.remote_ref(ref) or ref) for ref in stale if (name := remote.tracking(ref)) in seen
+    }
     if not wanted:
         return RemotePurge()
-    with Quarantine(store.git_dir, remote, {}) as place:
-        done = transport.push(place.git_dir, remote, wanted, talk, leases=held)
+    with Quarantine(store.git_dir, remote, {}) as quarantine:
+        done = transport.push(quarantine.git_dir, remote, wanted, options, leases=stale)
         refused = {ref: result for ref, result in done.refs.items() if not result.ok}
         is_late = any(result.moved for result in refused.values())
         if refused and not is_late:
-            there = transport.advertised(place.git_dir, remote, talk)
-            is_late = any(there.get(wanted[ref][1]) != held[ref] for ref in refused)
-    stays = {ref: _STAYS.format(why=result.why) for ref, result in refused.items() if not result.moved}
+            remote_refs = transport.advertised(quarantine.git_dir, remote, options)
+            is_late = any(remote_refs.get(wanted[ref][1]) != stale[ref] for ref in refused)
+    stays = {ref: _REJECTED.format(why=result.why) for ref, result in refused.items() if not result.moved}
     return RemotePurge(frozenset(done.refs.keys() - refused.keys()), stays, is_late)
 
 
@@ -332,29 +340,29 @@ def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]
     ``None`` for a new bundle file, which has no set yet. ``store`` must have been flushed. Raises ``Unavailable``, and
     the errors of reading the set.
     """
-    ours = store.ref(refs.TOMBSTONES)
-    theirs = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None
-    given = tombstone_set.NONE if theirs is None else tombstone_set.at(store, theirs)
-    if ours is None or ours == theirs:
-        return Merged(theirs)
-    steps = _steps(store, ours, theirs)
-    said = tombstone_set.at(store, ours)
+    local = store.ref(refs.TOMBSTONES)
+    tracked = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None
+    remote_tombstones = tombstone_set.NONE if tracked is None else tombstone_set.at(store, tracked)
+    if local is None or local == tracked:
+        return Merged(tracked)
+    steps = _steps(store, local, tracked)
+    tombstones = tombstone_set.at(store, local)
     waiting = {(key, by) for step in steps for key, by in tombstone_set.at(store, step).replaced.items()}
-    waiting -= set(given.replaced.items())
+    waiting -= set(remote_tombstones.replaced.items())
     if not waiting:
-        return Merged(ours)
-    stand = {said.instead(digest) for digest in _replaced(store, remote, sids)} - {None}
-    fits = {key for key in said.replaced if said.instead(key) in stand}
+        return Merged(local)
+    replacements = {tombstones.instead(digest) for digest in _replaced(store, remote, sids)} - {None}
+    fits = {key for key in tombstones.replaced if tombstones.instead(key) in replacements}
     if all(key in fits for key, _ in waiting):
-        return Merged(ours)
-    part = {key: by for key, by in said.replaced.items() if key in fits}
-    less = Tombstones(said.removed, part, said.sessions)
-    return tombstone_set.added(store, theirs, less, grow_only_sets.seconds_of(store, ours) * 1000)
+        return Merged(local)
+    part = {key: by for key, by in tombstones.replaced.items() if key in fits}
+    in_scope = Tombstones(tombstones.removed, part, tombstones.sessions)
+    return tombstone_set.added(store, tracked, in_scope, grow_only_sets.seconds_of(store, local) * 1000)
 
 
-def _steps(store: GitStore, ours: Oid, theirs: Oid | None) -> list[Oid]:
-    """Return the commits of the set from ``ours`` back to ``theirs``, excluding ``theirs``."""
-    seen, todo, found = {theirs}, [ours], []
+def _steps(store: GitStore, local: Oid, tracked: Oid | None) -> list[Oid]:
+    """Return the commits of the set from ``local`` back to ``tracked``, excluding ``tracked``."""
+    seen, todo, found = {tracked}, [local], []
     while todo:
         oid = todo.pop()
         if oid in seen:
@@ -372,17 +380,17 @@ def _replaced(store: GitStore, remote: Remote | None, sids: Collection[str]) -> 
     tips = {value for prefix in prefixes for value in store.refs(prefix).values() if refs.target(value) is None}
     ends = archive_set.read(store).ends
     tips |= {oid for sid in sids for _, oid in ends.get(sid, ())}
-    return _replaced_behind(store, tips)
+    return _replaced_in(store, tips)
 
 
-def _replaced_behind(store: GitStore, tips: Iterable[Oid]) -> set[str]:
-    asked = "".join(f"{oid}\n" for oid in sorted(tips))
-    if not asked:
+def _replaced_in(store: GitStore, tips: Iterable[Oid]) -> set[str]:
+    revisions = "".join(f"{oid}\n" for oid in sorted(tips))
+    if not revisions:
         return set()
-    words = ("rev-list", "--ignore-missing", "--grep=^Replaces: ", "--stdin")
-    told = process.run(store.git_dir, *words, stdin=asked.encode()).out.decode("ascii")
+    arguments = ("rev-list", "--ignore-missing", "--grep=^Replaces: ", "--stdin")
+    output = process.run(store.git_dir, *arguments, stdin=revisions.encode()).out.decode("ascii")
     found = set()
-    for oid in told.split():
+    for oid in output.split():
         try:
             found.add(node.load(store, oid).replaces.hex())
         except DAMAGE:

@@ -25,13 +25,13 @@ from typing import NamedTuple, Self
 from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, MissingObject, Refused, Unavailable
 from gitsession.git import pack_writer, process, ref_files
-from gitsession.git.process import ProcessResult, Told
+from gitsession.git.process import OutputCallback, ProcessResult
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
-from gitsession.store.lock import alone as alone_by
+from gitsession.store.lock import exclusive_lock
 from gitsession.sync import remotes
 from gitsession.sync.remotes import Remote, missing, plain
 
@@ -46,7 +46,7 @@ def sync_lock(store: GitStore) -> Iterator[None]:
             f"cannot sync: '{store.git_dir}' is a shallow clone, which lacks the oldest entries",
             hint="run `gitsession git fetch --unshallow` to fetch them",
         )
-    with alone_by(store.git_dir / create.SYNC_LOCK):
+    with exclusive_lock(store.git_dir / create.SYNC_LOCK):
         try:
             yield
         except OSError as error:
@@ -82,7 +82,7 @@ class Quarantine:
         known: Mapping[str, Oid],
         *,
         at: Path | None = None,
-        beside_others: bool = False,
+        keep_others: bool = False,
     ) -> None:
         """Prepare a quarantine; ``with`` creates it.
 
@@ -91,9 +91,9 @@ class Quarantine:
             remote: The remote of the exchange.
             known: Initial refs of the quarantine, so that git requests only new objects.
             at: An existing repository with objects that were already fetched.
-            beside_others: True if the caller does not hold the sync lock; other quarantines are kept then.
+            keep_others: True if the caller does not hold the sync lock; other quarantines are kept then.
         """
-        self._sweeps = not beside_others
+        self._sweeps = not keep_others
         self._store_dir = store_dir
         self._remote = remote
         self._known = known
@@ -134,20 +134,22 @@ class Quarantine:
 
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
         """Remove objects not reachable from ``tips``, and objects reachable from the store's refs ``known``."""
-        named = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
-        here = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
+        tip_lines = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
+        known_lines = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
         before, folder = self._packs(), self.git_dir / "objects" / "pack"
         is_partial = any(folder.glob("*.promisor"))
-        made: list[str] = []
-        if named:
-            words = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
-            words += ["--missing=allow-any"] if is_partial else []  # the remote has the objects that a filter left out
-            told = process.run(self.git_dir, *words, "objects/pack/pack", stdin=(named + here).encode()).out
-            made = [f"pack-{one}" for one in told.decode().split()]
-        for name in set(before) - set(made):
+        new_packs: list[str] = []
+        if tip_lines:
+            arguments = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
+            arguments += ["--missing=allow-any"] if is_partial else []  # the remote has the filtered objects
+            output = process.run(
+                self.git_dir, *arguments, "objects/pack/pack", stdin=(tip_lines + known_lines).encode()
+            ).out
+            new_packs = [f"pack-{one}" for one in output.decode().split()]
+        for name in set(before) - set(new_packs):
             for suffix in (".idx", ".rev", ".pack", ".promisor"):
                 (folder / f"{name}{suffix}").unlink(missing_ok=True)
-        for name in made if is_partial else ():
+        for name in new_packs if is_partial else ():
             (folder / f"{name}.promisor").touch()
 
     def move_in(self, *, kept: bool = True) -> list[str]:
@@ -190,23 +192,23 @@ _OFFLINE = re.compile(
     r"failed to connect|temporary failure|operation timed out|early eof|remote end hung up|unable to connect",
     re.IGNORECASE,
 )
-_LOCKED_OUT = re.compile(
+_DENIED = re.compile(
     r"authentication failed|permission denied|could not read (username|password)|terminal prompts disabled|"
     r"access denied|host key verification failed|\b40[13]\b",
     re.IGNORECASE,
 )
-_OURS = re.compile(
+_LOCAL_FAILURE = re.compile(
     r"no space left|disk quota exceeded|read-only file system|input/output error|cannot allocate memory|out of memory",
     re.IGNORECASE,
 )
 _BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption on the remote side", re.IGNORECASE)
 """After this error, git stops reading, and the remote may seem to have closed the connection."""
-_NOT_THERE = re.compile(
+_NOT_FOUND = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
 _NO_REPOSITORY = re.compile(r"invalid gitfile format")
 _NO_HELPER = re.compile(r"'remote-([^'\s]+)' is not a git command|remote helper for '([^'\s]+)'")
-_NAME_ONE = "pass the path or URL of a store, or of a repository that sessions were pushed to"
+_NAME_HINT = "pass the path or URL of a store, or of a repository that sessions were pushed to"
 _NOISE = ("fatal: ", "error: ", "remote: ", "ssh: ", "warning: ")
 _STATUS = re.compile(r"([ +\-*!=])\t([^\t:]*):([^\t]*)\t(.*)")
 _REASON = re.compile(r"\((.*)\)\s*$")
@@ -217,11 +219,11 @@ class TransportOptions:
     """Options for git's interaction with the user.
 
     Attributes:
-        told: Function that receives git's progress output.
+        on_output: Function that receives git's progress output.
         interactive: True if git may ask for a password.
     """
 
-    told: Told | None = None
+    on_output: OutputCallback | None = None
     interactive: bool = False
 
 
@@ -241,31 +243,35 @@ class Pushed(NamedTuple):
 
 @dataclass
 class Results:
-    """The results of a push by local ref. ``said``: the messages of the remote."""
+    """The results of a push by local ref. ``messages``: the messages of the remote."""
 
     refs: dict[str, Pushed] = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
 
-def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], talk: TransportOptions) -> None:
+def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], options: TransportOptions) -> None:
     """Fetch ``specs`` from ``remote`` into the refs of ``git_dir`` that they name.
 
     Raises ``Unavailable`` and ``RejectedTransfer``.
     """
-    words = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    words += ["--no-recurse-submodules", "--prune", "--refmap=", *_progress(talk), "--end-of-options", remote.address]
-    answer = process.talk(git_dir, *words, *specs, told=talk.told, interactive=talk.interactive)
-    if answer.code:
-        raise failure(remote, answer)
+    arguments = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
+    arguments += [
+        "--no-recurse-submodules", "--prune", "--refmap=", *_progress(options), "--end-of-options", remote.address,
+    ]  # fmt: skip
+    result = process.run_transfer(
+        git_dir, *arguments, *specs, on_output=options.on_output, interactive=options.interactive
+    )
+    if result.code:
+        raise failure(remote, result)
 
 
-def advertised(git_dir: Path, remote: Remote, talk: TransportOptions) -> dict[str, Oid]:
+def advertised(git_dir: Path, remote: Remote, options: TransportOptions) -> dict[str, Oid]:
     """Return the refs of the remote, by their names there. Raises ``Unavailable``."""
-    words = ("ls-remote", "--refs", "--end-of-options", remote.address)
-    answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
-    if answer.code:
-        raise failure(remote, answer)
-    lines = (line.split("\t") for line in answer.out.decode("utf-8", "replace").splitlines())
+    arguments = ("ls-remote", "--refs", "--end-of-options", remote.address)
+    result = process.run_transfer(git_dir, *arguments, on_output=options.on_output, interactive=options.interactive)
+    if result.code:
+        raise failure(remote, result)
+    lines = (line.split("\t") for line in result.out.decode("utf-8", "replace").splitlines())
     return {parts[1]: parts[0] for parts in lines if len(parts) == 2}
 
 
@@ -273,7 +279,7 @@ def push(
     git_dir: Path,
     remote: Remote,
     wanted: Mapping[str, tuple[Oid, str]],
-    talk: TransportOptions,
+    options: TransportOptions,
     *,
     leases: Mapping[str, Oid] | None = None,
 ) -> Results:
@@ -287,7 +293,7 @@ def push(
         git_dir: The repository that has the objects.
         remote: The remote to push to.
         wanted: The value of each local ref, and its name at the remote.
-        talk: Options for git's interaction with the user.
+        options: Options for git's interaction with the user.
         leases: Refs at the remote that may be replaced by another history, each with the value it must have. No other
             ref is forced.
 
@@ -296,16 +302,16 @@ def push(
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
-    refused_alone, is_any_taken = 0, False
+    refused_alone, is_any_accepted = 0, False
     while waiting:
-        taken = _fitting(waiting, size)
-        together, waiting = waiting[:taken], waiting[taken:]
+        count = _fitting(waiting, size)
+        together, waiting = waiting[:count], waiting[count:]
         chunk = {ref: wanted[ref] for group in together for ref in group}
-        found = _push_chunk(git_dir, remote, chunk, talk, done, leases or {})
+        found = _push_chunk(git_dir, remote, chunk, options, done, leases or {})
         spoilt = {ref for ref, result in found.items() if not result.ok and not result.moved}
         done.refs |= found
-        is_any_taken |= (is_taken := any(result.ok and not result.why for result in found.values()))
-        if len(together) == 1 and spoilt and not is_any_taken:
+        is_any_accepted |= (is_accepted := any(result.ok and not result.why for result in found.values()))
+        if len(together) == 1 and spoilt and not is_any_accepted:
             refused_alone += 1
             if refused_alone == REFUSED_ENOUGH:
                 random.shuffle(waiting)  # try other sessions, and different ones in the next push
@@ -313,7 +319,7 @@ def push(
                 why = f"not tried: the remote rejected {refused_alone} others ({found[min(spoilt)].why})"
                 done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
                 break
-        if len(spoilt) > 1 and not is_taken and len({found[ref].why for ref in spoilt}) == 1:
+        if len(spoilt) > 1 and not is_accepted and len({found[ref].why for ref in spoilt}) == 1:
             again = [left for group in together if (left := [ref for ref in group if ref in spoilt])]
             waiting = ([[ref] for ref in again[0]] if len(again) == 1 else again) + waiting
             size = max(1, len(chunk) // 2)
@@ -332,48 +338,48 @@ def _by_session(named: Iterable[str]) -> list[list[str]]:
 
 def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
     """Return the number of leading ``groups`` that have at most ``size`` refs in total; at least one."""
-    taken, room = 1, size - len(groups[0])
-    while taken < len(groups) and len(groups[taken]) <= room:
-        room -= len(groups[taken])
-        taken += 1
-    return taken
+    count, room = 1, size - len(groups[0])
+    while count < len(groups) and len(groups[count]) <= room:
+        room -= len(groups[count])
+        count += 1
+    return count
 
 
-def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], talk: TransportOptions) -> set[str]:
+def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], options: TransportOptions) -> set[str]:
     """Delete refs by their names at the remote if they have the values in ``leases``; return the deleted names."""
-    gone: set[str] = set()
+    deleted: set[str] = set()
     waiting = list(leases)
     while waiting:
         chunk, waiting = waiting[:_DELETED_AT_ONCE], waiting[_DELETED_AT_ONCE:]
-        words = ["push", "--porcelain", "--no-verify", *_progress(talk)]
-        words += [f"--force-with-lease={there}:{leases[there]}" for there in chunk]
-        words += ["--end-of-options", remote.address, *(f":{there}" for there in chunk)]
-        answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
-        told = (_STATUS.fullmatch(line) for line in answer.out.decode("utf-8", "replace").splitlines())
-        gone |= {row[3] for row in told if row is not None and row[1] == "-"}
-    return gone
+        arguments = ["push", "--porcelain", "--no-verify", *_progress(options)]
+        arguments += [f"--force-with-lease={name}:{leases[name]}" for name in chunk]
+        arguments += ["--end-of-options", remote.address, *(f":{name}" for name in chunk)]
+        result = process.run_transfer(git_dir, *arguments, on_output=options.on_output, interactive=options.interactive)
+        rows = (_STATUS.fullmatch(line) for line in result.out.decode("utf-8", "replace").splitlines())
+        deleted |= {row[3] for row in rows if row is not None and row[1] == "-"}
+    return deleted
 
 
 def _push_chunk(
     git_dir: Path,
     remote: Remote,
     chunk: Mapping[str, tuple[Oid, str]],
-    talk: TransportOptions,
+    options: TransportOptions,
     done: Results,
     leases: Mapping[str, Oid],
 ) -> dict[str, Pushed]:
-    specs = [f"{oid}:{there}" for oid, there in chunk.values()]
-    words = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
-    words += [f"--force-with-lease={there}:{leases[ref]}" for ref, (_, there) in chunk.items() if ref in leases]
-    words += [*_progress(talk), "--end-of-options", remote.address, *specs]
-    answer = process.talk(git_dir, *words, told=talk.told, interactive=talk.interactive)
-    told = {
-        row[3]: row for line in answer.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
+    specs = [f"{oid}:{name}" for oid, name in chunk.values()]
+    arguments = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
+    arguments += [f"--force-with-lease={name}:{leases[ref]}" for ref, (_, name) in chunk.items() if ref in leases]
+    arguments += [*_progress(options), "--end-of-options", remote.address, *specs]
+    result = process.run_transfer(git_dir, *arguments, on_output=options.on_output, interactive=options.interactive)
+    rows = {
+        row[3]: row for line in result.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
     }
-    if not told:
-        raise failure(remote, answer)
-    done.said += [line for line in _remote_lines(answer.err) if line not in done.said]
-    return {ref: _pushed(told.get(there)) for ref, (_, there) in chunk.items()}
+    if not rows:
+        raise failure(remote, result)
+    done.messages += [line for line in _remote_lines(result.err) if line not in done.messages]
+    return {ref: _pushed(rows.get(name)) for ref, (_, name) in chunk.items()}
 
 
 def _pushed(row: re.Match[str] | None) -> Pushed:
@@ -387,45 +393,45 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
     return Pushed(ok=False, moved=moved or "cannot lock ref" in why, why=why)
 
 
-def failure(remote: Remote, answer: ProcessResult) -> GitSessionError:
+def failure(remote: Remote, result: ProcessResult) -> GitSessionError:
     """Return the error for a failed command, in one line. Another attempt may succeed."""
-    lines = [line.strip() for line in plain(answer.err).replace("\r", "\n").split("\n") if line.strip()]
+    lines = [line.strip() for line in plain(result.err).replace("\r", "\n").split("\n") if line.strip()]
     lines = [line for line in lines if not line.startswith("Cloning into ")]  # it names a folder that was removed
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
-    said = " ".join(lines)
+    output = " ".join(lines)
     note = "no store was created" if remote.is_new else "nothing was lost"
     bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
     if bad:
         return RejectedTransfer(remote.problem(f"has an object that git rejects: {_short(bad)}"))
-    about = next((line for line in fatal if _OFFLINE.search(line) or _LOCKED_OUT.search(line)), "")
-    words = _short(about or (fatal or lines or ["git was killed" if answer.code < 0 else "no message"])[0])
+    about = next((line for line in fatal if _OFFLINE.search(line) or _DENIED.search(line)), "")
+    message = _short(about or (fatal or lines or ["git was killed" if result.code < 0 else "no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
-        return RejectedTransfer(f"cannot read '{remote.url}': it is not a complete bundle: {words}")
-    if _LOCKED_OUT.search(said):
+        return RejectedTransfer(f"cannot read '{remote.url}': it is not a complete bundle: {message}")
+    if _DENIED.search(output):
         command = f"gitsession git ls-remote {remote.name}"
         if remote.is_new:
             command = f"git ls-remote {shlex.quote(plain(remote.url))}"
         hint = f"run `{command}` to enter a password or to see the full message"
-        return Unavailable(remote.problem(f"denied access: {words}"), hint=hint)
-    if _OFFLINE.search(said):
+        return Unavailable(remote.problem(f"denied access: {message}"), hint=hint)
+    if _OFFLINE.search(output):
         return Unavailable(
-            remote.problem(f"cannot be reached: {words}"), hint=f"try again when you are online ({note})"
+            remote.problem(f"cannot be reached: {message}"), hint=f"try again when you are online ({note})"
         )
-    if _OURS.search(said) or answer.code < 0:
-        about = next((line for line in lines if _OURS.search(line)), words)
+    if _LOCAL_FAILURE.search(output) or result.code < 0:
+        about = next((line for line in lines if _LOCAL_FAILURE.search(line)), message)
         return Unavailable(remote.problem(f"cannot be used now: {_short(about)}"), hint=f"try again ({note})")
-    scheme = _NO_HELPER.search(said)
+    scheme = _NO_HELPER.search(output)
     if scheme:
         what = f"has a URL with a scheme that git does not support: {scheme[1] or scheme[2]}"
         return Unavailable(remote.problem(what), hint="use a URL with https, ssh or file")
-    if _NOT_THERE.search(said):
+    if _NOT_FOUND.search(output):
         path = missing(remote.url)
-        why = words if not path else "the folder is not a git repository" if os.path.isdir(path) else "no such folder"
-        hint = _NAME_ONE if remote.is_new else "run `gitsession remote` to list the URLs of the remotes"
+        why = message if not path else "the folder is not a git repository" if os.path.isdir(path) else "no such folder"
+        hint = _NAME_HINT if remote.is_new else "run `gitsession remote` to list the URLs of the remotes"
         return Unavailable(remote.problem(f"was not found: {why}"), hint=hint)
-    if _NO_REPOSITORY.search(said):
-        return Unavailable(remote.problem("is a file, but neither a repository nor a bundle"), hint=_NAME_ONE)
-    return RejectedTransfer(remote.problem(f"cannot be used: {words}"))
+    if _NO_REPOSITORY.search(output):
+        return Unavailable(remote.problem("is a file, but neither a repository nor a bundle"), hint=_NAME_HINT)
+    return RejectedTransfer(remote.problem(f"cannot be used: {message}"))
 
 
 class RejectedTransfer(Unavailable):
@@ -441,14 +447,14 @@ def _short(line: str) -> str:
 def _remote_lines(err: str) -> list[str]:
     """Return the messages of the remote's hooks."""
     lines = (line.strip() for line in err.replace("\r", "\n").split("\n") if line.startswith("remote: "))
-    told = [line.removeprefix("remote: ").strip() for line in lines]
+    messages = [line.removeprefix("remote: ").strip() for line in lines]
     return [
-        line for line in told if line and not re.match(r"(Counting|Compressing|Total|Enumerating|Resolving) ", line)
+        line for line in messages if line and not re.match(r"(Counting|Compressing|Total|Enumerating|Resolving) ", line)
     ]
 
 
-def _progress(talk: TransportOptions) -> list[str]:
-    return ["--progress"] if talk.told else ["--no-progress"]
+def _progress(options: TransportOptions) -> list[str]:
+    return ["--progress"] if options.on_output else ["--no-progress"]
 
 
 # -- objects that a clone left out (`--filter`), fetched when they are read
@@ -456,7 +462,7 @@ def _progress(talk: TransportOptions) -> list[str]:
 
 def promisor(store: GitStore) -> Remote | None:
     """Return the remote that has the objects that were left out of this store; ``None`` if there is none."""
-    found = (remote for remote in remotes.listed(store.git_dir) if ("promisor", "true") in remote.settings)
+    found = (remote for remote in remotes.list_remotes(store.git_dir) if ("promisor", "true") in remote.settings)
     return next(found, None)
 
 
@@ -474,9 +480,9 @@ def fetch_on_demand(store: GitStore) -> None:
 def _fetch(store: GitStore, remote: Remote, oid: Oid) -> None:
     """Fetch one object. Raises ``MissingObject`` if that fails."""
     try:
-        with Quarantine(store.git_dir, remote, {}, beside_others=True) as place:
-            fetch(place.git_dir, remote, [oid], TransportOptions())
-            place.move_in(kept=False)
+        with Quarantine(store.git_dir, remote, {}, keep_others=True) as quarantine:
+            fetch(quarantine.git_dir, remote, [oid], TransportOptions())
+            quarantine.move_in(kept=False)
     except (GitSessionError, OSError) as error:
         raise MissingObject(
             f"object {oid} is missing, and cannot be fetched from {remote.name}: {error}",

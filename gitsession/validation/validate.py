@@ -127,7 +127,8 @@ def is_allowed(ref: str, allowed: Collection[str]) -> bool:
 
     Refs of gitsession are always validated. So are refs that would block them: git allows no branch below a branch.
     """
-    is_own = any(ref.startswith(prefix) or prefix.startswith(f"{ref}/") for prefix in (refs.SESSIONS, refs.OURS))
+    prefixes = (refs.SESSIONS, refs.STORE_BRANCHES)
+    is_own = any(ref.startswith(prefix) or prefix.startswith(f"{ref}/") for prefix in prefixes)
     return not is_own and any(fnmatchcase(ref, pattern) for pattern in allowed)
 
 
@@ -136,7 +137,7 @@ def _ref_fault(read: GitReader, move: Proposed) -> Fault | None:
     ref, old, new = move
     if ref.startswith(refs.SESSIONS) and not refs.is_session_ref(ref):
         return Fault("ref", "not the name of a session's branch")
-    if any(prefix.startswith(f"{ref}/") for prefix in (refs.SESSIONS, refs.OURS)):
+    if any(prefix.startswith(f"{ref}/") for prefix in (refs.SESSIONS, refs.STORE_BRANCHES)):
         return Fault("ref", "it would block the refs of sessions: choose another name")
     try:
         check_ref_name(ref)

@@ -106,7 +106,7 @@ def problems(
         sid = name.removeprefix(refs.ACTIVE)
         target = refs.target(value)
         if target is not None and target.startswith(refs.TRASH):
-            target = refs.taken_out(target)
+            target = refs.untrashed(target)
         if target is None or not _is_conversation(target) or refs.session_of(target) != sid:
             yield Finding(name, f"points to {value[:200]!a}, which is not a branch of session {sid}", refs.leaf(sid))
 

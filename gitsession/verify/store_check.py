@@ -151,7 +151,7 @@ class _Part:
 
     def files(self, position: CheckPosition) -> tuple[CheckPosition, bool]:
         """Check the files after position ``position``; return the new position, and whether the round is complete."""
-        for name in damage.named(self._store.git_dir):
+        for name in damage.object_files(self._store.git_dir):
             if name <= position.file:
                 continue
             problem = damage.problem(self._store.git_dir, name)

@@ -12,12 +12,12 @@ from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, trees
-from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, take
+from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, read_path
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.snapshot import look
+from gitsession.workspace.snapshot import take_snapshot
 from gitsession.workspace.trees import State, TreeCache
 
-PIECE_BYTES = 32 << 20
+BATCH_BYTES = 32 << 20
 """Size in bytes of a batch of contents that is held in memory and then written to the store. One file may be larger."""
 
 
@@ -40,49 +40,49 @@ def capture(
 ) -> Captured:
     """Capture the whole workspace and store the differences from the last snapshot (mode *workspace*).
 
-    ``folder``: see ``snapshot.look``. If the store lacks an object of the last snapshot, that snapshot is discarded and
-    all files are read again. Raises ``Unavailable``.
+    ``folder``: see ``snapshot.take_snapshot``. If the store lacks an object of the last snapshot, that snapshot is
+    discarded and all files are read again. Raises ``Unavailable``.
     """
-    for afresh in (False, True):
-        with look(root, folder, caps=caps, afresh=afresh, wait_seconds=wait_seconds) as seen:
+    for is_full in (False, True):
+        with take_snapshot(root, folder, caps=caps, discard_state=is_full, wait_seconds=wait_seconds) as snapshot:
             try:
-                base = seen.base()
+                base = snapshot.base()
                 if base is not None and not store.contains(base):
                     continue
-                changes = put(store, seen.changes())
+                changes = put(store, snapshot.changes())
                 tree = base
                 if changes:
-                    with store.transaction() as to:
-                        tree = tree_with(store, to, base, changes)
+                    with store.transaction() as tx:
+                        tree = tree_with(store, tx, base, changes)
             except (MissingObject, Corrupt):
-                if afresh:
+                if is_full:
                     raise
                 continue
-            seen.accept(tree)
-            return Captured(tree, changes, seen.skipped, seen.appeared)
+            snapshot.accept(tree)
+            return Captured(tree, changes, snapshot.skipped, snapshot.appeared)
     raise AssertionError("a snapshot of all files depends on no earlier object")
 
 
 def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
-    """Store contents in transactions of about ``PIECE_BYTES``; return the new state of each path."""
+    """Store contents in transactions of about ``BATCH_BYTES``; return the new state of each path."""
     states: dict[str, State] = {}
-    piece: dict[Oid, tuple[Kind, bytes]] = {}
+    batch: dict[Oid, tuple[Kind, bytes]] = {}
     size = 0
     for change in changes:
         states[change.path] = change.file
-        if change.file is not None and change.file.mode != SUBMODULE_MODE and change.file.oid not in piece:
-            piece[change.file.oid] = ("blob", change.data)
+        if change.file is not None and change.file.mode != SUBMODULE_MODE and change.file.oid not in batch:
+            batch[change.file.oid] = ("blob", change.data)
             size += len(change.data)
-            if size >= PIECE_BYTES:
-                _hand_over(store, piece)
-                piece, size = {}, 0
-    _hand_over(store, piece)
+            if size >= BATCH_BYTES:
+                _store_blobs(store, batch)
+                batch, size = {}, 0
+    _store_blobs(store, batch)
     return states
 
 
 def tree_with(
     store: ObjectStore,
-    to: ObjectSink,
+    sink: ObjectSink,
     base: Oid | None,
     changes: Mapping[str, State],
     *,
@@ -95,49 +95,49 @@ def tree_with(
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
             raise MissingObject(f"the object {state.oid} is missing, although it has just been stored")
-    return trees.patch(store, to, base, changes, levels=levels)
+    return trees.patch(store, sink, base, changes, levels=levels)
 
 
-class Named(NamedTuple):
+class CapturedPaths(NamedTuple):
     """The current contents of named paths (mode *edited*)."""
 
     changes: list[PathContent]
     skipped: list[Skipped]
 
 
-def named(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> Named:
+def capture_paths(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> CapturedPaths:
     """Read only these paths without git. They may be absolute or relative to the workspace, ignored or not.
 
     Folders and paths outside the workspace are skipped.
     """
     changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []
-    for raw, told in _relative(root, paths):
+    for raw, tree_path in _relative(root, paths):
         if raw is None:
-            skipped.append(Skipped(told, "outside of the workspace"))
+            skipped.append(Skipped(tree_path, "outside of the workspace"))
             continue
-        taken = take(root, raw, caps)
-        if taken.skipped:
-            skipped.append(taken.skipped)
-        elif taken.status and taken.status.kind == "folder":
-            skipped.append(Skipped(told, "a folder"))
-        elif taken.change:
-            changes[told] = taken.change
-    return Named([changes[path] for path in sorted(changes)], skipped)
+        reading = read_path(root, raw, caps)
+        if reading.skipped:
+            skipped.append(reading.skipped)
+        elif reading.status and reading.status.kind == "folder":
+            skipped.append(Skipped(tree_path, "a folder"))
+        elif reading.change:
+            changes[tree_path] = reading.change
+    return CapturedPaths([changes[path] for path in sorted(changes)], skipped)
 
 
 def _relative(root: WorkspaceRoot, paths: Iterable[str | Path]) -> Iterator[tuple[bytes | None, str]]:
     for path in dict.fromkeys(os.fspath(path) for path in paths):
-        whole = os.path.normpath(os.path.join(root.path, path))
-        folder = os.path.realpath(os.path.dirname(whole))
-        raw = os.fsencode(os.path.relpath(os.path.join(folder, os.path.basename(whole)), root.path))
+        absolute = os.path.normpath(os.path.join(root.path, path))
+        folder = os.path.realpath(os.path.dirname(absolute))
+        raw = os.fsencode(os.path.relpath(os.path.join(folder, os.path.basename(absolute)), root.path))
         if raw == b"." or raw.split(b"/", 1)[0] == b"..":
-            yield None, names.escape_path(os.fsencode(whole).lstrip(b"/"))
+            yield None, names.escape_path(os.fsencode(absolute).lstrip(b"/"))
         else:
             yield raw, names.escape_path(raw)
 
 
-def _hand_over(store: ObjectStore, piece: dict[Oid, tuple[Kind, bytes]]) -> None:
-    if piece:
-        with store.transaction() as to:
-            to.put_all(piece)
+def _store_blobs(store: ObjectStore, batch: dict[Oid, tuple[Kind, bytes]]) -> None:
+    if batch:
+        with store.transaction() as tx:
+            tx.put_all(batch)

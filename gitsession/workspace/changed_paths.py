@@ -39,21 +39,21 @@ class ChangedPaths(NamedTuple):
 def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     """Return the paths to read. Raises ``Unavailable``."""
     at = str(root.path)
-    state = _fitting(shadow, user_repository.find(at), at)
+    state = _current_state(shadow, user_repository.find(at), at)
     began_ns = shadow.now_ns()
     top = state.beside.top
     rules = ["-c", f"core.excludesFile={user_repository.check(state.excludes)}"]
-    patterns = [_never(root.store, os.path.relpath(at, top))] if root.store else []
+    patterns = [_exclude_store_option(root.store, os.path.relpath(at, top))] if root.store else []
     state, freed = _with_users_index(state, shadow, at, rules)
     began = time.monotonic()
-    words = ("ls-files", "-t", "-z", "-m", "-d", "-o", "--exclude-standard", *patterns)
-    told = shadow.git(top, at, *rules, *words)
+    arguments = ("ls-files", "-t", "-z", "-m", "-d", "-o", "--exclude-standard", *patterns)
+    output = shadow.git(top, at, *rules, *arguments)
     took_ms = int((time.monotonic() - began) * 1000)
     differing: dict[bytes, bool] = {}
     skipped: list[Skipped] = []
     submodules = {os.fsencode(path) for path in state.submodules}
     folders: dict[bytes, bool] = {b"": False}
-    for row in told.out.split(b"\0"):
+    for row in output.out.split(b"\0"):
         raw = row[2:]
         if raw.endswith(b"/"):
             raw = raw[:-1]
@@ -69,7 +69,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
         if os.path.lexists(f"{at}/{path}"):
             differing.setdefault(os.fsencode(path), False)
     differing |= dict.fromkeys(freed, True)
-    skipped += _unopened(told.warnings, os.fsencode(os.path.relpath(at, top)))
+    skipped += _unreadable_folders(output.warnings, os.fsencode(os.path.relpath(at, top)))
     outside = user_repository.rules(state.beside, at, state.excludes)
     differ = bool(shadow.state.look) and outside != shadow.state.rules
     return ChangedPaths(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
@@ -84,7 +84,7 @@ def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> boo
     return known[folder]
 
 
-def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
+def _current_state(shadow: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
     """Return the state with the current ignore rules; an empty state if the enclosing repository is another one."""
     state = shadow.state
     if state.apart and found.top != at:
@@ -100,10 +100,12 @@ def _fitting(shadow: PrivateRepository, found: UserRepository, at: str) -> Snaps
     if not state.look and found.top != at:
         rules = ("-c", f"core.excludesFile={state.excludes}")
         if shadow.git(found.top, found.top, *rules, "check-ignore", "-q", at, accept=(0, 1)).code == 0:
-            alone = UserRepository(at)
+            separate = UserRepository(at)
             shadow.exclude(b"")
-            excludes = user_repository.excludes_file(alone)
-            state = state._replace(beside=alone, apart=True, stamps=user_repository.stamps(alone), excludes=excludes)
+            excludes = user_repository.excludes_file(separate)
+            state = state._replace(
+                beside=separate, apart=True, stamps=user_repository.stamps(separate), excludes=excludes
+            )
     return state
 
 
@@ -111,28 +113,30 @@ def _with_users_index(
     state: SnapshotState, shadow: PrivateRepository, at: str, rules: list[str]
 ) -> tuple[SnapshotState, list[bytes]]:
     """Return the state with the files that the user's index tracks now, and the submodules that it no longer has."""
-    beside = state.beside
-    stamp = user_repository.stamp(beside.index_file) if beside.git_dir else None
+    repository = state.beside
+    stamp = user_repository.stamp(repository.index_file) if repository.git_dir else None
     if state.look and stamp == state.users_index:
         return state, []
-    tracked = user_repository.tracked(beside, at)
-    ignored = _ignored(tracked.files, shadow, beside.top, at, rules) if tracked.files else []
+    tracked = user_repository.tracked(repository, at)
+    ignored = _ignored_paths(tracked.files, shadow, repository.top, at, rules) if tracked.files else []
     known: set[bytes] = set()
     if state.look and (ignored or tracked.submodules):
-        known = set(shadow.git(beside.top, at, "ls-files", "-z").out.split(b"\0"))
+        known = set(shadow.git(repository.top, at, "ls-files", "-z").out.split(b"\0"))
     submodules = {os.fsdecode(path): oid for path, oid in tracked.submodules.items()}
     wanted = [*ignored, *tracked.submodules]
-    told = state._replace(
+    updated = state._replace(
         users_index=stamp,
         tracked=sorted(map(os.fsdecode, ignored)),
         submodules=submodules,
         absent=sorted(os.fsdecode(path) for path in wanted if path not in known),
     )
     freed = state.submodules.keys() - submodules.keys() - set(state.absent)
-    return told, [os.fsencode(path) for path in freed]
+    return updated, [os.fsencode(path) for path in freed]
 
 
-def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]) -> list[bytes]:
+def _ignored_paths(
+    paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]
+) -> list[bytes]:
     """Return those of ``paths`` that the ignore rules exclude.
 
     Paths behind a symbolic link are not passed to git, which rejects them. They do not exist in the workspace.
@@ -145,12 +149,12 @@ def _ignored(paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: st
             folders[folder] = is_plain(os.path.dirname(folder)) and not os.path.islink(base + b"/" + folder)
         return folders[folder]
 
-    asked = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # ./ prevents ":(magic)"
-    told = shadow.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=asked, accept=(0, 1))
-    return [path[2:] for path in told.out.split(b"\0")[:-1]]
+    requests = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # ./ prevents ":(magic)"
+    output = shadow.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=requests, accept=(0, 1))
+    return [path[2:] for path in output.out.split(b"\0")[:-1]]
 
 
-def _never(store: str, at: str) -> str:
+def _exclude_store_option(store: str, at: str) -> str:
     """Return an option that excludes only the path of the store. No ``.gitignore`` overrides a command-line option."""
     path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
     return "--exclude=/" + _GLOB.sub(r"\\\1", path)
@@ -165,8 +169,8 @@ def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
     return False
 
 
-def _unopened(warnings: bytes, prefix: bytes) -> list[Skipped]:
+def _unreadable_folders(warnings: bytes, prefix: bytes) -> list[Skipped]:
     """Return the folders that git could not open, from its warnings, which have paths relative to the top."""
     start = b"" if prefix == b"." else prefix + b"/"
-    found = [told.removeprefix(start).rstrip(b"/") for told in _UNOPENED.findall(warnings)]
+    found = [path.removeprefix(start).rstrip(b"/") for path in _UNOPENED.findall(warnings)]
     return [Skipped(names.escape_path(raw), "a folder that cannot be read") for raw in found if raw]

@@ -18,7 +18,7 @@ from gitsession.git.objects import LINK_MODE
 from gitsession.git.types import Oid
 from gitsession.workspace.trees import TreeEntry
 
-NOT_THERE = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
+NOT_FOUND = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
 """Error numbers for a name that does not exist or cannot exist."""
 NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
 """Error numbers for a link or another non-folder where a folder is expected."""
@@ -50,8 +50,8 @@ class Status(NamedTuple):
     @classmethod
     def of(cls, found: os.stat_result) -> Status:
         kind = _KINDS.get(stat.S_IFMT(found.st_mode), "special")
-        whose = (found.st_dev, found.st_ino, found.st_nlink, found.st_uid, found.st_gid)
-        return cls(kind, stat.S_IMODE(found.st_mode), *whose, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        identity = (found.st_dev, found.st_ino, found.st_nlink, found.st_uid, found.st_gid)
+        return cls(kind, stat.S_IMODE(found.st_mode), *identity, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
     @property
     def mode(self) -> str:
@@ -67,7 +67,7 @@ class SpecialFile(NamedTuple):
     kind: Literal["folder", "special"]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         return "a folder" if self.kind == "folder" else "a pipe, a socket or a device"
 
 
@@ -80,7 +80,7 @@ def status(folder: int, name: bytes) -> Status | None:
     try:
         return Status.of(os.stat(name, dir_fd=folder, follow_symlinks=False))
     except OSError as error:
-        if error.errno in NOT_THERE:
+        if error.errno in NOT_FOUND:
             return None
         raise
 
@@ -92,11 +92,11 @@ def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
     written.
     """
     chunks: list[bytes] = []
-    found = _take(folder, name, lambda _: chunks.clear(), chunks.append)
+    found = _read_stable(folder, name, lambda _: chunks.clear(), chunks.append)
     return found, b"".join(chunks)
 
 
-def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
+def examine(folder: int, name: bytes) -> tuple[Now, Status | None]:
     """Return the state of a name, with the oid of its content, and its status. There is no size limit.
 
     Raises ``Unavailable`` for a file that is being written.
@@ -108,7 +108,7 @@ def look(folder: int, name: bytes) -> tuple[Now, Status | None]:
         return SpecialFile("folder" if found.kind == "folder" else "special"), found
     hasher = _Hasher()
     try:
-        found = _take(folder, name, hasher.begin, hasher.take)
+        found = _read_stable(folder, name, hasher.begin, hasher.take)
     except NotFound:
         return None, None
     return TreeEntry(found.mode, hasher.oid()), found
@@ -131,14 +131,14 @@ class _Hasher:
         return self._sha1.hexdigest()
 
 
-def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
+def _read_stable(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
     """Read a name; retry after a concurrent write. Each attempt first calls ``begin`` with the size in bytes."""
     for _ in range(_TRIES):
         found = status(folder, name)
         if found is None:
             raise NotFound("no such file")
         if found.kind in ("folder", "special"):
-            raise Refused(SpecialFile("folder" if found.kind == "folder" else "special").words)
+            raise Refused(SpecialFile("folder" if found.kind == "folder" else "special").description)
         with suppress(FileNotFoundError, _Changed):
             if found.kind == "link":
                 target = _target(folder, name)
@@ -146,7 +146,7 @@ def _take(folder: int, name: bytes, begin: Callable[[int], None], take: Callable
                 take(target)
             else:
                 begin(found.size)
-                _pour(folder, name, found, take)
+                _read_chunks(folder, name, found, take)
             if status(folder, name) == found:
                 return found
     raise Unavailable("another process is writing it")
@@ -161,7 +161,7 @@ def _target(folder: int, name: bytes) -> bytes:
         raise
 
 
-def _pour(folder: int, name: bytes, found: Status, take: Callable[[bytes], object]) -> None:
+def _read_chunks(folder: int, name: bytes, found: Status, take: Callable[[bytes], object]) -> None:
     try:
         fd = os.open(name, _FILE, dir_fd=folder)
     except OSError as error:

@@ -30,7 +30,7 @@ _UNSAFE = re.compile(
     "\ud800-\udfff]"  # bytes that are not UTF-8
 )
 _DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
-_LOOKED_INTO = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
+_READ_BY_GIT = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
 """Names of files whose content git's fsck checks. It accepts any content of ``.gitignore`` and ``.mailmap``."""
 _SHORTENED = ("gi7eba", "gi7d29")
 """The short names that NTFS assigns to these two names if the first four short names are already used."""
@@ -39,7 +39,7 @@ _DEVICE = re.compile(
     re.IGNORECASE | re.ASCII | re.DOTALL,
 )
 _TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
-_AT_A_GLANCE = re.compile(
+_PLAIN = re.compile(
     rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
 )
 """A fast match for plain names. Names that do not match may be plain, too."""
@@ -48,7 +48,7 @@ _AT_A_GLANCE = re.compile(
 @lru_cache(_CACHED)
 def escape(name: bytes) -> str:
     """Return ``name`` in the form that trees use. Every byte string has a unique form."""
-    if _AT_A_GLANCE.fullmatch(name):
+    if _PLAIN.fullmatch(name):
         return name.decode()
     text = name.decode("utf-8", "surrogateescape")
     if not (text.endswith((".", " ")) or _UNSAFE.search(text) or _special(text) or refusal(name)):
@@ -120,7 +120,7 @@ def unescape_path(path: str) -> bytes:
 
 def _special(text: str) -> bool:
     """Return whether a name without unsafe characters has a special meaning in git or Windows."""
-    if _LOOKED_INTO.fullmatch(text) or _DEVICE.fullmatch(text):
+    if _READ_BY_GIT.fullmatch(text) or _DEVICE.fullmatch(text):
         return True
     stem, tilde, number = text.partition("~")
     short = len(text) == 8 and tilde and any(name.startswith(stem.lower()) for name in _SHORTENED)

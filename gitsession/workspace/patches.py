@@ -44,7 +44,7 @@ lock held; 1,000,000 pairs take 2 to 5 s.
 """
 
 _CACHED_BYTES_MAX = 32 << 20
-_HOW = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames=1%")
+_DIFF_OPTIONS = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames=1%")
 
 
 class FilePatch(NamedTuple):
@@ -89,34 +89,34 @@ def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> l
 def _patch(found: Comparison, contents: _Contents, deadline: float) -> FilePatch:
     old, new, text, added, deleted = found
     if text is None:
-        text = _by_git(old, new, contents, deadline)
-        added, deleted = _counted(text)
+        text = _patch_by_git(old, new, contents, deadline)
+        added, deleted = _count_lines(text)
     path, before = (new or old).path, (old or new).path  # type: ignore[union-attr]  # one of the two is there
     return FilePatch(path, before if before != path else None, text, added, deleted)
 
 
-def _by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: float) -> bytes | None:
+def _patch_by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: float) -> bytes | None:
     """Compare one file in a git child process, in a repository with no other objects."""
     sides = [side for side in (old, new) if side is not None]
-    left = deadline - time.monotonic()
-    if left <= 0 or any(side.oid in contents.without_text for side in sides):
+    seconds_left = deadline - time.monotonic()
+    if seconds_left <= 0 or any(side.oid in contents.without_text for side in sides):
         return None
-    with tempfile.TemporaryDirectory(prefix="gitsession-patch-") as made:
-        place = _LooseObjects(Path(made))
+    with tempfile.TemporaryDirectory(prefix="gitsession-patch-") as folder:
+        repository = _LooseObjects(Path(folder))
         files = ({side.path: TreeEntry(side.mode, side.oid)} if side else {} for side in (old, new))
-        ends = [_tree(contents.store, place, each) for each in files]
+        ends = [_tree(contents.store, repository, each) for each in files]
         for side in sides:
             if side.mode != SUBMODULE_MODE:
-                place.put(*contents.read(side.oid))
+                repository.put(*contents.read(side.oid))
         try:
-            return process.run(place.path, *_HOW, *ends, timeout_seconds=left).out
+            return process.run(repository.path, *_DIFF_OPTIONS, *ends, timeout_seconds=seconds_left).out
         except Unavailable:
             if time.monotonic() < deadline:
                 raise
             return None
 
 
-def _counted(text: bytes | None) -> tuple[int | None, int | None]:
+def _count_lines(text: bytes | None) -> tuple[int | None, int | None]:
     head, _, hunks = (text or b"").partition(b"\n@@")
     if text is None or b"\nBinary files " in head:
         return None, None
@@ -124,9 +124,9 @@ def _counted(text: bytes | None) -> tuple[int | None, int | None]:
     return sum(line.startswith(b"+") for line in lines), sum(line.startswith(b"-") for line in lines)
 
 
-def _tree(store: ObjectStore, to: ObjectSink, states: Mapping[str, State]) -> Oid:
+def _tree(store: ObjectStore, sink: ObjectSink, states: Mapping[str, State]) -> Oid:
     """Write the tree of ``states``."""
-    return trees.patch(store, to, None, states) or to.put("tree", b"")
+    return trees.patch(store, sink, None, states) or sink.put("tree", b"")
 
 
 class _Contents:
@@ -135,22 +135,22 @@ class _Contents:
     def __init__(self, store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> None:
         self.sizes: dict[Oid, int] = {}
         self.store = store
-        self._held: dict[Oid, tuple[Kind, bytes]] = {}
+        self._cache: dict[Oid, tuple[Kind, bytes]] = {}
         self._room = _CACHED_BYTES_MAX
         self._comparable: set[Oid] = set()
         states = [state for pair in changes.values() for state in pair if state is not None]
         wanted = dict.fromkeys(state.oid for state in states if state.mode != SUBMODULE_MODE)
         for oid, kind, data in store.read_all(wanted):
-            self._look(oid, kind, data)
+            self._add(oid, kind, data)
         for oid in wanted:
             if oid not in self.sizes:
-                self._look(oid, *store.read(oid))
+                self._add(oid, *store.read(oid))
         self._comparable.update(state.oid for state in states if state.mode == SUBMODULE_MODE)
         sums = itertools.accumulate(self.sizes.get(state.oid, 0) for state in states)
         self.without_text = {state.oid for state, size in zip(states, sums, strict=True) if size > TOTAL_BYTES_MAX}
         self.without_text.update(oid for oid, size in self.sizes.items() if size > CHILD_BYTES_MAX)
 
-    def _look(self, oid: Oid, kind: Kind, data: bytes) -> None:
+    def _add(self, oid: Oid, kind: Kind, data: bytes) -> None:
         from gitsession.git import engine
 
         self.sizes[oid] = len(data)
@@ -158,23 +158,23 @@ class _Contents:
             self._comparable.add(oid)
         if len(data) <= self._room:
             self._room -= len(data)
-            self._held[oid] = kind, data
+            self._cache[oid] = kind, data
 
     def is_comparable(self, oid: Oid) -> bool:
         return oid in self._comparable and oid not in self.without_text
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        return self._held.get(oid) or self.store.read(oid)
+        return self._cache.get(oid) or self.store.read(oid)
 
     def contains(self, oid: Oid) -> bool:
-        return oid in self._held or self.store.contains(oid)
+        return oid in self._cache or self.store.contains(oid)
 
     def oids(self) -> Iterator[Oid]:
-        return iter([*self._held, *self.sizes])
+        return iter([*self._cache, *self.sizes])
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         oid = oid_of(kind, data)
-        self._held[oid] = kind, data
+        self._cache[oid] = kind, data
         return oid
 
 

@@ -53,11 +53,11 @@ def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
         seen.add(change.path)
         if reason:
             found[change.path] = reason
-    there = {change.path for change in changes if change.new is not None} - found.keys()
-    for path in there:
-        for above in folders_of(path):
-            if above in there:
-                found.setdefault(above, "both a file and a folder")
+    written = {change.path for change in changes if change.new is not None} - found.keys()
+    for path in written:
+        for folder in folders_of(path):
+            if folder in written:
+                found.setdefault(folder, "both a file and a folder")
                 found.setdefault(path, "both a file and a folder")
     return found
 
@@ -66,16 +66,16 @@ def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str
     """Return the paths that collide on a file system that folds names, and the paths below a colliding file."""
     spelled: dict[str, set[str]] = defaultdict(set)
     files: set[str] = set()
-    there = [change.path for change in changes if change.new is not None]
-    for path in there:
+    written = [change.path for change in changes if change.new is not None]
+    for path in written:
         files.add(folds.key(path))
         for at in (path, *folders_of(path)):
             spelled[folds.key(at)].add(at)
-    lost = {key for key in files if len(spelled[key]) > 1}
+    colliding = {key for key in files if len(spelled[key]) > 1}
     return {
         path: "this file system does not distinguish it from another path"
-        for path in there
-        if any(folds.key(at) in lost for at in (path, *folders_of(path)))
+        for path in written
+        if any(folds.key(at) in colliding for at in (path, *folders_of(path)))
     }
 
 

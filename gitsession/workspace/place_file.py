@@ -94,7 +94,7 @@ def ready(
                 _keep_attributes(fd, folder, name)
                 os.fchmod(fd, _permissions(replaced, executable))
 
-        temporary = _made(folder, tag, make, lambda _: next(numbers))
+        temporary = _create_temporary(folder, tag, make, lambda _: next(numbers))
         handles.pop_all()
         return StagedFile(own, fds[0], temporary)
 
@@ -102,7 +102,7 @@ def ready(
 def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
     """Replace the file ``name`` with a link if it has the status ``seen``. Raises ``ConcurrentWrite``, ``OSError``."""
     if seen is None:
-        with _none_there():
+        with _fail_if_present():
             os.symlink(target, name, dir_fd=folder)
         return
     with _temporary(folder, tag, lambda temporary: os.symlink(target, temporary, dir_fd=folder)) as temporary:
@@ -166,7 +166,7 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
     if seen is None:
         # A rename would replace a file that another process has just created; a hard link fails instead.
         try:
-            with _none_there():
+            with _fail_if_present():
                 os.link(temporary, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
             return False
         except OSError as error:
@@ -178,7 +178,7 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
     return True
 
 
-def _made(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
+def _create_temporary(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
     """Create a temporary file with ``make``; return its name."""
     for number in range(_TRIES):
         name = names.temporary(tag, which(number))
@@ -199,7 +199,7 @@ def _temporary(
     folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
 ) -> Iterator[bytes]:
     """Yield the name of a temporary file created by ``make``; remove the file at the end if it still exists."""
-    name = _made(folder, tag, make, which)
+    name = _create_temporary(folder, tag, make, which)
     try:
         yield name
     finally:
@@ -208,7 +208,7 @@ def _temporary(
 
 
 @contextmanager
-def _none_there() -> Iterator[None]:
+def _fail_if_present() -> Iterator[None]:
     try:
         yield
     except FileExistsError as error:
@@ -216,8 +216,8 @@ def _none_there() -> Iterator[None]:
 
 
 def _keep_owner(fd: int, old: Status) -> None:
-    made = os.fstat(fd)
-    if (made.st_uid, made.st_gid) != (old.uid, old.gid):
+    new = os.fstat(fd)
+    if (new.st_uid, new.st_gid) != (old.uid, old.gid):
         with suppress(PermissionError):
             os.fchown(fd, old.uid, old.gid)
 

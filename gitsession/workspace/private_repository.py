@@ -97,7 +97,7 @@ class SnapshotState(NamedTuple):
     """
 
 
-NOTHING_SEEN = SnapshotState(
+NO_SNAPSHOT = SnapshotState(
     "", False, None, 0, 0, 0, {}, "", (0, ""), UserRepository(""), False, [], "", [], None, [], {}, [], {}
 )
 
@@ -110,7 +110,7 @@ class PrivateRepository:
         self._folder = folder
         self._fd = fd
         self._git_dir = folder / "git"
-        self.state = NOTHING_SEEN
+        self.state = NO_SNAPSHOT
 
     @classmethod
     def open(cls, folder: Path, *, wait_seconds: float = 30.0) -> Self:
@@ -152,10 +152,10 @@ class PrivateRepository:
         return os.fstat(self._fd).st_ctime_ns
 
     def git(
-        self, top: str, at: str, *words: str, accept: tuple[int, ...] = (0,), stdin: bytes = b""
+        self, top: str, at: str, *arguments: str, accept: tuple[int, ...] = (0,), stdin: bytes = b""
     ) -> process.ProcessResult:
         """Run git with the index of the last snapshot. Raises ``Unavailable``."""
-        return self._run(self.state.index_name, process.Worktree(top, at), words, accept, stdin)
+        return self._run(self.state.index_name, process.Worktree(top, at), arguments, accept, stdin)
 
     def exclude(self, text: bytes) -> None:
         """Set the ignore rules that apply in addition to the ``.gitignore`` files."""
@@ -188,40 +188,40 @@ class PrivateRepository:
             self._index(self.state.index_name).unlink(missing_ok=True)
         self.state = state
 
-    def keep_tree(self, look: str, tree: Oid | None) -> None:
-        """Record that ``tree`` has all content of the snapshot ``look``, which was accepted without a tree.
+    def keep_tree(self, snapshot: str, tree: Oid | None) -> None:
+        """Record that ``tree`` has all content of the snapshot ``snapshot``, which was accepted without a tree.
 
         Call this method for the snapshots in their order.
         """
-        _replace(self._folder / "drained", {"version": VERSION, "look": look, "tree": tree})
+        _replace(self._folder / "drained", {"version": VERSION, "look": snapshot, "tree": tree})
 
-    def tree_of(self, look: str) -> Oid | None:
-        """Return the tree of the snapshot ``look``: the last snapshot, or the last one with a tree.
+    def tree_of(self, snapshot: str) -> Oid | None:
+        """Return the tree of the snapshot ``snapshot``: the last snapshot, or the last one with a tree.
 
         Raises ``MissingObject`` if the tree is unknown.
         """
-        if look == self.state.look and self.state.kept:
+        if snapshot == self.state.look and self.state.kept:
             return self.state.tree
         found = _json(self._folder / "drained")
-        if found.get("version") == VERSION and found.get("look") == look:
+        if found.get("version") == VERSION and found.get("look") == snapshot:
             tree = found.get("tree")
             return tree if isinstance(tree, str) else None
-        raise MissingObject(f"the tree of the snapshot {look} is unknown")
+        raise MissingObject(f"the tree of the snapshot {snapshot} is unknown")
 
     def forget(self) -> None:
         """Discard the state of the last snapshot."""
         (self._folder / "state").unlink(missing_ok=True)
-        self.state = NOTHING_SEEN
+        self.state = NO_SNAPSHOT
         shutil.rmtree(self._git_dir, ignore_errors=True)
         self._make()
         self._sweep()
 
     def _run(
-        self, name: str, worktree: process.Worktree, words: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
+        self, name: str, worktree: process.Worktree, arguments: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
     ) -> process.ProcessResult:
         worktree = worktree._replace(index_file=str(self._index(name)))
         return process.run(
-            self._git_dir, *words, worktree=worktree, accept=accept, stdin=stdin,
+            self._git_dir, *arguments, worktree=worktree, accept=accept, stdin=stdin,
             obstacle=lambda: _obstacle(worktree.top),
         )  # fmt: skip
 
@@ -231,10 +231,10 @@ class PrivateRepository:
         for name, text in _FILES.items():
             file = self._git_dir / name
             try:
-                whole = file.read_bytes() == text.encode()
+                is_current = file.read_bytes() == text.encode()
             except OSError:
-                whole = False
-            if not whole:
+                is_current = False
+            if not is_current:
                 file.unlink(missing_ok=True)
                 file.write_text(text)
 
@@ -242,16 +242,16 @@ class PrivateRepository:
         found = _json(self._folder / "state")
         try:
             if found.pop("version", None) != VERSION:
-                return NOTHING_SEEN
+                return NO_SNAPSHOT
             size, end = found.pop("index_mark")
             rows = found.pop("since").items()
             since = {path: IndexedPath(row, Status(*status) if status else None) for path, (row, status) in rows}
             state = SnapshotState(
                 index_mark=(size, end), beside=UserRepository(*found.pop("beside")), since=since, **found
             )
-            return state if state.index_mark == self._mark(state.index_name) else NOTHING_SEEN
+            return state if state.index_mark == self._mark(state.index_name) else NO_SNAPSHOT
         except (KeyError, AttributeError, TypeError, ValueError, OSError):
-            return NOTHING_SEEN
+            return NO_SNAPSHOT
 
     def _sweep(self) -> None:
         """Remove indexes that are not current: those of snapshots that were killed or not accepted."""
@@ -293,8 +293,8 @@ def _lock(fd: int, folder: Path, wait_seconds: float) -> None:
             return
         except BlockingIOError:
             if time.monotonic() >= until:
-                told = f"cannot lock '{folder}' within {wait_seconds:g} s: another process is taking a snapshot"
-                raise Unavailable(told, hint="try again when that process has finished") from None
+                message = f"cannot lock '{folder}' within {wait_seconds:g} s: another process is taking a snapshot"
+                raise Unavailable(message, hint="try again when that process has finished") from None
             time.sleep(_PAUSE_SECONDS)
 
 

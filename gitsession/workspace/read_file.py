@@ -42,10 +42,10 @@ def caps() -> Caps:
     The settings are ``gitsession.checkpointFileSize`` (bytes, or with the suffix k, m or g) and
     ``gitsession.checkpointFiles``.
     """
-    said = process.user_settings("gitsession.checkpointfile")
+    settings = process.user_settings("gitsession.checkpointfile")
     return Caps(
-        _number(said.get("gitsession.checkpointfilesize", ""), FILE_BYTES_MAX),
-        _number(said.get("gitsession.checkpointfiles", ""), FILES_MAX),
+        _number(settings.get("gitsession.checkpointfilesize", ""), FILE_BYTES_MAX),
+        _number(settings.get("gitsession.checkpointfiles", ""), FILES_MAX),
     )
 
 
@@ -72,39 +72,39 @@ class PathReading(NamedTuple):
     status: Status | None = None
 
 
-def take(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
+def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
     """Read a path, which is in on-disk form and relative to the workspace."""
     path = names.escape_path(raw)
-    gone = PathContent(path, None)
-    name, rule = named(raw, caps.secret)
+    missing = PathContent(path, None)
+    name, rule = display_path(raw, caps.secret)
     if rule:
-        return PathReading(gone, Skipped(name, withheld(rule)))
+        return PathReading(missing, Skipped(name, secret_reason(rule)))
     reason = names.path_refusal(path)
     if reason:
-        return PathReading(gone, Skipped(path, reason))
+        return PathReading(missing, Skipped(path, reason))
     try:
         status = root.state(path)
         if status is None:
-            return PathReading(gone)
+            return PathReading(missing)
         reason = _reason(raw, status, caps)
         if reason:
-            return PathReading(gone, Skipped(path, reason) if status.kind != "folder" else None, status)
+            return PathReading(missing, Skipped(path, reason) if status.kind != "folder" else None, status)
         status, data = root.contents(path)
-        held = caps.secret(data) if caps.secret is not None else None
-        if held is not None:
-            return PathReading(gone, Skipped(path, withheld(held)), status)
+        rule_found = caps.secret(data) if caps.secret is not None else None
+        if rule_found is not None:
+            return PathReading(missing, Skipped(path, secret_reason(rule_found)), status)
     except NotFound:
-        return PathReading(gone)
+        return PathReading(missing)
     except Unavailable:
         return PathReading(None, Skipped(path, _BEING_WRITTEN))
     except (Malformed, Refused) as error:
-        return PathReading(gone, Skipped(path, _words(error, path)))
+        return PathReading(missing, Skipped(path, _message(error, path)))
     except OSError as error:
-        return PathReading(gone, Skipped(path, f"it cannot be read: {error.strerror}"))
+        return PathReading(missing, Skipped(path, f"it cannot be read: {error.strerror}"))
     return PathReading(PathContent(path, TreeEntry(status.mode, oid_of("blob", data)), data), None, status)
 
 
-def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
+def display_path(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
     """Return a path for display, with placeholders for names that contain a secret, and the first matching rule, or "".
 
     ``secret``: see ``Caps``.
@@ -114,8 +114,10 @@ def named(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str
     rule = next((rule for rule in rules if rule is not None), "")
     if not rule:
         return names.escape_path(raw), ""
-    told = (names.escape(part) if rule is None else f"{OPENS}{rule}]" for part, rule in zip(parts, rules, strict=True))
-    return "/".join(told), rule
+    displayed = (
+        names.escape(part) if rule is None else f"{OPENS}{rule}]" for part, rule in zip(parts, rules, strict=True)
+    )
+    return "/".join(displayed), rule
 
 
 def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
@@ -130,12 +132,12 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
     return None
 
 
-def withheld(rule: str) -> str:
+def secret_reason(rule: str) -> str:
     """Return the reason to skip a file in which ``rule`` found a secret: files are captured unchanged or not at all."""
     return f"secret: {rule}"
 
 
-def _words(error: GitSessionError, path: str) -> str:
+def _message(error: GitSessionError, path: str) -> str:
     return str(error).removeprefix(f"{path}: ")
 
 

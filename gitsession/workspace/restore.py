@@ -39,7 +39,7 @@ _SUBMODULE = "a submodule, whose commit is never changed"
 Content = Callable[[Oid], bytes]
 """A function that returns the content of a blob. If it raises ``GitSessionError``, the path is refused."""
 
-_GIVE_UP = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Outcome(NamedTuple):
@@ -123,7 +123,7 @@ class _Run:
             try:
                 return NameFolding(*place_file.probe(top, self.tag))
             except OSError as error:
-                if error.errno in _GIVE_UP:
+                if error.errno in _FATAL:
                     raise Unavailable(f"cannot write to '{self.root.path}': {error.strerror}") from error
                 return NameFolding(case=True, form=True)
 
@@ -167,7 +167,7 @@ class _Run:
         except GitSessionError as error:
             outcome = Outcome(change.path, "refused", str(error))
         except OSError as error:
-            if error.errno in _GIVE_UP:
+            if error.errno in _FATAL:
                 raise Unavailable(f"cannot write '{change.path}': {error.strerror}") from error
             outcome = Outcome(change.path, "refused", f"it cannot be changed: {error.strerror}")
         if outcome is not None:
@@ -185,13 +185,13 @@ class _Run:
             return Outcome(change.path, "kept", _SUBMODULE)
         self.emptied.update(path_rules.folders_of(change.path))
         with suppress(NotFound, NoFolder), self._entered(change.path) as (fd, name):
-            now, seen = _look(fd, name)
+            now, seen = _inspect(fd, name)
             if seen is None or seen.kind == "folder":  # the file is already removed, perhaps by a killed run
                 self._touch(change.path)
                 return Outcome(change.path, "done")
-            kept = _kept(change, now) or _misnamed(fd, name, seen)
-            if kept:
-                return Outcome(change.path, "kept", kept)
+            reason = _reason_to_keep(change, now) or _misnamed(fd, name, seen)
+            if reason:
+                return Outcome(change.path, "kept", reason)
             place_file.remove(fd, name, seen=seen)
             self._touch(change.path)
         return Outcome(change.path, "done")
@@ -204,12 +204,12 @@ class _Run:
         now: Now = None
         seen: Status | None = None
         with suppress(NotFound), self._entered(path) as (fd, name):
-            now, seen = _look(fd, name)
-            kept = _kept(change, now) or _misnamed(fd, name, seen)
-            if kept:
-                return Outcome(path, "kept", kept)
+            now, seen = _inspect(fd, name)
+            reason_kept = _reason_to_keep(change, now) or _misnamed(fd, name, seen)
+            if reason_kept:
+                return Outcome(path, "kept", reason_kept)
             if now == new:
-                self._touch_way(change)
+                self._touch_folders(change)
                 return Outcome(path, "done")
         data = self.content(new.oid)
         reason = self._refusal(path, new, data)
@@ -220,7 +220,7 @@ class _Run:
                 if not self._make_room(fd, name, path):
                     return Outcome(path, "kept", "a folder that is not empty is in its place")
                 seen = None
-            self._touch_way(change)
+            self._touch_folders(change)
             if new.mode == LINK_MODE:
                 place_file.put_link(fd, name, data, seen=seen, tag=self.tag)
                 return Outcome(path, "done")
@@ -238,8 +238,8 @@ class _Run:
         try:
             with self._entered(path) as (fd, name):
                 waiting.ready.put(fd, name, seen=waiting.seen)
-        except (NotFound, NoFolder) as gone:
-            raise place_file.ConcurrentWrite from gone
+        except (NotFound, NoFolder) as cause:
+            raise place_file.ConcurrentWrite from cause
         waiting.ready.drop()
         return Outcome(path, "done")
 
@@ -271,7 +271,7 @@ class _Run:
     def _touch(self, path: str) -> None:
         self.touched.add(path.rpartition("/")[0])
 
-    def _touch_way(self, change: PlannedChange) -> None:
+    def _touch_folders(self, change: PlannedChange) -> None:
         """Mark the folders to sync after a change. For a new file, mark all folders above it.
 
         An earlier run that was killed may have created those folders without syncing them.
@@ -285,18 +285,18 @@ def _is_submodule(change: PlannedChange) -> bool:
     return any(state is not None and state.mode == SUBMODULE_MODE for state in (change.expected, change.new))
 
 
-def _look(fd: int, name: bytes) -> tuple[Now, Status | None]:
+def _inspect(fd: int, name: bytes) -> tuple[Now, Status | None]:
     try:
-        return inspect.look(fd, name)
+        return inspect.examine(fd, name)
     except Unavailable as error:
         raise place_file.ConcurrentWrite from error
 
 
-def _kept(change: PlannedChange, now: Now) -> str | None:
+def _reason_to_keep(change: PlannedChange, now: Now) -> str | None:
     """Return the reason to keep the current state of the path; ``None`` if it may be replaced."""
     if isinstance(now, SpecialFile):
-        room = now.kind == "folder" and change.expected is None
-        return None if room else f"{now.words} is in its place"
+        is_free = now.kind == "folder" and change.expected is None
+        return None if is_free else f"{now.description} is in its place"
     if now in (change.new, change.expected):
         return None
     if now is None:

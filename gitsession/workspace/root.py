@@ -83,7 +83,7 @@ class WorkspaceRoot:
 
     def state(self, path: str) -> Status | None:
         """Return the status of a path; ``None`` if it does not exist or a part of the path is not a folder."""
-        folder, name = self._place(path)
+        folder, name = self._resolve(path)
         return None if folder is None else inspect.status(folder, name)
 
     def contents(self, path: str) -> tuple[Status, bytes]:
@@ -92,7 +92,7 @@ class WorkspaceRoot:
         Raises ``NotFound``, ``Refused`` for a folder or a special file, and ``Unavailable`` for a file that is being
         written.
         """
-        folder, name = self._place(path)
+        folder, name = self._resolve(path)
         if folder is None:
             raise NotFound(f"{path}: no such file")
         return inspect.contents(folder, name)
@@ -101,17 +101,17 @@ class WorkspaceRoot:
         """Return a file's bytes or a link's target, as ``contents`` does, but without the status."""
         return self.contents(path)[1]
 
-    def look(self, path: str) -> tuple[Now, Status | None]:
+    def examine(self, path: str) -> tuple[Now, Status | None]:
         """Return the current state of a path, with the oid of its content, and its status. There is no size limit.
 
         Raises ``Unavailable`` for a file that is being written.
         """
-        folder, name = self._place(path)
-        return (None, None) if folder is None else inspect.look(folder, name)
+        folder, name = self._resolve(path)
+        return (None, None) if folder is None else inspect.examine(folder, name)
 
     def now(self, path: str) -> Now:
-        """Return the current state of a path, as ``look`` does, but without the status."""
-        return self.look(path)[0]
+        """Return the current state of a path, as ``examine`` does, but without the status."""
+        return self.examine(path)[0]
 
     @contextmanager
     def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:
@@ -141,14 +141,14 @@ class WorkspaceRoot:
             os.close(fd)
 
     def _refusal(self, home: Path | None) -> str | None:
-        mine = _identity(os.fstat(self._fd))
+        own = _identity(os.fstat(self._fd))
         if self.path == self.path.parent:
             return "it is the root of the file system"
         if home is not None:
             real = Path(os.path.realpath(home))
             for above in (real, *real.parents):
                 with suppress(OSError):
-                    if _identity(os.stat(above)) == mine:
+                    if _identity(os.stat(above)) == own:
                         return "it is the home folder" if above == real else "it contains the home folder"
         for above in (self.path, *self.path.parents):
             with suppress(OSError):
@@ -159,7 +159,7 @@ class WorkspaceRoot:
             return "it is a git directory, or in one"
         return None
 
-    def _place(self, path: str) -> tuple[int | None, bytes]:
+    def _resolve(self, path: str) -> tuple[int | None, bytes]:
         folder, slash, name = path.rpartition("/")
         if slash and not folder:
             raise Malformed("an absolute path", where=ascii(path[:80]))
@@ -189,7 +189,7 @@ class WorkspaceRoot:
         try:
             fd = os.open(name, _FOLDER, dir_fd=parent)
         except OSError as error:
-            if error.errno in inspect.NOT_THERE:
+            if error.errno in inspect.NOT_FOUND:
                 raise NotFound(f"{at}: no such folder") from error
             if error.errno in inspect.NO_FOLDER:
                 raise NoFolder(f"{at}: not a folder, or a link to one") from error

@@ -23,7 +23,7 @@ from gitsession.workspace import names, user_repository
 from gitsession.workspace.changed_paths import ChangedPaths, find
 from gitsession.workspace.inspect import Status
 from gitsession.workspace.private_repository import IndexedPath, PrivateRepository, new_name
-from gitsession.workspace.read_file import USUAL, Caps, PathContent, PathReading, Skipped, named, take
+from gitsession.workspace.read_file import USUAL, Caps, PathContent, PathReading, Skipped, display_path, read_path
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import TreeEntry
 
@@ -35,7 +35,7 @@ _SLOW_MS = 500
 _SINCE_MAX = 256
 """Maximum number of paths recorded outside the index. Writing the index requires a check of every file."""
 _OID_DIGITS = 40
-_GONE = b"0 " + b"0" * 40
+_REMOVED_ROW = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
 
 
@@ -47,7 +47,7 @@ class WorkspaceSnapshot:
     """
 
     def __init__(self, root: WorkspaceRoot, shadow: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
-        """Use ``look`` instead."""
+        """Use ``take_snapshot`` instead."""
         self.before = shadow.state.look or None
         """The id of the snapshot on which this one is based. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
@@ -59,10 +59,10 @@ class WorkspaceSnapshot:
         """
         self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
         self._rows: dict[bytes, str] = {}
-        self._gone: list[bytes] = []
+        self._removed: list[bytes] = []
         self._files = shadow.state.files
         self._since = dict(shadow.state.since)
-        self._whole = False
+        self._is_read = False
 
     def base(self) -> Oid | None:
         """Return the tree of ``before``. Raises ``MissingObject`` if it is not known yet."""
@@ -82,29 +82,29 @@ class WorkspaceSnapshot:
             if not known and self._files >= self._caps.files:
                 over.append(raw)
                 continue
-            if known and self._is_as_seen(raw):
+            if known and self._is_unchanged(raw):
                 continue
-            taken = self._take(raw)
-            self.skipped += [taken.skipped] if taken.skipped else []
-            change = taken.change
-            if change is None or (change.file is None and not known) or (known and self._was_seen(raw, change.file)):
+            reading = self._read(raw)
+            self.skipped += [reading.skipped] if reading.skipped else []
+            change = reading.change
+            if change is None or (change.file is None and not known) or (known and self._is_recorded(raw, change.file)):
                 continue
             self._files += (change.file is not None) - known
             self._rows[raw] = _row(change.file)
-            self._since[os.fsdecode(raw)] = IndexedPath(_row(change.file), self._lasting(taken.status))
+            self._since[os.fsdecode(raw)] = IndexedPath(_row(change.file), self._lasting_status(reading.status))
             if change.file is None:
-                self._gone.append(raw)
+                self._removed.append(raw)
             if os.path.basename(raw) == _IGNORE_FILE and (known or b"!" in change.data):
                 unhidden.append(os.path.dirname(raw))
-            if not known and taken.status and self.before:
-                is_old = taken.status.ctime_ns < self._shadow.state.at_ns
-                (old if is_old else fresh).append((change.path, raw, taken.status))
+            if not known and reading.status and self.before:
+                is_old = reading.status.ctime_ns < self._shadow.state.at_ns
+                (old if is_old else fresh).append((change.path, raw, reading.status))
             yield change
         for path, reason in self._found.skipped + _folded(over, self._caps.files):
-            self.skipped.append(Skipped(named(names.unescape_path(path), self._caps.secret)[0], reason))
+            self.skipped.append(Skipped(display_path(names.unescape_path(path), self._caps.secret)[0], reason))
         self.skipped = sorted(set(self.skipped))
         self.appeared = self._not_moved(sorted(old + self._perhaps_hidden(fresh, unhidden)))
-        self._whole = True
+        self._is_read = True
 
     @property
     def changed(self) -> bool:
@@ -118,7 +118,7 @@ class WorkspaceSnapshot:
         one. ``tree``: the tree with the content of all files. With ``kept=False``, the tree is not known yet; pass it
         to ``PrivateRepository.keep_tree`` later. Raises ``Unavailable``; the snapshot is then not accepted.
         """
-        if not self._whole:
+        if not self._is_read:
             raise RuntimeError("cannot accept a snapshot before all its changes were read")
         try:
             return self._accept(tree, kept, name)
@@ -127,7 +127,7 @@ class WorkspaceSnapshot:
 
     def _accept(self, tree: Oid | None, kept: bool, name: str | None) -> str:
         state, found = self._shadow.state, self._found
-        look = (name or new_name()) if self._rows or not state.look else state.look
+        snapshot = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
         # Until the index has the new status of files that were touched but not changed, git compares them in every
         # snapshot.
@@ -142,7 +142,7 @@ class WorkspaceSnapshot:
             kept, tree = state.kept, state.tree
         self._shadow.save(
             found.state._replace(
-                look=look,
+                look=snapshot,
                 kept=kept,
                 tree=tree,
                 files=self._files,
@@ -154,20 +154,20 @@ class WorkspaceSnapshot:
                 links=self._links(),
             )
         )
-        return look
+        return snapshot
 
-    def _take(self, raw: bytes) -> PathReading:
-        taken = take(self._root, raw, self._caps)
+    def _read(self, raw: bytes) -> PathReading:
+        reading = read_path(self._root, raw, self._caps)
         commit = self._found.state.submodules.get(os.fsdecode(raw))
-        if commit is None or not taken.status or taken.status.kind != "folder":
-            return taken
+        if commit is None or not reading.status or reading.status.kind != "folder":
+            return reading
         path = names.escape_path(raw)
         oid = user_repository.head(os.path.join(self._root.path, os.fsdecode(raw))) or commit
         if len(oid) != _OID_DIGITS:
-            return taken._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
-        return PathReading(PathContent(path, TreeEntry(SUBMODULE_MODE, oid)), None, taken.status)
+            return reading._replace(skipped=Skipped(path, "a submodule whose commits are named by SHA-256"))
+        return PathReading(PathContent(path, TreeEntry(SUBMODULE_MODE, oid)), None, reading.status)
 
-    def _is_as_seen(self, raw: bytes) -> bool:
+    def _is_unchanged(self, raw: bytes) -> bool:
         """Return whether the status proves that the file is unchanged, without reading the file."""
         seen = self._since.get(os.fsdecode(raw))
         if seen is None or seen.status is None:
@@ -178,13 +178,13 @@ class WorkspaceSnapshot:
             return False
         return status == seen.status
 
-    def _was_seen(self, raw: bytes, file: TreeEntry | None) -> bool:
+    def _is_recorded(self, raw: bytes, file: TreeEntry | None) -> bool:
         seen = self._since.get(os.fsdecode(raw))
         if seen is None and file is not None and file.mode == LINK_MODE:
             return self._found.state.links.get(os.fsdecode(raw)) == file.oid
         return seen is not None and seen.row == _row(file)
 
-    def _lasting(self, status: Status | None) -> Status | None:
+    def _lasting_status(self, status: Status | None) -> Status | None:
         """Return ``status`` if it can later prove that the file is unchanged, else ``None``.
 
         A file that was written after this snapshot began might be written again with the same times.
@@ -193,19 +193,19 @@ class WorkspaceSnapshot:
 
     def _index_rows(self) -> bytes:
         """Return the rows for the index, removals first, so that no removed path conflicts with a new one."""
-        place = os.fsencode(os.path.relpath(self._root.path, self._found.state.beside.top))
-        prefix = b"" if place == b"." else place + b"/"
+        relative = os.fsencode(os.path.relpath(self._root.path, self._found.state.beside.top))
+        prefix = b"" if relative == b"." else relative + b"/"
         ordered = sorted(self._since.items(), key=lambda item: item[1].row != "")
-        rows = ((seen.row.encode() or _GONE, prefix, os.fsencode(path)) for path, seen in ordered)
+        rows = ((seen.row.encode() or _REMOVED_ROW, prefix, os.fsencode(path)) for path, seen in ordered)
         return b"".join(b"%b\t%b%b\0" % row for row in rows)
 
     def _absent(self) -> list[str]:
         """Return the paths that the user's index tracks and that are not in the private index after this snapshot."""
         state = self._found.state
         tracked = {*state.tracked, *state.submodules}
-        gone = {os.fsdecode(raw) for raw, row in self._rows.items() if not row}
-        held = {os.fsdecode(raw) for raw in self._rows} - gone
-        return sorted(((set(state.absent) | gone) & tracked) - held)
+        removed = {os.fsdecode(raw) for raw, row in self._rows.items() if not row}
+        added = {os.fsdecode(raw) for raw in self._rows} - removed
+        return sorted(((set(state.absent) | removed) & tracked) - added)
 
     def _links(self) -> dict[str, Oid]:
         """Return the links in the index. If there is a new link, the index is always rewritten."""
@@ -234,40 +234,40 @@ class WorkspaceSnapshot:
 
     def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
         """Return the paths of ``old``, except files that were in the last snapshot under another name."""
-        if not old or not self._gone:
+        if not old or not self._removed:
             return [path for path, _, _ in old]
-        gone = set(self._gone)
-        seen = [self._shadow.state.since.get(os.fsdecode(raw)) for raw in gone]
+        removed = set(self._removed)
+        seen = [self._shadow.state.since.get(os.fsdecode(raw)) for raw in removed]
         moved = [_as_indexed(each.status) for each in seen if each and each.status]
-        told = self._shadow.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
+        output = self._shadow.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
         at = 0
-        while (end := told.find(b"\0", at)) >= 0:
-            path = told[at:end]
-            found = _DEBUG.search(told, end)
+        while (end := output.find(b"\0", at)) >= 0:
+            path = output[at:end]
+            found = _DEBUG.search(output, end)
             if not found:
                 break
-            if path in gone:
+            if path in removed:
                 moved.append([int(number) for number in found.groups()])
             at = found.end()
         return [path for path, _, status in old if _as_indexed(status) not in moved]
 
 
 @contextmanager
-def look(
+def take_snapshot(
     root: WorkspaceRoot,
     folder: Path,
     *,
     caps: Caps = USUAL,
-    afresh: bool = False,
+    discard_state: bool = False,
     wait_seconds: float = 30.0,
 ) -> Iterator[WorkspaceSnapshot]:
     """Take a snapshot of the workspace with the private git directory in ``folder``, which is created if missing.
 
-    If ``root`` was opened with the path of the store, that path is left out. ``afresh``: True to discard the last
-    snapshot first. Raises ``Unavailable``.
+    If ``root`` was opened with the path of the store, that path is left out. ``discard_state``: True to discard the
+    last snapshot first. Raises ``Unavailable``.
     """
     with PrivateRepository.open(folder, wait_seconds=wait_seconds) as shadow:
-        if afresh:
+        if discard_state:
             shadow.forget()
         try:
             found = find(shadow, root)
@@ -283,10 +283,10 @@ def look(
 def _folded(over: list[bytes], most: int) -> list[Skipped]:
     """Return the paths over the cap as skipped, merged by folder until a checkpoint can list them."""
     for depth in (None, -1, 1):
-        places = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
-        if len(places) <= FOLDED_FROM:
+        folders = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
+        if len(folders) <= FOLDED_FROM:
             break
-    return [Skipped(names.escape_path(raw), f"beyond {most:,} files") for raw in sorted(places)]
+    return [Skipped(names.escape_path(raw), f"beyond {most:,} files") for raw in sorted(folders)]
 
 
 def _row(file: TreeEntry | None) -> str:

@@ -68,7 +68,7 @@ def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
         base, oid = stack.pop()
         folders = []
         level = _level(store, oid)
-        count += _bounded(base, len(level), count)
+        count += _check_limits(base, len(level), count)
         for name, (mode, child) in level.items():
             if mode == TREE_MODE:
                 folders.append((f"{base}{name}/", child))
@@ -86,8 +86,8 @@ def look_up(
 
     def level(folder: str) -> _Level:
         if folder not in known:
-            above, _, name = folder.rpartition("/")
-            mode, oid = level(above).get(name, ("", ""))
+            parent, _, name = folder.rpartition("/")
+            mode, oid = level(parent).get(name, ("", ""))
             known[folder] = levels.read(oid) if mode == TREE_MODE else {}
         return known[folder]
 
@@ -108,8 +108,8 @@ def folders(
 
     def folder(path: str) -> Oid | None:
         if path not in known:
-            above, _, name = path.rpartition("/")
-            known[path] = _folder(levels.read(folder(above)).get(name))
+            parent, _, name = path.rpartition("/")
+            known[path] = _folder(levels.read(folder(parent)).get(name))
         return known[path]
 
     return {path for path in paths if folder(path) is not None}
@@ -117,7 +117,7 @@ def folders(
 
 def patch(
     store: Reader,
-    to: ObjectSink,
+    sink: ObjectSink,
     tree: Oid | None,
     changes: Mapping[str, State],
     *,
@@ -142,7 +142,7 @@ def patch(
         else:
             if state is not None or not isinstance(at.get(name), dict):
                 at[name] = state
-    return _patched(levels or TreeCache(store), to, tree, wanted)
+    return _patched(levels or TreeCache(store), sink, tree, wanted)
 
 
 def diff(
@@ -158,7 +158,7 @@ def diff(
         if before == after:
             continue
         olds, news = levels.read(before), levels.read(after)
-        count += _bounded(base, len(olds) + len(news), count)
+        count += _check_limits(base, len(olds) + len(news), count)
         for name in {name for name, _ in olds.items() ^ news.items()}:
             was, now = olds.get(name), news.get(name)
             path = base + name
@@ -170,7 +170,7 @@ def diff(
     return dict(sorted(found.items()))
 
 
-def _bounded(base: str, found: int, before: int) -> int:
+def _check_limits(base: str, found: int, before: int) -> int:
     """Return ``found``, the number of names in the folder ``base``. ``before``: the number of names in earlier folders.
 
     Raises ``Malformed`` above limits on names and depth that no real workspace reaches.
@@ -196,24 +196,24 @@ def _file(row: tuple[str, Oid] | None) -> State:
     return TreeEntry(*row) if row and row[0] != TREE_MODE else None
 
 
-def _patched(levels: TreeCache, to: ObjectSink, tree: Oid | None, changes: _Changes) -> Oid | None:
+def _patched(levels: TreeCache, sink: ObjectSink, tree: Oid | None, changes: _Changes) -> Oid | None:
     before = levels.read(tree)
     level = dict(before)
     for name, change in changes.items():
-        held = level.pop(name, None)
+        existing = level.pop(name, None)
         if isinstance(change, dict):
-            below = _patched(levels, to, _folder(held), change)
-            row = (TREE_MODE, below) if below else (held if held and held[0] != TREE_MODE else None)
+            below = _patched(levels, sink, _folder(existing), change)
+            row = (TREE_MODE, below) if below else (existing if existing and existing[0] != TREE_MODE else None)
         else:
             row = change and (change.mode, change.oid)
-            if row is None and held and held[0] == TREE_MODE:
-                row = held
+            if row is None and existing and existing[0] == TREE_MODE:
+                row = existing
         if row:
             level[name] = row
     if not level:
         return None
     if level == before:
         return tree
-    made = to.put("tree", encode_tree(level))
-    levels.remember(made, level)
-    return made
+    oid = sink.put("tree", encode_tree(level))
+    levels.remember(oid, level)
+    return oid

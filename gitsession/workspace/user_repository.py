@@ -58,14 +58,14 @@ def find(workspace: str) -> UserRepository:
     while os.stat(folder).st_dev == device:
         dot_git = f"{folder.rstrip('/')}/.git"
         if os.path.isfile(dot_git):
-            git_dir = _pointed_at(dot_git, folder)
-            return _beside(folder, git_dir) if _is_git_dir(git_dir) else UserRepository(folder)
+            git_dir = _linked_git_dir(dot_git, folder)
+            return _repository_at(folder, git_dir) if _is_git_dir(git_dir) else UserRepository(folder)
         if _is_git_dir(dot_git):
-            return _beside(folder, dot_git)
-        above = os.path.dirname(folder)
-        if above == folder:
+            return _repository_at(folder, dot_git)
+        parent = os.path.dirname(folder)
+        if parent == folder:
             break
-        folder = above
+        folder = parent
     return UserRepository(workspace)
 
 
@@ -77,37 +77,37 @@ def stamp(path: str) -> Stamp:
     return [found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns]
 
 
-def stamps(beside: UserRepository) -> list[Stamp]:
+def stamps(repository: UserRepository) -> list[Stamp]:
     """Return the stamps of the files that affect ``excludes_file`` and the user's ignore rules."""
-    configs = [f"{beside.common_dir}/config"] if beside.git_dir else []
-    return [stamp(path) for path in (beside.exclude, *configs, *process.user_configs())]
+    configs = [f"{repository.common_dir}/config"] if repository.git_dir else []
+    return [stamp(path) for path in (repository.exclude, *configs, *process.user_configs())]
 
 
-def rules(beside: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
+def rules(repository: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
     """Return the stamps of the files outside ``workspace`` that have ignore rules for it.
 
     The configuration is not included, because git writes it for many other reasons.
     """
-    folder, found = workspace, [beside.exclude, excludes]
-    while folder != beside.top and folder != (above := os.path.dirname(folder)):
+    folder, found = workspace, [repository.exclude, excludes]
+    while folder != repository.top and folder != (above := os.path.dirname(folder)):
         folder = above
         found.append(f"{folder}/.gitignore")
     return [stamp(path) for path in found]
 
 
-def exclude_text(beside: UserRepository) -> bytes:
+def exclude_text(repository: UserRepository) -> bytes:
     """Return the rules of ``info/exclude``, which are not versioned in the repository. Raises ``BlockedRead``."""
-    check(beside.exclude)
+    check(repository.exclude)
     try:
-        return (read_regular(beside.exclude) if beside.exclude else None) or b""
+        return (read_regular(repository.exclude) if repository.exclude else None) or b""
     except OSError:
         return b""
 
 
-def excludes_file(beside: UserRepository) -> str:
+def excludes_file(repository: UserRepository) -> str:
     """Return the path of ``core.excludesFile`` (see ``process.excludes_file``). Raises ``BlockedRead``."""
-    told = process.excludes_file(Path(beside.git_dir) if beside.git_dir else None)
-    return check(os.path.join(beside.top, told))
+    path = process.excludes_file(Path(repository.git_dir) if repository.git_dir else None)
+    return check(os.path.join(repository.top, path))
 
 
 def check(path: str) -> str:
@@ -119,20 +119,20 @@ def check(path: str) -> str:
     return path
 
 
-def tracked(beside: UserRepository, workspace: str) -> Tracked:
+def tracked(repository: UserRepository, workspace: str) -> Tracked:
     """Return the files that the user's index tracks; none if git cannot read the index.
 
     Files that a sparse index does not list one by one are left out: they are not on the disk.
     """
-    if not os.path.isfile(beside.index_file):
+    if not os.path.isfile(repository.index_file):
         return Tracked()
-    worktree = process.Worktree(beside.top, workspace)
+    worktree = process.Worktree(repository.top, workspace)
     try:
         # Without --sparse, git would write objects for the folders of a sparse index.
-        told = process.run(Path(beside.git_dir), "ls-files", "-z", "-s", "--sparse", worktree=worktree).out
+        output = process.run(Path(repository.git_dir), "ls-files", "-z", "-s", "--sparse", worktree=worktree).out
     except Unavailable:
         return Tracked()
-    rows = [(head, path) for head, _, path in (row.partition(b"\t") for row in told.split(b"\0")) if path]
+    rows = [(head, path) for head, _, path in (row.partition(b"\t") for row in output.split(b"\0")) if path]
     mode = SUBMODULE_MODE.encode()
     submodules = {path: head.split(b" ")[1].decode() for head, path in rows if head.startswith(mode)}
     files = dict.fromkeys(path for _, path in rows if path not in submodules and not path.endswith(b"/"))
@@ -142,23 +142,23 @@ def tracked(beside: UserRepository, workspace: str) -> Tracked:
 def head(submodule: str) -> Oid | None:
     """Return the commit that is checked out in a submodule; ``None`` if there is none."""
     dot_git = f"{submodule}/.git"
-    git_dir = _pointed_at(dot_git, submodule) if os.path.isfile(dot_git) else dot_git
+    git_dir = _linked_git_dir(dot_git, submodule) if os.path.isfile(dot_git) else dot_git
     if not _is_git_dir(git_dir):
         return None
     try:
-        answer = process.run(Path(git_dir), "rev-parse", "--verify", "-q", "HEAD^{commit}", accept=range(256))
+        result = process.run(Path(git_dir), "rev-parse", "--verify", "-q", "HEAD^{commit}", accept=range(256))
     except Unavailable:
         return None
-    return answer.out.decode("ascii", "replace").strip() if answer.code == 0 else None
+    return result.out.decode("ascii", "replace").strip() if result.code == 0 else None
 
 
-def _beside(top: str, git_dir: str) -> UserRepository:
+def _repository_at(top: str, git_dir: str) -> UserRepository:
     pointer = _read(f"{git_dir}/commondir")
     common = os.path.join(git_dir, os.fsdecode(pointer.rstrip(b"\r\n"))) if pointer else git_dir
     return UserRepository(top, git_dir, os.path.normpath(common))
 
 
-def _pointed_at(dot_git: str, folder: str) -> str:
+def _linked_git_dir(dot_git: str, folder: str) -> str:
     """Return the git directory that the ``.git`` file names; a path that cannot exist if it names none."""
     text = _read(dot_git)
     if not text.startswith(_POINTER):

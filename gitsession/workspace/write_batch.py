@@ -48,21 +48,21 @@ class Batch:
 
     def synced(self) -> Iterator[tuple[QueuedFile, OSError | None]]:
         """Sync all files; yield each with the error of its sync, if any."""
-        failed = at_once(self._threads, lambda each: _failure(each.ready.sync), self._waiting)
+        failed = at_once(self._threads, lambda item: _failure(item.ready.sync), self._waiting)
         return zip(self._waiting, failed, strict=True)
 
     def drop(self) -> None:
         """Discard all waiting files."""
-        for each in self._waiting:
+        for item in self._waiting:
             with suppress(OSError):
-                each.ready.drop()
+                item.ready.drop()
         self._waiting.clear()
         self._bytes = 0
 
 
-def at_once(threads: ThreadPoolExecutor, step: Callable[[T], R], them: Collection[T]) -> list[R]:
+def at_once(threads: ThreadPoolExecutor, step: Callable[[T], R], items: Collection[T]) -> list[R]:
     """Call ``step`` for each item in parallel; return the results in the order of the items."""
-    return [step(each) for each in them] if len(them) < 2 else list(threads.map(step, them))
+    return [step(item) for item in items] if len(items) < 2 else list(threads.map(step, items))
 
 
 def _failure(step: Callable[[], None]) -> OSError | None:

@@ -4,7 +4,7 @@ import pytest
 
 from gitsession.checkpoints import rewind_decisions
 from gitsession.checkpoints.attribution import PathAttribution
-from gitsession.checkpoints.rewind_decisions import CONFLICT, MERGED, TAKEN_BACK, NotMerged, decide, revert
+from gitsession.checkpoints.rewind_decisions import ALREADY_REVERTED, CONFLICT, MERGED, NotMerged, decide, revert
 from gitsession.sessions.tombstone_set import WITHHELD_OID
 from gitsession.workspace.inspect import SpecialFile
 from gitsession.workspace.trees import TreeEntry
@@ -13,11 +13,11 @@ ONE, TWO, THREE, FOUR = (TreeEntry("100644", digit * 40) for digit in "1234")
 
 
 def by_session(was, now):
-    return PathAttribution(was, now, ours=True)
+    return PathAttribution(was, now, is_by_session=True)
 
 
 def by_others(was, now):
-    return PathAttribution(was, now, ours=False)
+    return PathAttribution(was, now, is_by_session=False)
 
 
 CASES = {
@@ -117,7 +117,9 @@ MERGES = {
     "not where an earlier change overlaps": (
         [by_session(ONE, TWO), by_others(TWO, FIVE), by_session(FIVE, FOUR)], FOUR, ("conflict", FOUR, CONFLICT)),
     "not what is merged already": (
-        [by_session(ONE, TWO), by_others(TWO, THREE), by_session(THREE, MADE)], MADE, ("leave", MADE, TAKEN_BACK)),
+        [by_session(ONE, TWO), by_others(TWO, THREE), by_session(THREE, MADE)], MADE,
+        ("leave", MADE, ALREADY_REVERTED),
+    ),
     "not what the session made": ([by_session(None, TWO)], THREE, ("leave", THREE, rewind_decisions.CHANGED_SINCE)),
     "not what the user made anew": ([by_session(ONE, None)], THREE, ("leave", THREE, rewind_decisions.CHANGED_SINCE)),
     "not what the user took away": ([by_session(ONE, TWO)], None, ("leave", None, rewind_decisions.CHANGED_SINCE)),
@@ -130,7 +132,7 @@ MERGES = {
         [by_session(ONE, TWO)], TreeEntry("100755", TWO.oid), ("merge", TreeEntry("100755", ONE.oid), MERGED)),
     "mode and content": ([by_session(ONE, RUNS)], TreeEntry("100755", THREE.oid), ("merge", MADE, MERGED)),
     "not a content that both made the same": ([by_session(ONE, TWO)], TreeEntry("100755", ONE.oid),
-                                              ("leave", TreeEntry("100755", ONE.oid), TAKEN_BACK)),
+                                              ("leave", TreeEntry("100755", ONE.oid), ALREADY_REVERTED)),
 }  # fmt: skip
 
 

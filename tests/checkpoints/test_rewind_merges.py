@@ -13,7 +13,7 @@ from rewound import Held, fill, put, snapshot, take_away, talk
 
 from gitsession.api import Session, Store
 from gitsession.checkpoints import rewind_merges, rewinding
-from gitsession.checkpoints.rewind_decisions import CHANGED_SINCE, CONFLICT, MERGED, TAKEN_BACK, PathDecision
+from gitsession.checkpoints.rewind_decisions import ALREADY_REVERTED, CHANGED_SINCE, CONFLICT, MERGED, PathDecision
 from gitsession.errors import MissingObject
 from gitsession.git.objects import oid_of
 from gitsession.model.entries import Message
@@ -165,7 +165,7 @@ def test_several_changes_of_the_session_and_the_user_are_separated(store, folder
     write(folder, "a", lines(l2="s again", l5="u", l8="s", l11="u"))
     assert rewind(session, folder)["a"] == ("written", MERGED)
     assert held(folder, "a") == lines(l5="u", l11="u")
-    assert rewind(session, folder)["a"] == ("left", TAKEN_BACK)
+    assert rewind(session, folder)["a"] == ("left", ALREADY_REVERTED)
 
 
 def test_checkpoint_of_a_rewind_has_the_merged_file_and_the_undone_change(store, folder):
@@ -176,7 +176,7 @@ def test_checkpoint_of_a_rewind_has_the_merged_file_and_the_undone_change(store,
     rewind(session, folder)
     assert session.files.at().read("a") == THE_USERS
     write(folder, "a", lines(l9="user", l12="user"))
-    assert changes(session, folder)["a"].why == TAKEN_BACK
+    assert changes(session, folder)["a"].why == ALREADY_REVERTED
 
 
 def test_undo_keeps_edits_after_the_rewind(store, folder):
@@ -215,7 +215,7 @@ def test_a_content_that_a_rule_withholds_is_not_made(store, folder, monkeypatch)
     session = talk(store, folder)
     call(session, folder, {"a": THE_SESSIONS})
     write(folder, "a", BOTH)
-    monkeypatch.setattr(rewind_merges, "withheld_by", lambda _: lambda data: "rule" if data == THE_USERS else None)
+    monkeypatch.setattr(rewind_merges, "exclusion_rule", lambda _: lambda data: "rule" if data == THE_USERS else None)
     assert changes(session, folder)["a"].why == CHANGED_SINCE
 
 

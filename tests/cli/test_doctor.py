@@ -103,7 +103,7 @@ def test_unfinished_push_is_reported(run: Run, path: Path, tmp_path: Path) -> No
     sid = talk(path, "hello")
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     run("sync")
-    published.note(path, "origin", {refs.leaf(sid): "ab" * 20})
+    published.record(path, "origin", {refs.leaf(sid): "ab" * 20})
     told = line(run("doctor"), "push origin")
     assert told == "-- push origin a push was interrupted: 1 ref may have arrived; `gitsession pull origin` checks"
     run("pull", "origin")

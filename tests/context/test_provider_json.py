@@ -5,7 +5,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitsession.codec.cbor import whole
+from gitsession.codec.cbor import valid_text
 from gitsession.context.providers.wire import CallIds, legal, sendable
 
 
@@ -25,4 +25,4 @@ def test_ids_are_valid_and_distinct(given_ids):
 def test_values_that_json_cannot_represent_are_replaced():
     given_values = {"a": b"\x00", 1: (float("inf"), "\ud83d\ude00", "\ud83d")}
     assert sendable(given_values) == {"a": "AA==", "1": [None, "😀", "\ufffd"]}
-    assert whole("ok") == "ok"
+    assert valid_text("ok") == "ok"

@@ -74,7 +74,7 @@ def fill(disk: Path, ballast_bytes: int, entry_bytes: int) -> None:
     create(git_dir)
     chance = random.Random(0)
     with GitStore.open(git_dir) as store:
-        store._opened._due_at = (40, 1 << 20)
+        store._writer._due_at = (40, 1 << 20)
         oids: list[str] = []
         refused = 0
         while refused < FAILURES:

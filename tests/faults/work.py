@@ -202,7 +202,7 @@ WORKLOADS: dict[str, list[Command]] = {
 def get_ready() -> None:
     """Prepare this process to run only workloads, with its git children under the shim."""
     _make_small()
-    process._PASSED_ON += ("LD_PRELOAD", "FI_CONTROL")
+    process._PASSED_VARIABLES += ("LD_PRELOAD", "FI_CONTROL")
 
 
 @contextmanager

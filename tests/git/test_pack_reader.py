@@ -95,14 +95,14 @@ def test_every_listed_name_is_found_and_no_other(tmp_path: Path, spread: str) ->
     assert {index.find(raw) for raw in [*others, b"\x11" + bytes(19), b"\x11" + b"\xff" * 19, bytes(20)]} == {None}
 
 
-def test_pieces_read_among_others_are_those_of_the_file(tmp_path: Path) -> None:
+def test_pieces_read_cached_others_are_those_of_the_file(tmp_path: Path) -> None:
     data = os.urandom(100_000)
     (tmp_path / "file").write_bytes(data)
     file = RandomAccessFile(str(tmp_path / "file"))
     edges = [edge + step for edge in (0, 16_384, 32_768, 98_304, 100_000) for step in (-40, -1, 0, 1, 40)]
     for offset in (edge for edge in edges if edge >= 0):
         for count in (1, 32, 20_000):
-            assert file.read_among(offset, count) == data[offset : offset + count]
+            assert file.read_cached(offset, count) == data[offset : offset + count]
     file.close()
 
 

@@ -41,8 +41,8 @@ def writer(git_dir: Path, refs: RefReader) -> RefWriter:
 
 
 def test_ref_moves_if_it_has_an_expected_value(git_dir, writer, refs):
-    assert writer.move(LEAF, OID, ours={None})
-    assert writer.move(LEAF, OID2, ours={OID})
+    assert writer.move(LEAF, OID, expected={None})
+    assert writer.move(LEAF, OID2, expected={OID})
     assert (refs.read(LEAF), traces(git_dir)) == (OID2, [])
 
 
@@ -51,48 +51,48 @@ def test_a_ref_in_a_new_directory_moves_on_a_machine_that_stood_still(writer, re
     minutes = itertools.count(step=60.0)
     still = SimpleNamespace(monotonic=lambda: next(minutes), time=time.time, sleep=time.sleep)
     monkeypatch.setattr("gitsession.git.ref_writer.time", still)
-    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, expected={None})
     assert refs.read(LEAF) == OID
 
 
 def test_ref_with_another_value_is_kept(git_dir, writer, refs):
-    writer.move(LEAF, OID, ours={None})
-    assert not writer.move(LEAF, OID2, ours={None, OID2})
+    writer.move(LEAF, OID, expected={None})
+    assert not writer.move(LEAF, OID2, expected={None, OID2})
     assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
 
 
 def test_moving_a_ref_to_its_value_is_harmless(writer, refs):
-    assert writer.move(LEAF, OID, ours={None})
-    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, expected={None})
+    assert writer.move(LEAF, OID, expected={None})
     assert refs.read(LEAF) == OID
 
 
 def test_a_packed_ref_is_compared_too(git_dir, writer, refs):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     git(git_dir, "pack-refs", "--all")
     assert not (git_dir / LEAF).exists()
-    assert not writer.move(LEAF, OID, ours={None})
-    assert writer.move(LEAF, OID, ours={first(git_dir)})
+    assert not writer.move(LEAF, OID, expected={None})
+    assert writer.move(LEAF, OID, expected={first(git_dir)})
     assert refs.read(LEAF) == OID
 
 
 def test_ref_replaces_empty_directories(git_dir, writer, refs):
     (git_dir / LEAF / "was" / "here").mkdir(parents=True)
-    assert writer.move(LEAF, OID, ours={None})
+    assert writer.move(LEAF, OID, expected={None})
     assert refs.read(LEAF) == OID
 
 
 def test_ref_does_not_replace_refs_below_it(git_dir, writer, refs):
-    writer.move(f"{LEAF}/below", OID, ours={None})
-    assert not writer.move(LEAF, OID2, ours={None})
+    writer.move(f"{LEAF}/below", OID, expected={None})
+    assert not writer.move(LEAF, OID2, expected={None})
     assert refs.list("refs/heads/sessions/") == {f"{LEAF}/below": OID}
     assert not traces(git_dir)
 
 
 def test_a_ref_below_another_ref_is_unavailable(git_dir, writer):
-    writer.move(LEAF, OID, ours={None})
+    writer.move(LEAF, OID, expected={None})
     with pytest.raises(Unavailable, match="directory"):
-        writer.move(f"{LEAF}/below", OID2, ours={None})
+        writer.move(f"{LEAF}/below", OID2, expected={None})
     assert not traces(git_dir)
 
 
@@ -108,47 +108,47 @@ def test_git_may_pack_a_ref_and_remove_its_directory_the_moment_it_has_moved(
 
     monkeypatch.setattr(os, "rename", rename_then_pack)
     with faults.one():
-        assert writer.move(LEAF, first(git_dir), ours={None})
+        assert writer.move(LEAF, first(git_dir), expected={None})
         assert not (git_dir / LEAF).parent.exists()
         assert (refs.read(LEAF), traces(git_dir)) == (first(git_dir), [])
 
 
 def test_the_lock_of_a_dead_writer_is_broken_by_its_proof(git_dir, writer, refs):
-    writer.move(LEAF, OID, ours={None})
+    writer.move(LEAF, OID, expected={None})
     proof = git_dir / PROOFS / LEAF.replace("/", ":")
     proof.write_text(OID2)
     os.link(proof, git_dir / f"{LEAF}.lock")
     (git_dir / PROOFS / OTHER.replace("/", ":")).write_text("its writer died before it made a lock")
     assert writer.break_dead_locks() == 2
     assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
-    assert writer.move(LEAF, OID2, ours={OID})
+    assert writer.move(LEAF, OID2, expected={OID})
 
 
 def test_foreign_lock_is_never_broken(git_dir, writer, refs):
-    writer.move(LEAF, OID, ours={None})
+    writer.move(LEAF, OID, expected={None})
     lock = git_dir / f"{LEAF}.lock"
     lock.touch()
     with pytest.raises(Unavailable, match=r"another program holds"):
-        writer.move(LEAF, OID2, ours={OID})
+        writer.move(LEAF, OID2, expected={OID})
     writer.break_dead_locks()
     assert (refs.read(LEAF), traces(git_dir)) == (OID, [lock])
 
 
 def test_a_full_disk_leaves_no_lock(git_dir, writer, refs, monkeypatch):
-    writer.move(LEAF, OID, ours={None})
+    writer.move(LEAF, OID, expected={None})
     monkeypatch.setattr(os, "rename", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
     with pytest.raises(OSError, match="No space"):
-        writer.move(LEAF, OID2, ours={OID})
+        writer.move(LEAF, OID2, expected={OID})
     monkeypatch.undo()
     assert (refs.read(LEAF), traces(git_dir)) == (OID, [])
 
 
 def test_refs_are_deleted_loose_packed_and_symbolic(git_dir, writer, refs):
     active = "refs/gitsession/active/s1"
-    writer.move(OTHER, first(git_dir), ours={None})
+    writer.move(OTHER, first(git_dir), expected={None})
     git(git_dir, "pack-refs", "--all")
-    writer.move(LEAF, first(git_dir), ours={None})
-    writer.move(active, f"ref: {LEAF}", ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
+    writer.move(active, f"ref: {LEAF}", expected={None})
     ours = {LEAF: {first(git_dir)}, OTHER: {first(git_dir)}, active: {f"ref: {LEAF}"}}
     assert writer.delete(ours) == ([], {})
     assert writer.delete(ours) == ([], {})
@@ -156,14 +156,14 @@ def test_refs_are_deleted_loose_packed_and_symbolic(git_dir, writer, refs):
 
 
 def test_deletion_keeps_refs_that_others_moved(git_dir, writer, refs):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     assert writer.delete({LEAF: {OID}}) == ([LEAF], {})
     assert refs.read(LEAF) == first(git_dir)
 
 
 def test_locked_ref_does_not_delay_other_deletions(git_dir, writer, refs):
     for name in (LEAF, OTHER):
-        writer.move(name, first(git_dir), ours={None})
+        writer.move(name, first(git_dir), expected={None})
     (git_dir / f"{LEAF}.lock").touch()
     foreign, failed = writer.delete({LEAF: {first(git_dir)}, OTHER: {first(git_dir)}})
     assert (foreign, list(failed)) == ([], [LEAF])
@@ -200,9 +200,9 @@ def test_packed_refs_that_look_like_those_of_a_moment_ago_are_read_again(git_dir
 
 
 def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     git(git_dir, "pack-refs", "--all")
-    writer.move(LEAF, OID, ours={first(git_dir)})
+    writer.move(LEAF, OID, expected={first(git_dir)})
     assert refs.read(LEAF) == refs.list("refs/heads/sessions/")[LEAF] == OID
 
 
@@ -313,9 +313,9 @@ def test_flush_works_without_git(git_dir, monkeypatch):
 
 
 def test_refs_are_packed_and_read_as_before(git_dir, writer, refs):
-    writer.move(LEAF, first(git_dir), ours={None})
-    writer.move(OTHER, first(git_dir), ours={None})
-    writer.move("refs/gitsession/active/s1", f"ref: {LEAF}", ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
+    writer.move(OTHER, first(git_dir), expected={None})
+    writer.move("refs/gitsession/active/s1", f"ref: {LEAF}", expected={None})
     before = git(git_dir, "for-each-ref")
     assert writer.pack(["refs/heads/", "refs/gitsession/"]) == 3
     assert list((git_dir / "refs" / "heads").rglob("*")) == []
@@ -328,7 +328,7 @@ def test_refs_packed_by_git_are_kept_when_gitsession_packs_and_deletes(git_dir, 
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     git(git_dir, *who, "tag", "-a", "-m", "annotated", "release", MAIN)
     git(git_dir, "pack-refs", "--all")
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     assert writer.pack(["refs/heads/"]) == 1
     before = git(git_dir, "show-ref", "-d")
     assert "refs/tags/release^{}" in before
@@ -338,7 +338,7 @@ def test_refs_packed_by_git_are_kept_when_gitsession_packs_and_deletes(git_dir, 
 
 
 def test_ref_deleted_while_it_is_packed_stays_deleted(git_dir, writer, refs):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     (git_dir / "packed-refs.lock").touch()
     with pytest.raises(Unavailable, match=r"packed-refs\.lock"):
         writer.pack(["refs/heads/"])
@@ -349,7 +349,7 @@ def test_ref_deleted_while_it_is_packed_stays_deleted(git_dir, writer, refs):
 
 
 def test_a_ref_that_moves_while_it_is_packed_keeps_its_file(git_dir, writer, refs, monkeypatch):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     newer = child_of(git_dir, first(git_dir), "newer")
     changed = ref_files.changed_packed
 
@@ -382,11 +382,11 @@ def test_foreign_lock_on_packed_refs_only_delays_deletions(git_dir):
 def test_damaged_line_of_packed_refs_stops_packing_and_hides_no_new_ref(git_dir, writer, refs):
     """The last byte of the file is lost. The next line must not be joined with the damaged one."""
     oid = first(git_dir)
-    writer.move(LEAF, oid, ours={None})
+    writer.move(LEAF, oid, expected={None})
     git(git_dir, "pack-refs", "--all")
     packed = git_dir / ref_files.PACKED_REFS
     packed.write_bytes(packed.read_bytes()[:-1])
-    writer.move(OTHER, oid, ours={None})
+    writer.move(OTHER, oid, expected={None})
     with pytest.raises(Corrupt, match="packed-refs"):
         writer.pack(["refs/heads/"])
     assert refs.read(OTHER) == oid
@@ -403,7 +403,7 @@ STRANGE = {
 
 @pytest.mark.parametrize("name", STRANGE.values(), ids=STRANGE)
 def test_ref_with_an_unusual_name_stays_loose(git_dir, writer, refs, name):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     strange = git_dir / name
     strange.parent.mkdir(exist_ok=True)
     strange.write_text(first(git_dir) + "\n")
@@ -413,7 +413,7 @@ def test_ref_with_an_unusual_name_stays_loose(git_dir, writer, refs, name):
 
 
 def test_ref_recreated_while_it_is_packed_is_kept(git_dir, writer, refs, monkeypatch):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     real = RefWriter._remove
 
     def meanwhile(self, *words, **named):
@@ -440,7 +440,7 @@ def test_pipe_in_place_of_a_ref_file_does_not_block(git_dir, refs, name):
 def test_concurrent_pack_refs_does_not_restore_a_deleted_ref(git_dir, writer, refs, faults):
     """git holds the lock of packed-refs from its read to its write. No ref may be deleted meanwhile."""
     oid = first(git_dir)
-    writer.move(LEAF, oid, ours={None})
+    writer.move(LEAF, oid, expected={None})
     lock = git_dir / "packed-refs.lock"
     lock.write_bytes(ref_files.changed_packed(b"", put={LEAF: oid}))
     with faults.one():
@@ -471,10 +471,10 @@ def packed_again(git_dir, monkeypatch):
 @pytest.mark.promise("P17")
 @pytest.mark.parametrize("again", [0, 1, 3])
 def test_ref_packed_by_git_during_its_deletion_is_deleted(git_dir, writer, refs, packed_again, faults, again):
-    writer.move(LEAF, first(git_dir), ours={None})
+    writer.move(LEAF, first(git_dir), expected={None})
     git(git_dir, "pack-refs", "--all")
     newer = child_of(git_dir, first(git_dir), "newer")
-    writer.move(LEAF, newer, ours={first(git_dir)})
+    writer.move(LEAF, newer, expected={first(git_dir)})
     packed_again(again)
     with faults.one():
         assert writer.delete({LEAF: {newer}}) == ([], {})
@@ -485,7 +485,7 @@ def test_ref_packed_by_git_during_its_deletion_is_deleted(git_dir, writer, refs,
 @pytest.mark.promise("P18")
 def test_endless_pack_refs_delays_a_deletion_and_loses_nothing(git_dir, writer, refs, packed_again):
     oid = first(git_dir)
-    writer.move(LEAF, oid, ours={None})
+    writer.move(LEAF, oid, expected={None})
     git(git_dir, "pack-refs", "--all")
     (git_dir / LEAF).parent.mkdir(parents=True)
     (git_dir / LEAF).write_text(oid + "\n")

@@ -62,7 +62,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.maintenance import maintain
 from gitsession.store.memory import MemoryStore
-from gitsession.store.spill import PLACE, PackSpill
+from gitsession.store.spill import FOLDER, PackSpill
 
 
 @pytest.fixture(params=STORES.values(), ids=STORES)
@@ -907,14 +907,14 @@ def test_large_import_overtaken_by_another_writer_is_computed_again(
 
 def waiting(git_dir: Path) -> list[str]:
     """Return the folders of objects that wait for a transaction."""
-    place = git_dir / PLACE
+    place = git_dir / FOLDER
     return sorted(folder.name for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
 
 
 def test_files_of_a_killed_import_are_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importing, "SPILL_BYTES", 500)
     with on_disk(tmp_path / "store.git") as store:
-        (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
+        (tmp_path / "store.git" / FOLDER / "left" / "pack").mkdir(parents=True)
         live = PackSpill(tmp_path / "store.git")
         live.put({}, [])
         bring(store, pi_file(*talk("a", "b")))
@@ -925,10 +925,10 @@ def test_files_of_a_killed_import_are_removed_by_the_next(tmp_path: Path, monkey
 
 def test_maintain_removes_files_of_a_killed_import_only(tmp_path: Path) -> None:
     with on_disk(tmp_path / "store.git") as store:
-        (tmp_path / "store.git" / PLACE / "left" / "pack").mkdir(parents=True)
+        (tmp_path / "store.git" / FOLDER / "left" / "pack").mkdir(parents=True)
         live = PackSpill(tmp_path / "store.git")
         live.put({}, [])
-        (tmp_path / "store.git" / PLACE / "left2" / "pack").mkdir(parents=True)
-        assert maintain(store).removed == (f"{PLACE}/left2",)
+        (tmp_path / "store.git" / FOLDER / "left2" / "pack").mkdir(parents=True)
+        assert maintain(store).removed == (f"{FOLDER}/left2",)
         assert waiting(tmp_path / "store.git") == [live._folder.name]
         live.close()

@@ -26,7 +26,7 @@ from gitsession.formats.base.record import StoredRecord
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session
 from gitsession.redaction.original import Original
-from gitsession.store.spill import PLACE, PackSpill
+from gitsession.store.spill import FOLDER, PackSpill
 
 
 def stored(data: bytes) -> StoredFile:
@@ -250,7 +250,7 @@ def test_a_killed_large_import_leaves_no_session_and_the_next_one_works(when: st
     if by == "maintain":
         with Store.open(git_dir) as store:
             assert store.sessions() == []
-            assert set(store.maintain().removed) >= {f"{PLACE}/{left[0]}"}
+            assert set(store.maintain().removed) >= {f"{FOLDER}/{left[0]}"}
             assert list((git_dir / "objects/pack").glob("*.keep")) == []
         assert folders(git_dir) == []
     large_import(path, git_dir)
@@ -264,7 +264,7 @@ def test_a_killed_large_import_leaves_no_session_and_the_next_one_works(when: st
 
 
 def folders(git_dir: Path) -> list[str]:
-    return [folder.name for folder in (git_dir / PLACE).iterdir() if folder.is_dir()]
+    return [folder.name for folder in (git_dir / FOLDER).iterdir() if folder.is_dir()]
 
 
 @pytest.mark.parametrize("full", ["copies", "store"])
@@ -285,7 +285,7 @@ def test_large_import_on_a_full_disk_leaves_nothing_and_can_be_repeated(
         with pytest.raises(Unavailable, match="No space left on device") as refused:
             large_import(path, git_dir)
         assert "free some space" in refused.value.hint
-        assert not (git_dir / PLACE).is_dir() or folders(git_dir) == []
+        assert not (git_dir / FOLDER).is_dir() or folders(git_dir) == []
         assert sorted((git_dir / "objects/pack").iterdir()) == before
         ballast.unlink()
         large_import(path, git_dir)

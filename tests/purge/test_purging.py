@@ -36,7 +36,7 @@ from gitsession.sessions import graph, operation_log, purged_ids, tombstone, tom
 from gitsession.sessions.commit_writer import own
 from gitsession.store import create, drop_objects, journal_frames, refs
 from gitsession.store.git_store import GitStore
-from gitsession.store.lock import alone
+from gitsession.store.lock import exclusive_lock
 from gitsession.verify import entry_walk as verifying
 
 
@@ -548,7 +548,7 @@ def test_purge_keeps_files_of_a_running_fetch(store) -> None:
     there = store.git_dir / create.INCOMING / "0123/objects/pack/pack-1.pack"
     there.parent.mkdir(parents=True)
     there.write_text("of somebody who syncs now")
-    with alone(store.git_dir / create.SYNC_LOCK):
+    with exclusive_lock(store.git_dir / create.SYNC_LOCK):
         purge(store, find(store))
     assert there.exists()
 

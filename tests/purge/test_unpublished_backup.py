@@ -22,7 +22,7 @@ def two(tmp_path):
 
 
 def set_aside(store):
-    return sorted((store.git_dir / tombstone_sync.PLACE).glob("*"))
+    return sorted((store.git_dir / tombstone_sync.FOLDER).glob("*"))
 
 
 def why(report):
@@ -126,7 +126,7 @@ def test_entry_appended_while_others_are_set_aside_is_set_aside_too(two, monkeyp
     purging.add(a, whole(a, sid), 1000)
     sync(a)
     late = iter(["and this"])
-    put = tombstone_sync.set_aside
+    put = tombstone_sync.save_lost_entries
 
     def while_somebody_writes(*arguments):
         words = put(*arguments)
@@ -134,7 +134,7 @@ def test_entry_appended_while_others_are_set_aside_is_set_aside_too(two, monkeyp
             say(b, sid, text)
         return words
 
-    monkeypatch.setattr(tombstone_sync, "set_aside", while_somebody_writes)
+    monkeypatch.setattr(tombstone_sync, "save_lost_entries", while_somebody_writes)
     told = why(syncing.sync(b, remote(b)))
     assert "2 entries" in told
     with Store.create(tmp_path / "c.git") as other:

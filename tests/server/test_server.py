@@ -120,7 +120,7 @@ def test_a_hook_of_an_older_release_is_renewed_and_not_kept(tmp_path: Path) -> N
     assert server.status(place).hooks["pre-receive"] == hook_files.OLDER
     server.install(place, runner())
     assert server.status(place).is_installed
-    assert not hook_files.is_kept(place / "hooks", "pre-receive")
+    assert not hook_files.has_local_hook(place / "hooks", "pre-receive")
 
 
 def test_two_other_hooks_are_one_too_many(tmp_path: Path) -> None:

@@ -39,43 +39,43 @@ def forked(store, *, shared=1, ours=1, theirs=1):
 @pytest.mark.parametrize(("ours", "theirs"), [(1, 1), (5, 1), (1, 5), (3, 4)])
 def test_two_branches_diverge_after_their_last_common_entry(store, ours, theirs):
     _, mine, other = forked(store, shared=2, ours=ours, theirs=theirs)
-    assert histories.parting(store.read, mine[-1], other[-1]) == (mine[2], mine[3])
-    assert histories.parting(store.read, other[-1], mine[-1]) == (mine[2], other[3])
+    assert histories.find_divergence(store.read, mine[-1], other[-1]) == (mine[2], mine[3])
+    assert histories.find_divergence(store.read, other[-1], mine[-1]) == (mine[2], other[3])
 
 
 def test_part_of_another_branch_lacks_nothing(store):
     _, mine, _ = forked(store, ours=3)
-    assert histories.parting(store.read, mine[1], mine[-1]) == (mine[1], None)
-    assert histories.parting(store.read, mine[-1], mine[1]) == (mine[1], mine[2])
-    assert histories.parting(store.read, mine[-1], mine[-1]) == (mine[-1], None)
+    assert histories.find_divergence(store.read, mine[1], mine[-1]) == (mine[1], None)
+    assert histories.find_divergence(store.read, mine[-1], mine[1]) == (mine[1], mine[2])
+    assert histories.find_divergence(store.read, mine[-1], mine[-1]) == (mine[-1], None)
 
 
 def test_unrelated_branches_have_nothing_in_common(store):
     one, other = begun(store, "one"), begun(store, "other")
-    assert histories.parting(store.read, one.leaf.oid, other.leaf.oid) == (None, one.history()[0].oid)
+    assert histories.find_divergence(store.read, one.leaf.oid, other.leaf.oid) == (None, one.history()[0].oid)
 
 
 def test_unreadable_branch_is_reported(store):
     with pytest.raises(MissingObject):
-        histories.parting(store.read, "1" * 40, "2" * 40)
+        histories.find_divergence(store.read, "1" * 40, "2" * 40)
 
 
 def test_new_name_depends_on_the_first_different_entry(store):
     made, mine, other = forked(store, ours=3)
     first = made.history()[2]
-    names = list(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
+    names = list(histories.candidate_names(store.read, refs.leaf(made.id), mine[-1], other[-1]))
     assert names == [f"{refs.leaf(made.id)}.{to_base32(first.chain, length)}" for length in (8, 13, 26, 52)]
     made.append(Message.user("more"))
-    assert list(histories.names_beside(store.read, refs.leaf(made.id), made.leaf.oid, other[-1])) == names
-    assert list(histories.names_beside(store.read, names[0], mine[-1], other[-1])) == names  # names do not grow
+    assert list(histories.candidate_names(store.read, refs.leaf(made.id), made.leaf.oid, other[-1])) == names
+    assert list(histories.candidate_names(store.read, names[0], mine[-1], other[-1])) == names  # names do not grow
 
 
 def test_a_second_parent_changes_no_name(store):
     made, mine, other = forked(store, ours=2)
     side = session(store, made.id, "side")
-    before = next(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], other[-1]))
+    before = next(histories.candidate_names(store.read, refs.leaf(made.id), mine[-1], other[-1]))
     side.append(Message.user("what ours was about"), summarises=made.leaf)
-    assert next(histories.names_beside(store.read, refs.leaf(made.id), mine[-1], side.leaf.oid)) == before
+    assert next(histories.candidate_names(store.read, refs.leaf(made.id), mine[-1], side.leaf.oid)) == before
 
 
 def test_commit_without_a_chain_digest_is_named_by_its_oid(tmp_path):
@@ -83,13 +83,13 @@ def test_commit_without_a_chain_digest_is_named_by_its_oid(tmp_path):
         root = append(store, "root")
         ours = append(store, "ours")
         expected = to_base32(hash_of(bytes.fromhex(ours)), 8)
-        assert next(histories.names_beside(store.read, LEAF, ours, root)) == f"{LEAF}.{expected}"
+        assert next(histories.candidate_names(store.read, LEAF, ours, root)) == f"{LEAF}.{expected}"
 
 
 @pytest.mark.parametrize("branch", ["main", "a" * 64, "files", "meta"])
 def test_every_new_name_is_valid_and_recognized(store, branch):
     made, mine, other = forked(store)
-    for name in histories.names_beside(store.read, refs.leaf(made.id, branch), mine[-1], other[-1]):
+    for name in histories.candidate_names(store.read, refs.leaf(made.id, branch), mine[-1], other[-1]):
         check_ref_name(name)
         subprocess.run(["git", "check-ref-format", name], check=True)
         assert refs.is_session_ref(name)
@@ -173,7 +173,7 @@ def grown(path: Path, git_brings: str):
     with GitStore.open(path) as store:
         mine = session(store, made.id)
         oids = [mine.append(Message.user(f"said {n}")).oid for n in range(3)]
-        for name, data in store._opened.state.overlay.objects.items():
+        for name, data in store._writer.state.overlay.objects.items():
             assert git(path, "hash-object", "-w", "-t", data[0], "--stdin", stdin=data[1]) == name
         moved = {"a part": oids[1], "all": oids[2], "more": child_of(path, oids[2], "more")}[git_brings]
         git(path, "update-ref", refs.leaf(made.id), moved)

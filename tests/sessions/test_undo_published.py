@@ -124,11 +124,11 @@ def test_a_push_that_was_killed_counts_until_the_remote_tells(store, tmp_path):
     made = logged(store)
     store.flush()
     ref = refs.leaf(made.id)
-    published.note(store.git_dir, "origin", {ref: store.ref(ref)})
+    published.record(store.git_dir, "origin", {ref: store.ref(ref)})
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
     redo(store)
     push(store)  # the remote accepted it and reported that
-    assert not list(published.noted(store.git_dir))
+    assert not list(published.list_records(store.git_dir))
     assert [stay.instead for stay in undo(store).stays] == ["undo-1"]
 
 

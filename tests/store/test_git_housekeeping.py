@@ -308,7 +308,7 @@ def test_deleted_ref_stays_deleted_while_git_packs_refs(path, faults):
         for number in count():
             if number and over():
                 return number, held_up
-            assert writer.move(LEAF, oid, ours={None})
+            assert writer.move(LEAF, oid, expected={None})
             sleep(number % 7 / 500)
             while writer.delete({LEAF: {oid}}) != ([], {}):
                 held_up += 1

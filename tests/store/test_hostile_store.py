@@ -117,12 +117,12 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
     (store / "info" / "attributes").write_text("* filter=evil diff=gitsession merge=evil\n")
     (store / "config.worktree").write_text(f"[core]\n\tfsmonitor = {canary}\n")
     (store / "objects" / "info" / "alternates").write_text(f"{tmp_path}/elsewhere\n")
-    places = {name: str(tmp_path / name) for name in ("hooks", "attributes", "included")}
+    locations = {name: str(tmp_path / name) for name in ("hooks", "attributes", "included")}
     with open(store / "config", "a") as file:
         for key, value in PLANTED.items():
             section, *middle, name = key.split(".")
             head = f'[{section} "{".".join(middle)}"]' if middle else f"[{section}]"
-            file.write(f'{head}\n\t{name} = "{value.format(canary=canary, **places)}"\n')
+            file.write(f'{head}\n\t{name} = "{value.format(canary=canary, **locations)}"\n')
     assert os.system("git init -q --bare ../hub.git") == 0
     Path("file.jsonl").write_bytes(header("0199-abcd", cwd=os.getcwd()) + b"\n" + said("aaaa1111", None) + b"\n")
     for lines in EVERY_VERB.values():
@@ -177,7 +177,7 @@ def test_git_is_not_run_in_a_store_with_a_configured_program(store, tmp_path, ca
 def test_git_is_not_run_in_a_store_with_a_remote_in_a_file(store, folder, faults):
     (store / folder).mkdir(exist_ok=True)
     (store / folder / "origin").write_text("URL: .\n")
-    assert program_settings.named(store) == [f"{folder}/origin"]
+    assert program_settings.unsafe_settings(store) == [f"{folder}/origin"]
     faults.one()
 
 
@@ -195,7 +195,7 @@ def test_git_is_not_run_in_a_store_with_a_remote_in_a_file(store, folder, faults
 def test_git_is_run_by_settings_that_name_no_program(store, line):
     with open(store / "config", "a") as file:
         file.write(line)
-    assert program_settings.named(store) == []
+    assert program_settings.unsafe_settings(store) == []
 
 
 PUSHES = {

@@ -244,7 +244,7 @@ def test_reader_of_a_revoked_record_appends_at_the_right_offset(directory, journ
         file.seek(start)
         file.write(bytes(4))
     news = other.tail(locked=True)
-    assert (news.gone, texts(news)) == ([1], ["one"])
+    assert (news.removed, texts(news)) == ([1], ["one"])
     other.append(payload("two"), sync=True)
     other.close()
     assert read_all(directory) == ["one", "two"]
@@ -258,7 +258,7 @@ def test_numbers_are_never_reused_and_a_missing_file_is_noticed(directory, journ
     journal.drop([1])
     write(journal, "two")
     news = reader.tail(locked=False)
-    assert (news.gone, texts(news)) == ([1], ["two"])
+    assert (news.removed, texts(news)) == ([1], ["two"])
     assert os.listdir(directory) == ["00000002"]
     reader.close()
 

@@ -76,7 +76,7 @@ def test_many_refs_are_made_moved_and_deleted_by_one_write_each(git_dir, writer)
 
 
 def test_refs_with_other_values_or_own_files_are_left_out(git_dir, writer):
-    writer.move(ONE, OID, ours={None})
+    writer.move(ONE, OID, expected={None})
     writer.move_many({OTHER: OID2}, {OTHER: [None]})
     assert writer.move_many(dict.fromkeys(MANY, OID), FREE) == {*MANY} - {ONE, OTHER}
     assert (writer.refs.read(ONE), writer.refs.read(OTHER)) == (OID, OID2)
@@ -84,7 +84,7 @@ def test_refs_with_other_values_or_own_files_are_left_out(git_dir, writer):
 
 def test_ref_is_not_created_in_place_of_a_directory_or_below_another_ref(git_dir, writer):
     below, above = f"{ONE}/below", refs.SESSIONS + "s004"
-    writer.move(below, OID, ours={None})
+    writer.move(below, OID, expected={None})
     writer.move_many({OTHER: OID}, {OTHER: [None]})
     new = [ONE, above, f"{OTHER}/below", f"{MAIN}/below", MANY[5], f"{MANY[5]}/below"]
     assert writer.move_many(dict.fromkeys(new, OID2), {name: [None] for name in new}) == {MANY[5]}
@@ -116,7 +116,7 @@ def test_ref_locked_by_git_before_the_write_is_not_moved(git_dir, writer, meanwh
     with faults.one():
         assert writer.move_many(dict.fromkeys(MANY, OID2), FREE) == {*MANY} - {ONE}
         lock.rename(git_dir / ONE)
-        assert not writer.move(ONE, OID2, ours={None})
+        assert not writer.move(ONE, OID2, expected={None})
         assert writer.refs.read(ONE) == OID
 
 

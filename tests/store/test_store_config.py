@@ -75,7 +75,7 @@ def test_lost_settings_are_reported_by_doctor_and_restored_beside_existing_ones(
     assert "core.fsync" in capfd.readouterr().out
     run(["repair"])
     capfd.readouterr()
-    assert config.lacking(path) == {}
+    assert config.missing_settings(path) == {}
     asked = subprocess.run(
         ["git", "config", "--file", str(path / config.FILE), "--list"], check=True, capture_output=True, text=True
     )

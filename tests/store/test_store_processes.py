@@ -108,11 +108,11 @@ def test_old_failure_dropped_during_a_transaction_does_not_release_the_store(git
     with GitStore.open(git_dir) as store:
         append(store, "one")
         other.acquire()
-        store._opened.quietly_flush()
+        store._writer.quietly_flush()
         other.release()
         assert isinstance(store.last_flush_error, Unavailable)
         with store.transaction() as transaction:
-            store._opened.last_error = None
+            store._writer.last_error = None
             with pytest.raises(Unavailable):
                 other.acquire()
             transaction.put("blob", b"two")
@@ -132,7 +132,7 @@ def test_an_entry_of_another_process_is_seen_without_a_flush(git_dir):
 def test_flush_between_two_reads_of_a_reader_hides_nothing(git_dir, monkeypatch, faults):
     with GitStore.open(git_dir, read_only=True) as reader, GitStore.open(git_dir) as other:
         for look in ("read", "list"):
-            door = reader._opened.state.git.refs
+            door = reader._writer.state.git.refs
             real = getattr(door, look)
             monkeypatch.setattr(door, look, lambda name, real=real: (real(name), other.flush())[0])
         oid = append(other, "one")
@@ -349,7 +349,7 @@ def test_number_of_fsyncs(git_dir, monkeypatch, durability):
 def test_a_failed_flush_fails_no_append_and_is_made_up_for(git_dir, monkeypatch):
     with GitStore.open(git_dir) as store:
         monkeypatch.setattr(writing, "FLUSH_RECORDS", 3)
-        store._opened._due_at = (3, writing.FLUSH_BYTES)
+        store._writer._due_at = (3, writing.FLUSH_BYTES)
         monkeypatch.setattr(
             pack_writer, "write_pack", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left"))
         )
@@ -388,7 +388,7 @@ def test_a_full_disk_refuses_the_append_and_loses_nothing_else(git_dir, monkeypa
 def test_an_interrupt_between_disk_and_memory_leaves_them_agreed(git_dir, monkeypatch):
     with GitStore.open(git_dir) as store:
         append(store, "before")
-        memory = store._opened.state.overlay
+        memory = store._writer.state.overlay
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
             patch.setattr(memory, "add", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             append(store, "interrupted")

@@ -188,7 +188,7 @@ def test_existing_hook_runs_first_and_is_restored(store, remote: Path, tmp_path:
     assert "refs/heads/sessions" in (tmp_path / "told").read_text()
     assert command_line.run(["gate", "uninstall"]) == 0
     assert hook_files.state(hooks, "pre-push") == hook_files.OTHER
-    assert not hook_files.is_kept(hooks, "pre-push")
+    assert not hook_files.has_local_hook(hooks, "pre-push")
 
 
 def test_nothing_is_pushed_if_gitsession_is_missing(store, remote: Path) -> None:

@@ -83,7 +83,7 @@ def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
     def overwriting(store, tx, ref, end):
         tx.move(ref, end, expected=store.ref(ref))
 
-    monkeypatch.setattr(histories, "aside", by_writer)
+    monkeypatch.setattr(histories, "unused_name", by_writer)
     monkeypatch.setattr(merge_remote_branches, "_bring_to", overwriting)
     assert caught(folder)
 

@@ -616,7 +616,7 @@ def test_local_error_does_not_cause_a_fetch_of_each_ref(two, monkeypatch, said, 
         asked.append(words)
         return process.ProcessResult(code, b"", said)
 
-    monkeypatch.setattr(process, "talk", talk)
+    monkeypatch.setattr(process, "run_transfer", talk)
     with pytest.raises(Unavailable, match="cannot be used now"):
         pull(two.b)
     assert len(asked) == 1
@@ -642,7 +642,7 @@ def test_a_hook_that_refuses_one_ref_is_found_by_halving(two):
     hook.chmod(0o755)
     report = syncing.push(two.a, remote(two.a))
     assert [one.ref for one in report.of("refused")] == [refs.leaf(sids[2])]
-    assert "no such luck" in report.said
+    assert "no such luck" in report.messages
     assert len(report.of("new")) == 9
 
 
@@ -651,17 +651,17 @@ def test_pending_deletions_are_recorded_before_git_starts(two, monkeypatch):
     seen = []
 
     def killed(*arguments, **more):
-        seen.extend(published.noted(two.a.git_dir))
+        seen.extend(published.list_records(two.a.git_dir))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(transport, "push", killed)
     with pytest.raises(KeyboardInterrupt):
         sync(two.a)
     assert seen == [("origin", refs.leaf(two.sid), two.a.ref(refs.leaf(two.sid)))]
-    assert list(published.noted(two.a.git_dir)) == seen
+    assert list(published.list_records(two.a.git_dir)) == seen
     monkeypatch.undo()
     sync(two.a)
-    assert list(published.noted(two.a.git_dir)) == []
+    assert list(published.list_records(two.a.git_dir)) == []
 
 
 def test_concurrent_syncs_take_turns(two):
@@ -783,5 +783,6 @@ def test_names_are_found_by_content_wherever_they_are_made(two):
     [(_, side)] = two.b.renamed_branches
     assert side == f"{refs.leaf(two.sid)}.{to_base32(first.chain, 8)}"
     assert (
-        next(histories.names_beside(two.b.read, refs.leaf(two.sid), first.oid, two.b.ref(refs.leaf(two.sid)))) == side
+        next(histories.candidate_names(two.b.read, refs.leaf(two.sid), first.oid, two.b.ref(refs.leaf(two.sid))))
+        == side
     )

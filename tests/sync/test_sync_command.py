@@ -153,7 +153,7 @@ def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
     run("sync")
     told: list[bytes] = []
     with Store.open() as store:
-        store.remotes.sync(talk=TransportOptions(told.append))
+        store.remotes.sync(options=TransportOptions(told.append))
     assert b"warning" not in b"".join(told)
 
 
@@ -429,7 +429,7 @@ def test_killed_git_during_a_clone_is_reported_without_the_temporary_folder(
     def killed(*words: object, **how: object) -> process.ProcessResult:
         return process.ProcessResult(-9, b"", f"Cloning into bare repository '{words[-1]}'...\n".encode())
 
-    monkeypatch.setattr(process, "talk", killed)
+    monkeypatch.setattr(process, "run_transfer", killed)
     told = run("clone", "hub.git", "out.git", code=75, err=True)
     assert told == (
         f"error: cannot clone '{here}/hub.git': it cannot be used now: git was killed\n"

@@ -68,7 +68,7 @@ class Syncs(Scene):
         store, hub = self.store(work), self.place / "hub.git"
         left = store / create.INCOMING
         assert not left.exists() or not [*left.iterdir()]
-        assert [*published.noted(store)] == []
+        assert [*published.list_records(store)] == []
         with small(), Store.open(store, clock=lambda: 1) as opened:
             ends = shared(opened.objects), there(hub)
             assert_whole(opened.objects)
@@ -125,7 +125,7 @@ def test_files_of_a_killed_clone_are_removed_by_the_next_one(tmp_path: Path) -> 
     for folder in (left, held, other):
         (folder / "objects").mkdir(parents=True)
         os.utime(folder, (1, 1))
-    fd = cloning._hold(held)
+    fd = cloning._lock_folder(held)
     cloning.clone(str(tmp_path / "source.git"), tmp_path / "to.git", TransportOptions())
     os.close(fd)
     assert [folder.exists() for folder in (left, held, other)] == [False, True, True]

@@ -63,7 +63,7 @@ def test_an_empty_workspace_is_no_tree(store, work, tmp_path):
 
 
 def test_contents_are_stored_in_chunks(store, work, tmp_path, monkeypatch):
-    monkeypatch.setattr(capture, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(capture, "BATCH_BYTES", 1000)
     sizes = []
     real = GitStore.transaction
 
@@ -122,7 +122,7 @@ def test_change_that_was_not_stored_is_found_again(work, tmp_path):
 def test_contents_that_were_dropped_before_a_tree_held_them_are_missed(work, tmp_path):
     fill(work, a="1")
     store = MemoryStore()
-    with opened(work) as root, snapshot.look(root, tmp_path / "plain") as look:
+    with opened(work) as root, snapshot.take_snapshot(root, tmp_path / "plain") as look:
         states = capture.put(store, look.changes())
         store._objects.clear()
         with store.transaction() as to, pytest.raises(MissingObject):
@@ -147,7 +147,7 @@ def test_capturing_leaves_the_users_repository_as_it_was(store, work, tmp_path):
 
 def named(at, *paths, **asked):
     with opened(at) as root:
-        return capture.named(root, paths, **asked)
+        return capture.capture_paths(root, paths, **asked)
 
 
 def test_named_paths_are_captured_even_if_ignored_without_git(work, tmp_path, monkeypatch):
@@ -197,5 +197,5 @@ def test_path_through_a_link_in_the_workspace_is_its_target(work):
 def test_a_named_path_in_the_store_is_left_out(work):
     write(work / "store/HEAD", "x")
     with WorkspaceRoot.open(work, home=None, store=work / "store") as root:
-        taken = capture.named(root, ["store/HEAD", "store"])
+        taken = capture.capture_paths(root, ["store/HEAD", "store"])
     assert taken.changes == [] and len(taken.skipped) == 2

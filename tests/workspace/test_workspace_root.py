@@ -189,15 +189,15 @@ SWAPS = {
 @pytest.mark.promise("P27")
 @pytest.mark.parametrize("plant", SWAPS.values(), ids=SWAPS)
 def test_file_replaced_after_the_check_is_not_read(folder, monkeypatch, plant, faults):
-    real = inspect._pour
+    real = inspect._read_chunks
 
     def swapped(fd, name, found, take):
         (folder / "x").unlink()
         plant(folder / "x")
-        monkeypatch.setattr(inspect, "_pour", real)
+        monkeypatch.setattr(inspect, "_read_chunks", real)
         real(fd, name, found, take)
 
-    monkeypatch.setattr(inspect, "_pour", swapped)
+    monkeypatch.setattr(inspect, "_read_chunks", swapped)
     taken = b""
     with faults.one(), opened(folder) as root:
         try:

@@ -38,7 +38,7 @@ def plain(tmp_path):
 
 def seen(at, plain, *, accept=True, **asked):
     """Scan the workspace and return the changes by path, and the scan."""
-    with opened(at) as root, snapshot.look(root, plain, **asked) as look:
+    with opened(at) as root, snapshot.take_snapshot(root, plain, **asked) as look:
         changes = {change.path: change for change in look.changes()}
         if accept:
             look.accept(kept=False)
@@ -107,11 +107,11 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
 
 def test_scan_is_accepted_only_if_complete_and_still_open(work, plain):
     fill(work, a="one", b="two")
-    with opened(work) as root, snapshot.look(root, plain) as look:
+    with opened(work) as root, snapshot.take_snapshot(root, plain) as look:
         next(look.changes())
         with pytest.raises(RuntimeError):
             look.accept()
-    with opened(work) as root, snapshot.look(root, plain) as late:
+    with opened(work) as root, snapshot.take_snapshot(root, plain) as late:
         list(late.changes())
     with pytest.raises(RuntimeError):
         late.accept()
@@ -120,7 +120,7 @@ def test_scan_is_accepted_only_if_complete_and_still_open(work, plain):
 
 def test_a_file_that_changed_while_it_was_kept_shows_in_the_next_look(work, plain):
     fill(work, a="one")
-    with opened(work) as root, snapshot.look(root, plain) as look:
+    with opened(work) as root, snapshot.take_snapshot(root, plain) as look:
         list(look.changes())
         before = os.stat(work / "a")
         write(work / "a", "two")
@@ -132,7 +132,7 @@ def test_a_file_that_changed_while_it_was_kept_shows_in_the_next_look(work, plai
 
 def test_file_deleted_before_it_is_read_is_missing(work, plain):
     fill(work, a="one", b="two")
-    with opened(work) as root, snapshot.look(root, plain) as look:
+    with opened(work) as root, snapshot.take_snapshot(root, plain) as look:
         os.unlink(work / "b")
         assert [change.path for change in look.changes()] == ["a"]
 
@@ -556,13 +556,13 @@ def test_file_open_for_writing_keeps_its_known_state_and_is_reported(work, plain
 
 
 def test_a_folder_that_git_could_not_open_is_named(work, plain):
-    from gitsession.workspace.changed_paths import _unopened
+    from gitsession.workspace.changed_paths import _unreadable_folders
 
     told = (
         b"warning: could not open directory 'sub/it's \n odd/': Permission denied\nwarning: could not open directory "
     )
     told += b"'sub/x/': Permission denied\n"
-    assert [path for path, _ in _unopened(told, b"sub")][-1] == "x"
+    assert [path for path, _ in _unreadable_folders(told, b"sub")][-1] == "x"
 
 
 REFUSED = [b"git~1", b".GIT ", b".git\xe2\x80\x8c"]
@@ -598,7 +598,10 @@ def test_store_in_a_workspace_is_never_captured(work, plain):
     fill(work, a="1", _dot_gitignore="!*\n!/my [store]/\n")
     write(work / "my [store]/HEAD", "x")
     write(work / "my s/HEAD", "x")
-    with WorkspaceRoot.open(work, home=None, store=work / "my [store]") as root, snapshot.look(root, plain) as look:
+    with (
+        WorkspaceRoot.open(work, home=None, store=work / "my [store]") as root,
+        snapshot.take_snapshot(root, plain) as look,
+    ):
         assert [change.path for change in look.changes()] == [".gitignore", "a", "my s/HEAD"]
         assert look.skipped == []
 
@@ -788,7 +791,11 @@ def test_private_folder_may_be_relative_to_the_working_directory(work, tmp_path,
 
 def test_looks_of_one_workspace_wait_for_each_other(work, plain):
     fill(work, a="1")
-    with opened(work) as root, snapshot.look(root, plain), pytest.raises(Unavailable, match="is taking a snapshot"):
+    with (
+        opened(work) as root,
+        snapshot.take_snapshot(root, plain),
+        pytest.raises(Unavailable, match="is taking a snapshot"),
+    ):
         seen(work, plain, wait_seconds=0.05)
     with ThreadPoolExecutor(4) as threads:
         found = list(threads.map(lambda _: paths(work, plain), range(8)))
@@ -816,7 +823,7 @@ def drained(store, plain, before, look, changes):
 
 
 def spooled(at, plain):
-    with opened(at) as root, snapshot.look(root, plain) as look:
+    with opened(at) as root, snapshot.take_snapshot(root, plain) as look:
         changes = list(look.changes())
         return look.before, look.accept(kept=False), changes
 
@@ -828,10 +835,10 @@ def test_looks_that_were_spooled_become_trees_one_after_the_other(work, plain):
     write(work / "a", "3")
     os.unlink(work / "b")
     second = spooled(work, plain)
-    with opened(work) as root, snapshot.look(root, plain) as look, pytest.raises(MissingObject):
+    with opened(work) as root, snapshot.take_snapshot(root, plain) as look, pytest.raises(MissingObject):
         look.base()
     assert sorted(dict(trees.walk(store, drained(store, plain, *first)))) == ["a", "b"]
     tree = drained(store, plain, *second)
     assert sorted(dict(trees.walk(store, tree))) == ["a"]
-    with opened(work) as root, snapshot.look(root, plain) as look:
+    with opened(work) as root, snapshot.take_snapshot(root, plain) as look:
         assert (list(look.changes()), look.base()) == ([], tree)

@@ -13,7 +13,7 @@ import click
 from gitsession.api import Session
 from gitsession.checkpoints.lookup import Files
 from gitsession.checkpoints.planning import RewindPlan, What
-from gitsession.checkpoints.rewind_decisions import AS_IT_WAS, PathDecision
+from gitsession.checkpoints.rewind_decisions import UNCHANGED, PathDecision
 from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
 from gitsession.cli import exits
 from gitsession.cli.context import App, split, with_app
@@ -175,7 +175,7 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
         print_files(done)
     _tell_of_no_files(session, plan)
     if code == exits.NOTHING:
-        left = any(one.why != AS_IT_WAS for one in done.outcomes)
+        left = any(one.why != UNCHANGED for one in done.outcomes)
         say(
             "nothing changed"
             if left
@@ -314,11 +314,11 @@ _FILES_MAX = 200
 
 def planned_lines(changes: Sequence[PathDecision]) -> list[str]:
     """Return lines such as ``write   src/auth.py   the session changed it``."""
-    return _lines([(change.action, change.path, change.why) for change in changes if change.why != AS_IT_WAS])
+    return _lines([(change.action, change.path, change.why) for change in changes if change.why != UNCHANGED])
 
 
 def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
-    return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != AS_IT_WAS])
+    return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != UNCHANGED])
 
 
 def print_files(done: RewindResult) -> None:
@@ -330,7 +330,7 @@ def print_files(done: RewindResult) -> None:
 
 def summary(outcomes: Iterable[FileOutcome]) -> str:
     """Return text such as ``files: 2 written, 1 removed, 3 left``. Files that needed no change are not counted."""
-    done = [one.did for one in outcomes if one.why != AS_IT_WAS]
+    done = [one.did for one in outcomes if one.why != UNCHANGED]
     parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
     said = [f"{number:,} {what}" for number, what in parts if number]
     return f"files: {', '.join(said)}" if said else "no file was changed"

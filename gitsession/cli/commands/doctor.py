@@ -110,10 +110,10 @@ def _store_checks(app: App) -> Iterator[Check]:
     yield Check("journal", f"{count(pending, 'write')} not packed yet")
     for what in objects.damage():
         yield Check("journal", what, "run `gitsession repair` (`gitsession verify` lists the affected entries)")
-    lacks = ", ".join(config.lacking(path))
+    lacks = ", ".join(config.missing_settings(path))
     yield Check("config", f"lacks {lacks}" if lacks else "complete", _REPAIR if lacks else "")
-    for bad in damage.glance(path):
-        yield Check("packs", f"{bad.path}: {bad.what}", _REPAIR)
+    for bad in damage.quick_check(path):
+        yield Check("packs", f"{bad.path}: {bad.problem}", _REPAIR)
     for name, what in objects.damaged_refs().items():
         yield Check("refs", f"{name} {what}", _REPAIR)
     for name, value in objects.refs(refs.SESSIONS).items():
@@ -223,10 +223,10 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
 
     The owner of one of git's lock files cannot be determined, so the age of the file is reported.
     """
-    found = list(RefLocks(git_dir, git_dir / create.PROOFS).standing())
+    found = list(RefLocks(git_dir, git_dir / create.PROOFS).list_locks())
     stale = [lock for lock in found if lock.is_stale]
     for lock in stale:
-        if lock.is_ours:
+        if lock.is_own:
             yield Check("locks", f"{lock.path}: left by a gitsession process that died", "run `gitsession maintain`")
             continue
         held = f", and {count(pending, 'write')} may wait for it" if pending else ""
@@ -251,7 +251,7 @@ def reflog(git_dir: Path) -> Iterator[Check]:
 def _remotes(store: Store) -> Iterator[Check]:
     git_dir = store.objects.git_dir
     try:
-        known = remotes.listed(git_dir)
+        known = remotes.list_remotes(git_dir)
         unsafe = remotes.fetched_into_branches(git_dir)
     except GitSessionError as error:
         yield Check("remotes", str(error), error.hint or "fix the configuration of the store")
@@ -290,7 +290,7 @@ def _trash(store: GitStore) -> Iterator[Check]:
     try:
         for operation in operation_log.history(store):
             put = [move.ref for move in operation.moves if move.new and move.ref.startswith(refs.TRASH)]
-            found = {refs.session_of(refs.taken_out(ref)) for ref in put} & left
+            found = {refs.session_of(refs.untrashed(ref)) for ref in put} & left
             if found:
                 left, oldest = left - found, operation.at_ms
             if not left:

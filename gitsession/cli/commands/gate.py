@@ -44,7 +44,7 @@ def gate_install(app: App) -> int:
     """
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "gitsession.gate", shlex.join(program(app.path)))
-    _print_gate("install", hook_files.put(git_dir / "hooks", "pre-push"))
+    _print_gate("install", hook_files.install(git_dir / "hooks", "pre-push"))
     return exits.OK
 
 
@@ -55,7 +55,7 @@ def gate_uninstall(app: App) -> int:
     """Remove the pre-push hook."""
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
-    _print_gate("uninstall", hook_files.take_out(git_dir / "hooks", "pre-push"))
+    _print_gate("uninstall", hook_files.remove(git_dir / "hooks", "pre-push"))
     return exits.OK
 
 

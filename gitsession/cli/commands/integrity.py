@@ -191,7 +191,7 @@ def _document(done: RepairResult) -> dict[str, Any]:
         "settings": list(plan.settings),
         "beside": plan.beside,
         "copied": plan.copied,
-        "damaged": [{"file": bad.path, "what": bad.what} for bad in plan.bad],
+        "damaged": [{"file": bad.path, "what": bad.problem} for bad in plan.bad],
         "quarantine": str(done.quarantine) if done.quarantine else None,
         "set_aside": list(done.set_aside),
         "missing": [
@@ -236,7 +236,7 @@ def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
     """Yield lines that describe the damage and its repair."""
     plan = done.plan
     would = "would be " if dry_run else ""
-    yield from (f"{bad.path}: {bad.what}" for bad in plan.bad)
+    yield from (f"{bad.path}: {bad.problem}" for bad in plan.bad)
     yield from (f"{name}: missing settings {would or 'were '}restored" for name in plan.settings)
     for name, number in Counter(plan.donors[oid] for oid in plan.taken).items():
         yield f"{count(number, 'lost object')} {would}restored from {name}"

@@ -138,7 +138,7 @@ def _warn_of(store: Store, remote: Remote) -> None:
 
 
 def _remote_object(remote: Remote) -> dict[str, Any]:
-    namespace = remote.places[0][1].split("/")[1] if remote.is_shared else None
+    namespace = remote.prefixes[0][1].split("/")[1] if remote.is_shared else None
     scope = remote.scope
     return {
         "name": remote.name,
@@ -169,7 +169,7 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
         return print_plan(app, remote)
     confirm_first_push(app, remote, consent=consent)
     with progress():
-        report = app.store().remotes.sync(remote, talk=talk())
+        report = app.store().remotes.sync(remote, options=transport_options())
     return print_report(app, "sync", report)
 
 
@@ -183,7 +183,7 @@ def pull_command(app: App, remote: str) -> int:
     REMOTE defaults to the home remote. If a branch diverged, both versions are kept.
     """
     with progress():
-        report = app.store().remotes.pull(remote, talk=talk())
+        report = app.store().remotes.pull(remote, options=transport_options())
     return print_report(app, "pull", report)
 
 
@@ -202,7 +202,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
         if not sessions:  # a list of sessions is already an explicit choice
             confirm_first_push(app, remote, consent=consent)
         with progress():
-            report = app.store().remotes.push(remote, sessions=sessions, talk=talk())
+            report = app.store().remotes.push(remote, sessions=sessions, options=transport_options())
     except NotFound as error:
         if not remote or sessions:
             raise
@@ -237,7 +237,7 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
     """
     path = folder or app.path
     with progress():
-        store, report = Store.clone(url, path, filter=filter, namespace=namespace, talk=talk())
+        store, report = Store.clone(url, path, filter=filter, namespace=namespace, options=transport_options())
     with store:
         refused = report.of("refused")
         branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
@@ -281,7 +281,7 @@ def take_bundle(app: App, file: Path) -> int:
     If a branch diverged, the branch of the bundle is added under another name.
     """
     with progress():
-        report = app.store(make=True).remotes.unbundle(file, talk=talk())
+        report = app.store(make=True).remotes.unbundle(file, options=transport_options())
     return print_report(app, "bundle-take", report)
 
 
@@ -301,7 +301,7 @@ _TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
-def talk() -> TransportOptions:
+def transport_options() -> TransportOptions:
     """Return options for git: progress if standard error is a terminal, and prompts if standard input is a terminal."""
     watched = sys.stderr.isatty()
     return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
@@ -428,7 +428,7 @@ def _print_report(app: App, report: SyncReport, words: dict[str, str]) -> None:
             say(f"{'':10}{line}", dim=True)
     if left_out:
         say(f"... and {len(left_out):,} more; --json lists all", dim=True)
-    for line in report.said:
+    for line in report.messages:
         warn(f"{report.remote}: {line}")
     same = len(report.of("same"))
     sums = Counter(words[branch.outcome] for branch in told)

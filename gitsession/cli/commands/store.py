@@ -77,7 +77,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
     store = app.store()
     store.flush()
     path = str(store.objects.git_dir)
-    named = program_settings.named(store.objects.git_dir)
+    named = program_settings.unsafe_settings(store.objects.git_dir)
     if named:
         raise Refused(
             f"cannot run git in '{path}': its configuration has settings that may run programs: {', '.join(named[:5])}",

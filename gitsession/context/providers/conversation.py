@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gitsession.codec.cbor import whole
+from gitsession.codec.cbor import valid_text
 from gitsession.context.profiles import profile
 from gitsession.context.provider_compactions import Replay, replay_of
 from gitsession.context.providers.wire import CallIds, legal, model_blocks, sendable, shown
@@ -191,7 +191,7 @@ def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
         blocks = tuple(shown(entry.content))
     else:
         text = user_text(entry)
-        blocks = (Text(whole(text)),) if text else ()
+        blocks = (Text(valid_text(text)),) if text else ()
     only_words = all(isinstance(block, Text) for block in blocks)
     yield Turn(role if only_words else "user", blocks)
 
@@ -242,7 +242,7 @@ def prompt(context: Context, system: str | None) -> str:
     """
     stated = context.instructions.system_prompt if context.instructions else None
     first = [stated or "", *(message.text for message in _opening(context))] if system is None else [system]
-    return whole("\n\n".join(part for part in [*first, *_sections(context)] if part.strip()))
+    return valid_text("\n\n".join(part for part in [*first, *_sections(context)] if part.strip()))
 
 
 def opening(context: Context) -> int:
@@ -299,7 +299,7 @@ def _tools(stated: Any) -> Iterable[Tool]:
         schema = next((tool[name] for name in _SCHEMA_NAMES if isinstance(tool.get(name), Mapping)), None)
         if schema is not None:
             description = tool.get("description")
-            yield Tool(tool["name"], whole(description) if isinstance(description, str) else "", _object(schema))
+            yield Tool(tool["name"], valid_text(description) if isinstance(description, str) else "", _object(schema))
 
 
 def _object(schema: Mapping[str, Any]) -> dict[str, Any]:

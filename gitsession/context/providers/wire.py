@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gitsession.codec.cbor import whole
+from gitsession.codec.cbor import valid_text
 from gitsession.codec.digest import hash_of
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 
@@ -20,13 +20,13 @@ _MARK_CHARS = 8
 def sendable(value: Any) -> Any:
     """Return ``value`` in a form that JSON can represent: bytes in base64, infinity as ``None``, and keys as text."""
     if isinstance(value, str):
-        return whole(value)
+        return valid_text(value)
     if isinstance(value, bytes):
         return to_base64(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):
-        return {whole(str(key)): sendable(item) for key, item in value.items()}
+        return {valid_text(str(key)): sendable(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [sendable(item) for item in value]
     return value
@@ -117,7 +117,7 @@ def _uttered(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
         return _text(block.text, block.signature if own else None)
     if isinstance(block, Thinking):
         if own:
-            return Thinking(whole(block.text), block.signature, block.redacted)
+            return Thinking(valid_text(block.text), block.signature, block.redacted)
         return None if block.redacted else _text(block.text)
     if isinstance(block, ToolCall):
         return block if own else ToolCall(block.id, block.name, block.arguments)
@@ -138,12 +138,12 @@ def _file(file: File) -> Text | Image | File:
         content = file.data.decode()
     except UnicodeDecodeError:
         return _note("file", file.name, file.mime or "", f"{len(file.data)} bytes")
-    return Text(whole(f'<file name="{file.name}">\n{content}\n</file>'))
+    return Text(valid_text(f'<file name="{file.name}">\n{content}\n</file>'))
 
 
 def _text(text: str, signature: str | None = None) -> Text | None:
-    return Text(whole(text), signature) if text.strip() else None
+    return Text(valid_text(text), signature) if text.strip() else None
 
 
 def _note(*words: str) -> Text:
-    return Text(whole(f"[{' '.join(word for word in words if word)}]"))
+    return Text(valid_text(f"[{' '.join(word for word in words if word)}]"))
