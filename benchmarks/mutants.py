@@ -343,8 +343,8 @@ BREAKS = [
     one(
         "threads share a connection to the catalogue",
         "api/opened.py",
-        "me = (os.getpid(), threading.get_ident())",
-        "me = (os.getpid(), 0)",
+        "key = (os.getpid(), threading.get_ident())",
+        "key = (os.getpid(), 0)",
         "tests/store/test_concurrent_writers.py::test_threads_share_one_store_and_its_sessions",
     ),
     one(
@@ -484,7 +484,7 @@ BREAKS = [
     one(
         "what a damaged index says was said is believed",
         "index/entry_rows.py",
-        "found is None or found[1] != _proof_of_said(row, found[0])",
+        "found is None or found[1] != _state_proof(row, found[0])",
         "found is None",
         "tests/context/test_context.py::test_state_is_not_read_from_a_damaged_index",
     ),

@@ -14,12 +14,12 @@ VARIABLE = "GITSESSION_DIR"
 SETTING = "gitsession.store"
 
 
-def store_path(given: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
+def store_path(path: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
     """Return the path of the store.
 
     ``setting``: a function that reads a git setting. It is called only if it is needed.
     """
-    chosen = given or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
+    chosen = path or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:
         return Path(chosen).expanduser().absolute()
     data = Path(environ["XDG_DATA_HOME"]) if environ.get("XDG_DATA_HOME") else home / ".local" / "share"

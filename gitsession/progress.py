@@ -28,15 +28,15 @@ def by(watcher: Watcher | None) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def each(what: str, things: Collection[T]) -> Iterable[T]:
-    """Return ``things``, and report progress while the caller iterates over them."""
+def each(what: str, items: Collection[T]) -> Iterable[T]:
+    """Return ``items``, and report progress while the caller iterates over them."""
     watcher = _watcher.get()
-    return things if watcher is None else _told(watcher, what, things)
+    return items if watcher is None else _reporting(watcher, what, items)
 
 
-def _told(watcher: Watcher, what: str, things: Collection[T]) -> Iterator[T]:
-    of = len(things)
-    for done, thing in enumerate(things):
-        watcher(what, done, of)
-        yield thing
-    watcher(what, of, of)
+def _reporting(watcher: Watcher, what: str, items: Collection[T]) -> Iterator[T]:
+    total = len(items)
+    for done, item in enumerate(items):
+        watcher(what, done, total)
+        yield item
+    watcher(what, total, total)

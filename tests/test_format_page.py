@@ -51,7 +51,7 @@ def rows_of(title):
 
 @pytest.fixture(scope="module")
 def kept():
-    draft = commit_writer.own(ENTRY, NONCE, None)
+    draft = commit_writer.draft_own(ENTRY, NONCE, None)
     parts = {}
 
     class Put:
@@ -205,7 +205,7 @@ NUMBERS = {
     "a nonce": f"nonce: {payload.NONCE_BYTES} bytes",
     "the version of payloads": f"{{ v: {payload.VERSION}, kind: text",
     "a session's name": f"first {names.LENGTH} of base32",
-    "a session's name that is taken": f"{names.LENGTH_TAKEN} characters are taken",
+    "a session's name that is taken": f"{names.LENGTH_LONG} characters are taken",
     "a branch's name": "first {} characters of base32(its chain) ({}, {} or {} where".format(*branch_names.LENGTHS),
     "times": "clamped to [0, 2^32-1]",
 }

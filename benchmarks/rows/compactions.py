@@ -92,7 +92,7 @@ def _store(place: Path, data: bytes, count: int, said: int = 0) -> _Taken:
         line = session.history()
         assert line[: len(began)] == began
         assert len(line) == len(began) + number + count
-        assert store.export(session.id, as_it_came=True).data == data
+        assert store.export(session.id, original=True).data == data
         store.maintain()
         taken = _Taken(number, sum(file.stat().st_size for file in (path / "objects/pack").iterdir()))
         for node in made:

@@ -57,10 +57,10 @@ def _filled(shop: Workshop, number: int) -> Path:
                 before, known = at.oid, meta.oid
                 for each in range(start, min(start + 1000, number)):
                     at = commit_writer.put(
-                        tx, at, commit_writer.own(Message.assistant(f"answer {each}", at_ms=1), NONCE, None)
+                        tx, at, commit_writer.draft_own(Message.assistant(f"answer {each}", at_ms=1), NONCE, None)
                     )
                     label = Label(target=to_base64url(at.chain), label=f"label-{each}", at_ms=1)
-                    meta = commit_writer.put(tx, meta, commit_writer.own(label, NONCE, None))
+                    meta = commit_writer.put(tx, meta, commit_writer.draft_own(label, NONCE, None))
                     tx.move(refs.leaf(session.id, f"b{each}"), at.oid, expected=None)
                     done = [operation_log.Move(refs.leaf(session.id, f"b{each}"), None, at.oid)]
                     operation_log.record(store.objects, tx, f"branch {each}", each, done)

@@ -21,7 +21,7 @@ from benchmarks.measure import Duel, duel, in_turn
 from benchmarks.workshop import Workshop
 from gitsession import Message, Store
 from gitsession.index import search
-from gitsession.index.search_words import words_of
+from gitsession.index.search_words import searchable_text
 from gitsession.sessions.content import entry_of
 
 TITLE = "Search"
@@ -81,7 +81,7 @@ def _compared(shop: Workshop, store: Store, path: Path, texts: Sequence[str], si
 
 def _texts(store: Store) -> list[str]:
     session = store.session(store.sessions()[0].sid)
-    found = (words_of(entry_of(store.objects, node)) for node in session.history())
+    found = (searchable_text(entry_of(store.objects, node)) for node in session.history())
     return [words.all for words in found if words is not None]
 
 

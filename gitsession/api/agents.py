@@ -35,8 +35,8 @@ class AgentSessions:
         self.opened = opened
         self._objects = opened.objects
         self._projects: dict[str, str | None] = {}
-        self._brought_in: dict[tuple[str, str], str] = {}
-        self._places: dict[str, list[Path]] = {}
+        self._imported: dict[tuple[str, str], str] = {}
+        self._paths: dict[str, list[Path]] = {}
 
     def import_data(
         self,
@@ -70,14 +70,14 @@ class AgentSessions:
             Corrupt: The store is damaged.
             Unavailable: The store cannot be written, or another process keeps writing to the session.
         """
-        kept, missing = sources.attachments(path, data, format) if path else ({}, [])
-        taken = LoadedSession(format.split(data, name=name, final=final), kept, missing)
-        return self.import_session(format, taken, path=path, group=group, dry_run=dry_run)
+        attachments, missing = sources.attachments(path, data, format) if path else ({}, [])
+        loaded = LoadedSession(format.split(data, name=name, final=final), attachments, missing)
+        return self.import_session(format, loaded, path=path, group=group, dry_run=dry_run)
 
     def import_session(
         self,
         format: Format,
-        taken: LoadedSession,
+        loaded: LoadedSession,
         *,
         path: Path | None = None,
         group: str | None = None,
@@ -89,7 +89,7 @@ class AgentSessions:
 
         Args:
             format: The format of the agent that wrote the session.
-            taken: The session.
+            loaded: The session.
             path: The path of the session's file, or its location in a database.
             group: An id of a group of imports. Consecutive imports of the same group are undone together.
             dry_run: Whether to report the result without writing to the store.
@@ -105,15 +105,15 @@ class AgentSessions:
             Corrupt: The store is damaged.
             Unavailable: The store cannot be written, or another process keeps writing to the session.
         """
-        source = taken.source
-        place = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
-        command = import_session.ImportOperation(f"import {place}", self.opened.clock(), group) if logged else None
+        source = loaded.source
+        location = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
+        command = import_session.ImportOperation(f"import {location}", self.opened.clock(), group) if logged else None
         imported = functools.partial(
             import_session.import_source,
             self._objects,
             format,
             source,
-            taken.attachments,
+            loaded.attachments,
             command=command,
             project=self._project(format, source),
             dry_run=dry_run,
@@ -127,12 +127,12 @@ class AgentSessions:
             if not dry_run:
                 self._purge_copies(copied)
             done = imported().with_problem(f"not imported: {copied}")
-        self._brought_in[format.AGENT, source.segment or source.source_id] = done.session
+        self._imported[format.AGENT, source.segment or source.source_id] = done.session
         if path is not None:
-            self._places.setdefault(done.session, []).append(path.absolute())
+            self._paths.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
             done = self._with_history(format, source, path, done)
-        return done.with_missing(taken.missing)
+        return done.with_missing(loaded.missing)
 
     def _purge_copies(self, copied: PurgedCopies) -> None:
         from gitsession.purge import purging  # loaded only when an import finds a copy
@@ -144,14 +144,14 @@ class AgentSessions:
         self, format: Format, source: Source, sid: str, path: Path | None, payloads: Collection[bytes]
     ) -> bool:
         """Return whether another imported file of session ``sid`` still contains one of ``payloads``."""
-        places = {*self._places.get(sid, ()), *self.opened.catalogues.get(fresh=False).files_of(sid)}
-        for place in places - {path.absolute() if path is not None else None}:
+        files = {*self._paths.get(sid, ()), *self.opened.catalogues.get(fresh=False).files_of(sid)}
+        for file in files - {path.absolute() if path is not None else None}:
             try:
-                held = format.split(sources.read(place)[1], name=sources.name_of(place))
+                other = format.split(sources.read(file)[1], name=sources.name_of(file))
             except (OSError, Malformed):
                 continue  # the file was deleted or replaced
-            lines = (record.payload for record in held.records)
-            if held.source_id == source.source_id and any(line in payloads for line in lines):
+            lines = (record.payload for record in other.records)
+            if other.source_id == source.source_id and any(line in payloads for line in lines):
                 return True
         return False
 
@@ -186,7 +186,7 @@ class AgentSessions:
         Returns:
             The session id, or ``None`` if there is no such session.
         """
-        known = self._brought_in.get((agent, source_id))
+        known = self._imported.get((agent, source_id))
         if known is not None and graph.branches(self._objects, known):
             return known
         catalogue = self.opened.catalogues.get()
@@ -195,8 +195,8 @@ class AgentSessions:
 
     def _project(self, format: Format, source: Source) -> str | None:
         """Return the project of a session file. It is computed once for each folder."""
-        said = [source.header, *(format.read(record.payload) for record in source.meta)]
-        cwd = next((header.cwd for header in said if isinstance(header, Header) and header.cwd), None)
+        entries = [source.header, *(format.read(record.payload) for record in source.meta)]
+        cwd = next((header.cwd for header in entries if isinstance(header, Header) and header.cwd), None)
         if cwd is None:
             return None
         if cwd not in self._projects:
@@ -234,22 +234,22 @@ class AgentSessions:
             OSError: A file cannot be written.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
-        where = resume.workspace(cwd, Path.home(), os.environ)
-        found = resume.plan(self._objects, sid, agent, at, where, os.environ, self.find)
+        workspace = resume.workspace(cwd, Path.home(), os.environ)
+        found = resume.plan(self._objects, sid, agent, at, workspace, os.environ, self.find)
         if not dry_run:
-            new = [place for place in found.other_files if not place.exists()]
+            new = [path for path in found.other_files if not path.exists()]
             resume.perform(found)
             with contextlib.suppress(Malformed):  # the file has no messages yet
-                handed = resume.source_of(found)
-                line = max((record.line for record in handed.records), default=0)
-                said = resume.content_digest(handed).hex()
+                source = resume.source_of(found)
+                line = max((record.line for record in source.records), default=0)
+                digest = resume.content_digest(source).hex()
                 if not found.is_complete:
                     self.record_export(
                         sid, found.file, found.export.agent, found.data,
-                        id=handed.source_id, conversation=said, entry=found.entry, line=line,
+                        id=source.source_id, conversation=digest, entry=found.entry, line=line,
                     )  # fmt: skip
-            for place in new:
-                self.record_export(sid, place, found.export.agent, found.other_files[place])
+            for path in new:
+                self.record_export(sid, path, found.export.agent, found.other_files[path])
         return found
 
     def record_export(self, sid: str, path: Path, agent: str, data: bytes, **resumed: Any) -> None:
@@ -267,22 +267,22 @@ class AgentSessions:
         with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # the store is read-only
             export_record.add(self._objects.git_dir, export)
 
-    def find_handover(self, format: Format, taken: LoadedSession, place: Path, stamp: Stat) -> str | None:
+    def find_handover(self, format: Format, loaded: LoadedSession, path: Path, stamp: Stat) -> str | None:
         """Return the session that ``resume`` wrote to a file, if the agent has not continued it in this file.
 
         Args:
             format: The format of the agent.
-            taken: The session in the file.
-            place: The path of the file.
+            loaded: The session in the file.
+            path: The path of the file.
             stamp: The status of the file before it was read.
 
         Returns:
             The id of the session; ``None`` if ``resume`` did not write the file, or if the agent has continued it.
         """
-        source = taken.source
+        source = loaded.source
         if self.find(format.AGENT, source.source_id):
             return None
         written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
         if written is not None and written.conversation == resume.content_digest(source).hex():
             return written.session
-        return export_record.unchanged(self._objects.git_dir, format.AGENT, place, stamp.st_size, stamp.st_mtime_ns)
+        return export_record.unchanged(self._objects.git_dir, format.AGENT, path, stamp.st_size, stamp.st_mtime_ns)

@@ -74,9 +74,9 @@ class SessionCompaction:
             The plan.
         """
         onto = self._handle.session.resolve(to)
-        ways = self._handle.context_line("leaf"), self._handle.context_line(onto)
+        lines = self._handle.context_line("leaf"), self._handle.context_line(onto)
         return branch_summary.plan_branch_summary(
-            *ways, onto, profiles.profile(profile or self._handle.profile), window=window
+            *lines, onto, profiles.profile(profile or self._handle.profile), window=window
         )
 
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:

@@ -239,5 +239,5 @@ class SessionFiles:
         with self._root(workspace, writes=True) as root:
             return rewinding.abort(self._objects, self._session, root, self._session.clock)
 
-    def _root(self, given: workspaces.Given, *, writes: bool = False) -> WorkspaceRoot:
-        return workspaces.open_root(self._opened, self._session.id, given, writes=writes)
+    def _root(self, path: workspaces.WorkspacePath, *, writes: bool = False) -> WorkspaceRoot:
+        return workspaces.open_root(self._opened, self._session.id, path, writes=writes)

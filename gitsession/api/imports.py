@@ -60,7 +60,7 @@ class Imports:
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
         """Paths of the sessions that the user named."""
-        self.behind: list[dict[str, str]] = []
+        self.postponed: list[dict[str, str]] = []
         """Files that continue a session of this dry run, which would be imported before them."""
         agents.opened.catalogues.get()  # only once: an update after every file would take longer than the imports
 
@@ -77,7 +77,7 @@ class Imports:
             The id of the last imported session; ``None`` if none was imported.
         """
         found, sid, before, done = False, "", len(self.failed) + len(self._queue.waiting), len(self.done)
-        with self._judged(path):
+        with self._recording_failure(path):
             stamp = sources.stamp_of(path)
             seen = None if named else self._seen(path, stamp)
             if seen:
@@ -96,7 +96,7 @@ class Imports:
                 raise sources.unrecognized(path)
         if sid and len(self.failed) + len(self._queue.waiting) == before:
             part = any(problem.is_incomplete for _, _, each in self.done[done:] for problem in each.problems)
-            self._remember(path, _not_all_of(stamp) if part else stamp, sid)
+            self._remember(path, _partial_stamp(stamp) if part else stamp, sid)
         return sid or None
 
     def follow(self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]) -> str | None:
@@ -138,18 +138,18 @@ class Imports:
         """Import the postponed files, which continue other files. A file whose base is still missing is a failure."""
         self._queue.import_waiting(self.take)
         if self.dry_run:
-            self._see_what_is_behind()
+            self._postpone_dependents()
         for each in self._queue.waiting:
             self._fail(each.path, str(each.error), each.error)
 
-    def _see_what_is_behind(self) -> None:
+    def _postpone_dependents(self) -> None:
         """Move the postponed files whose base this dry run would import to ``behind``."""
         coming = {self._ids[path] for path, _, done in self.done if done.moves}
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:
                 coming.add(self._ids[each.path])
                 what = f"continues session {each.error.source_id}"
-                self.behind.append({"path": spelled(each.path), "what": what})
+                self.postponed.append({"path": spelled(each.path), "what": what})
                 self._queue.waiting.remove(each)
 
     def finish(self) -> None:
@@ -162,22 +162,22 @@ class Imports:
         ``within``: whether the session is in a database, which has a stamp for each session. A session that ``resume``
         wrote for the agent, and that the agent has not continued, is imported only if the user named it.
         """
-        with self._judged(found.path):
+        with self._recording_failure(found.path):
             seen = self._seen(found.path, found.stamp) if within and not self._final else None
             if seen is not None:
                 self.unchanged += 1
                 return seen
-            taken = found.load()
-            handed = None if named else self.agents.find_handover(found.format, taken, found.path, found.stamp)
-            if handed is not None:
+            loaded = found.load()
+            handover = None if named else self.agents.find_handover(found.format, loaded, found.path, found.stamp)
+            if handover is not None:
                 self.unchanged += 1
                 if within:
-                    self._remember(found.path, found.stamp, handed)
-                return handed
-            source = taken.source
+                    self._remember(found.path, found.stamp, handover)
+                return handover
+            source = loaded.source
             self._ids[found.path] = id = source.segment or source.source_id
             done = self.agents.import_session(
-                found.format, taken, path=found.path, group=self._group, dry_run=self.dry_run,
+                found.format, loaded, path=found.path, group=self._group, dry_run=self.dry_run,
                 logged=self._logged, histories=self._histories,
             )  # fmt: skip
             self.done.append((found.path, found.format.AGENT, done))
@@ -191,7 +191,7 @@ class Imports:
         return self.agents.opened.catalogues.get(fresh=False).seen(path.absolute(), stamp)
 
     @contextmanager
-    def _judged(self, path: Path) -> Iterator[None]:
+    def _recording_failure(self, path: Path) -> Iterator[None]:
         """Record an error of the block as a failure, so that the other imports continue."""
         try:
             yield
@@ -208,11 +208,11 @@ class Imports:
         if not self.dry_run:
             self._files.append((path.absolute(), stamp, sid))
 
-    def _fail(self, path: Path, what: str, error: Exception) -> None:
-        self.failed.append(ImportFailure(spelled(path), what, error))
+    def _fail(self, path: Path, message: str, error: Exception) -> None:
+        self.failed.append(ImportFailure(spelled(path), message, error))
 
 
-def _not_all_of(stamp: Stat) -> Stat:
+def _partial_stamp(stamp: Stat) -> Stat:
     """Return a stamp that no file can have.
 
     With this stamp, the catalog records the session of the file, but the next import reads the file again for the

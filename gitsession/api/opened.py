@@ -34,7 +34,7 @@ class OpenStore:
     def find(self, address: str, cwd: str | None = None) -> Row:
         """Return the session that ``address`` names, as in ``Store.session``. Raises ``NotFound`` or ``Ambiguous``."""
         require(address, str, "an address of a session: a part of its id, '@' or '-'")
-        return self.catalogues.get().find(address, here_of(cwd) if address in ("@", "-") else None)
+        return self.catalogues.get().find(address, folder_of(cwd) if address in ("@", "-") else None)
 
     def forget(self) -> None:
         """Close the catalogs and clear the context cache, because objects were removed or rewritten."""
@@ -42,10 +42,10 @@ class OpenStore:
         self.memory.clear()
 
 
-def here_of(cwd: str | None) -> CurrentFolder:
+def folder_of(cwd: str | None) -> CurrentFolder:
     """Return the folder for which sessions are found: ``cwd``, or else the working directory of this process."""
-    place = os.path.abspath(cwd or ".")
-    return CurrentFolder(place, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(place)))
+    path = os.path.abspath(cwd or ".")
+    return CurrentFolder(path, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(path)))
 
 
 
@@ -65,10 +65,10 @@ class Catalogues:
 
         ``fresh``: whether to update the catalog first, which reads each changed session in full.
         """
-        me = (os.getpid(), threading.get_ident())
-        found = self._open.get(me)
+        key = (os.getpid(), threading.get_ident())
+        found = self._open.get(key)
         if found is None:
-            found = self._open[me] = Catalogue(self._objects.git_dir)
+            found = self._open[key] = Catalogue(self._objects.git_dir)
         if fresh and not found.is_fresh():
             with self._objects.without_fetching():
                 update.refresh(found, self._objects)

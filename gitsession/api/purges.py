@@ -70,10 +70,10 @@ class Purges:
         from gitsession.checkpoints import intents  # imported here, because every `close` of a store runs `settle`
 
         require(plan, PurgePlan, "a plan, as store.purges.plan(...) returns")
-        begun = list(intents.pending(self._objects))
-        if begun:
+        unfinished = list(intents.pending(self._objects))
+        if unfinished:
             hint = "run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it"
-            raise Refused(f"cannot purge: {begun[0].description} was interrupted", hint=hint)
+            raise Refused(f"cannot purge: {unfinished[0].description} was interrupted", hint=hint)
         self._opened.catalogues.close()
         try:
             redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it
@@ -196,23 +196,23 @@ class StoredSecrets:
         """
         guard = self._guard()
         nodes = {each.node.oid: each.node for each in found if not each.path}
-        made = {}
+        redacted = {}
         originals = []
         for node in nodes.values():
             replaced = stored_secrets.replacement(self._objects, node, guard)
             if replaced is not None:
-                made[replaced.digest.hex()] = replaced
+                redacted[replaced.digest.hex()] = replaced
                 originals.append(Original(replaced.new_digest, node.chain, replaced.original))
-        if not made:
+        if not redacted:
             return Redaction(0)
         self._objects.vault.keep(originals)
         self._opened.catalogues.close()
         try:
-            replacements = {digest: (each.form, each.stored) for digest, each in made.items()}
+            replacements = {digest: (each.form, each.stored) for digest, each in redacted.items()}
             applied = purging.replace(self._objects, replacements, self._opened.clock())
         finally:
             self._opened.forget()
-        return Redaction(len(made), applied.moved)
+        return Redaction(len(redacted), applied.moved)
 
     def _guard(self) -> Guard:
         """Return the guard that detects secrets, even if redaction is disabled in the store."""

@@ -109,17 +109,17 @@ class Remotes:
 
         The remote is not contacted.
         """
-        return pushing.status_of(self._objects, remote, self._among(remote))
+        return pushing.status_of(self._objects, remote, self._scope_sids(remote))
 
     def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
         """Return the criteria in a remote's scope that match no session.
 
         Each criterion is a pair of ``project``, ``agent`` or ``label``, and its value.
         """
-        alone = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
-        alone += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
-        alone += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
-        return [(kind, value) for kind, value, scope in alone if not self._among(replace(remote, scope=scope))]
+        criteria = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
+        criteria += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
+        criteria += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
+        return [(kind, value) for kind, value, scope in criteria if not self._scope_sids(replace(remote, scope=scope))]
 
     def plan_push(self, remote: str = "") -> PushPlan:
         """Return the sessions that a push would send, based on the last known state of the remote.
@@ -137,7 +137,7 @@ class Remotes:
             Unavailable: The journal cannot be flushed.
         """
         found = self._remote(remote)
-        among = self._among(found)
+        among = self._scope_sids(found)
         sids = set(pushing.sessions_to_send(self._objects, found, among))
         archived = pushing.sessions_only_archived(self._objects, found, among)
         rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
@@ -145,14 +145,14 @@ class Remotes:
         return PushPlan(found.name, rows, not found.is_agreed, tuple(archived), tuple(unlisted))
 
     def push(
-        self, remote: str = "", *, sessions: Iterable[str] = (), options: TransportOptions | None = None
+        self, remote: str = "", *, sessions: Iterable[str] = (), transport: TransportOptions | None = None
     ) -> SyncReport:
         """Send the sessions and entries that a remote lacks. Refs of the remote are not overwritten.
 
         Args:
             remote: The remote.
             sessions: The addresses of the sessions to send. Defaults to all sessions in the scope of the remote.
-            options: Options for git's progress output and password prompts. Both are off by default.
+            transport: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
             A report of the sent and the rejected refs.
@@ -166,18 +166,18 @@ class Remotes:
         sids = [self._opened.find(session).sid for session in sessions]
         found = self._remote(remote)
         report = syncing.push(
-            self._objects, found, options or TransportOptions(), sessions=sids, among=self._among(found)
+            self._objects, found, transport or TransportOptions(), sessions=sids, among=self._scope_sids(found)
         )
         if not sids:
             self._agree(found, report)
         return report
 
-    def pull(self, remote: str = "", *, options: TransportOptions | None = None) -> SyncReport:
+    def pull(self, remote: str = "", *, transport: TransportOptions | None = None) -> SyncReport:
         """Fetch the sessions of a remote and merge them.
 
         Args:
             remote: The remote.
-            options: Options for git's progress output and password prompts. Both are off by default.
+            transport: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
             A report of the fetched and merged refs.
@@ -187,14 +187,14 @@ class Remotes:
             Refused: The remote is not a store.
             Unavailable: The remote cannot be reached.
         """
-        return syncing.pull(self._objects, self._remote(remote), options or TransportOptions())
+        return syncing.pull(self._objects, self._remote(remote), transport or TransportOptions())
 
-    def sync(self, remote: str = "", *, options: TransportOptions | None = None) -> SyncReport:
+    def sync(self, remote: str = "", *, transport: TransportOptions | None = None) -> SyncReport:
         """Pull and push until the store and the remote have the same sessions in the scope of the remote.
 
         Args:
             remote: The remote.
-            options: Options for git's progress output and password prompts. Both are off by default.
+            transport: Options for git's progress output and password prompts. Both are off by default.
 
         Returns:
             A report of the fetched, merged and sent refs.
@@ -205,7 +205,7 @@ class Remotes:
             Unavailable: The remote cannot be reached, or other pushes to it keep conflicting with this one.
         """
         found = self._remote(remote)
-        report = syncing.sync(self._objects, found, options or TransportOptions(), among=self._among(found))
+        report = syncing.sync(self._objects, found, transport or TransportOptions(), among=self._scope_sids(found))
         self._agree(found, report)
         return report
 
@@ -227,12 +227,12 @@ class Remotes:
         sids = [self._opened.find(session).sid for session in sessions]
         return sorted({refs.session_of(ref) for ref in cloning.write_bundle(self._objects, Path(path), sids)})
 
-    def unbundle(self, path: str | Path, *, options: TransportOptions | None = None) -> SyncReport:
+    def unbundle(self, path: str | Path, *, transport: TransportOptions | None = None) -> SyncReport:
         """Merge the sessions of a bundle file. If branches have diverged, the branch from the bundle is renamed.
 
         Args:
             path: The path of the bundle file.
-            options: Options for git's progress output, which is off by default.
+            transport: Options for git's progress output, which is off by default.
 
         Returns:
             A report of the merged refs.
@@ -242,14 +242,14 @@ class Remotes:
             Refused: The file is not a bundle of a store.
             Unavailable: The file cannot be read.
         """
-        return cloning.read_bundle(self._objects, Path(path), options or TransportOptions())
+        return cloning.read_bundle(self._objects, Path(path), transport or TransportOptions())
 
     def _agree(self, remote: Remote, report: SyncReport) -> None:
         """Record the user's agreement to the scope of a remote, if ``report`` shows that sessions were sent."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
             remotes.agree(self._objects.git_dir, remote)
 
-    def _among(self, remote: Remote) -> frozenset[str] | None:
+    def _scope_sids(self, remote: Remote) -> frozenset[str] | None:
         """Return the ids of the sessions in the scope of a remote; ``None`` if it has no scope."""
         scope = remote.scope
         if not scope.is_limited:
@@ -267,12 +267,12 @@ class Remotes:
             found = {sid for sid in found if not set(scope.labels).isdisjoint(labels[sid])}
         return frozenset(found)
 
-    def _remote(self, named: str) -> Remote:
+    def _remote(self, name_or_url: str) -> Remote:
         """Return a remote by its name or its URL."""
-        if "/" in named or ":" in named:
-            where = os.path.normpath(remotes.address(named))
-            named = next((one.name for one in self.list() if os.path.normpath(one.url) == where), named)
-        return remotes.find(self._objects.git_dir, named)
+        if "/" in name_or_url or ":" in name_or_url:
+            url = os.path.normpath(remotes.address(name_or_url))
+            name_or_url = next((one.name for one in self.list() if os.path.normpath(one.url) == url), name_or_url)
+        return remotes.find(self._objects.git_dir, name_or_url)
 
     def list(self) -> list[Remote]:
         """Return the remotes, sorted by name. They are stored in the git configuration of the store."""

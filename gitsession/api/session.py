@@ -318,11 +318,11 @@ class Session:
             InvalidName: The label is too long, or it is a reserved address such as ``leaf``.
             NotFound: No entry matches ``at``, or no user message has been appended yet.
         """
-        node, label = self._session.resolve(at), sessions.name_of(label)
-        taken = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
-        if taken not in (None, node.oid):
+        node, label = self._session.resolve(at), sessions.clean_name(label)
+        existing = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
+        if existing not in (None, node.oid):
             raise Refused(
-                f"cannot set label {label!r}: entry {taken[:12]} already has it",
+                f"cannot set label {label!r}: entry {existing[:12]} already has it",
                 hint="choose another label, or remove the label from that entry first",
             )
         if self._session.has_branch(label):

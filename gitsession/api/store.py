@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from gitsession import paths
 from gitsession.api.agents import AgentSessions
-from gitsession.api.opened import OpenStore, here_of
+from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
 from gitsession.discovery import projects, sources
 from gitsession.errors import GitSessionError, Malformed, NotFound, require
@@ -56,13 +56,13 @@ if TYPE_CHECKING:
     from gitsession.workspace.root import WorkspaceRoot
 
 
-def default_path(given: str | None = None) -> Path:
+def default_path(path: str | None = None) -> Path:
     """Return the path of the user's store.
 
-    It is the first of these that is set: ``given``, ``$GITSESSION_DIR``, and ``gitsession.store`` in the user's git
+    It is the first of these that is set: ``path``, ``$GITSESSION_DIR``, and ``gitsession.store`` in the user's git
     configuration. If none is set, it is a folder in the user's data folder (``gitsession.paths``).
     """
-    return paths.store_path(given, os.environ, Path.home(), process.user_setting)
+    return paths.store_path(path, os.environ, Path.home(), process.user_setting)
 
 
 class Store:
@@ -195,7 +195,7 @@ class Store:
         *,
         filter: str = "",
         namespace: str = "",
-        options: TransportOptions | None = None,
+        transport: TransportOptions | None = None,
         clock: Callable[[], int] = sessions.now_ms,
     ) -> tuple[Self, SyncReport]:
         """Clone a remote into a new store and open it. The remote is named ``origin``.
@@ -207,7 +207,7 @@ class Store:
                 they are read.
             namespace: The namespace of the sessions, if the remote is a code repository. The refs of the sessions are
                 below ``refs/<namespace>/``.
-            options: Options for git's progress output and password prompts. Both are off by default.
+            transport: Options for git's progress output and password prompts. Both are off by default.
             clock: A function that returns the current Unix time in ms.
 
         Returns:
@@ -222,7 +222,7 @@ class Store:
         from gitsession.sync import cloning
         from gitsession.sync.transport import TransportOptions
 
-        report = cloning.clone(url, Path(path), options or TransportOptions(), filter=filter, namespace=namespace)
+        report = cloning.clone(url, Path(path), transport or TransportOptions(), filter=filter, namespace=namespace)
         return cls.open(path, clock=clock), report
 
     # ---- sessions
@@ -242,9 +242,9 @@ class Store:
         Returns:
             The new session.
         """
-        here = None if cwd is None else os.path.abspath(cwd)
-        project = None if here is None else projects.identity_of(Path(here))
-        session = sessions.StoredSession.new(self.objects, agent, here, self._opened.clock, project)
+        folder = None if cwd is None else os.path.abspath(cwd)
+        project = None if folder is None else projects.identity_of(Path(folder))
+        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project)
         return Session(self._opened, session)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
@@ -406,7 +406,7 @@ class Store:
         at: Node | None = None,
         *,
         to: str | None = None,
-        as_it_came: bool = False,
+        original: bool = False,
         with_secrets: bool = False,
     ) -> ExportResult:
         """Export a session in the format of an agent, or as JSON Lines or Markdown.
@@ -419,7 +419,7 @@ class Store:
             at: The last entry of the exported history. By default, all branches are exported.
             to: The format: an agent (``"aider"``, ``"claude"``, ``"codex"``, ``"librecode"``, ``"omp"``, ``"opencode"``
                 or ``"pi"``), ``"jsonl"`` or ``"markdown"``. Defaults to the agent of the session.
-            as_it_came: Whether to export only the imported lines.
+            original: Whether to export only the imported lines.
             with_secrets: Whether to export the secrets whose originals are in the local vault, instead of placeholders.
 
         Returns:
@@ -433,11 +433,11 @@ class Store:
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         shown = RevealedStore(self.objects, reveals=with_secrets)
         sent = (
-            export_session.export_original(shown, sid, at) if as_it_came else export_session.export(shown, sid, to, at)
+            export_session.export_original(shown, sid, at) if original else export_session.export(shown, sid, to, at)
         )
         bases = session_files.bases(shown, sent.agent, sent.data, self.agents.find)
-        whole = [*bases, *(session_files.other_files(shown, sent.agent, sid, sent.data) if at is None else ())]
-        beside = {file.name: file.data for file in reversed(whole)}
+        files = [*bases, *(session_files.other_files(shown, sent.agent, sid, sent.data) if at is None else ())]
+        beside = {file.name: file.data for file in reversed(files)}
         return replace(sent, other_files=tuple(sorted(beside.items()))).from_store(shown)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
@@ -516,11 +516,11 @@ class Store:
         from gitsession.api import workspaces
         from gitsession.checkpoints import undoing
 
-        scope: UndoScope = operation_log.anywhere
+        scope: UndoScope = operation_log.unlimited
         if session is not None:
-            scope = workspaces.of_session(session if session_ids.is_one(session) else self._opened.find(session).sid)
+            scope = workspaces.of_session(session if session_ids.is_valid(session) else self._opened.find(session).sid)
         elif project is not None:
-            scope = workspaces.of_folder(self.objects, self.sessions(), here_of(os.fspath(project)))
+            scope = workspaces.of_folder(self.objects, self.sessions(), folder_of(os.fspath(project)))
 
         def open_root(files: WorkspaceWrite) -> WorkspaceRoot:
             return workspaces.open_root(
@@ -622,15 +622,16 @@ class Store:
         from tempfile import TemporaryDirectory
 
         from gitsession.repair import donors
-        from gitsession.repair import repair as healing
+        from gitsession.repair import repair as repairing
 
         git_dir = self.objects.git_dir
-        with contextlib.closing(Catalogue(git_dir)) as catalogue, TemporaryDirectory(prefix="gitsession-") as place:
+        with contextlib.closing(Catalogue(git_dir)) as catalogue, TemporaryDirectory(prefix="gitsession-") as folder:
             known = catalogue.last_seen_refs()
-            asked = [donors.donor_of(str(source), Path(place) / f"named-{n}") for n, source in enumerate(sources)]
-            asked += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.FirstCommitDonor()]
-            asked += donors.remotes(git_dir, Path(place))
-            return healing.repair(self.objects, asked, seen=known.items(), dry_run=dry_run)
+            named = enumerate(map(str, sources))
+            found_donors = [donors.donor_of(source, Path(folder) / f"named-{number}") for number, source in named]
+            found_donors += [*donors.alternates(git_dir), donors.AgentFiles(catalogue), donors.FirstCommitDonor()]
+            found_donors += donors.remotes(git_dir, Path(folder))
+            return repairing.repair(self.objects, found_donors, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> MaintenanceResult:
         """Merge packs, pack refs, remove files of killed processes, and repeat purges of restored data."""

@@ -14,7 +14,7 @@ from gitsession.discovery import discover, projects
 from gitsession.errors import NotFound
 from gitsession.git.types import Oid, RefValue
 from gitsession.index.catalogue import Row
-from gitsession.index.current_folder import CurrentFolder, is_here, is_of
+from gitsession.index.current_folder import CurrentFolder, is_at_or_above, is_of
 from gitsession.model.entries import Fork
 from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of
@@ -26,26 +26,26 @@ from gitsession.store.interface import ObjectStore, StoreProxy
 from gitsession.workspace import workspace_lock
 from gitsession.workspace.root import WorkspaceRoot
 
-Given = str | Path | None
+WorkspacePath = str | Path | None
 """The folder that the caller selects; ``None`` selects the folder that is recorded in the session."""
 
 
 def open_root(
-    opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
+    opened: OpenStore, sid: str, path: WorkspacePath = None, *, recorded: str | None = None, writes: bool = False
 ) -> WorkspaceRoot:
     """Open the workspace of a session; see ``find`` for the arguments. Raises ``NotFound`` or ``Refused``."""
-    folder = find(opened, sid, given, recorded=recorded, writes=writes)
+    folder = find(opened, sid, path, recorded=recorded, writes=writes)
     return WorkspaceRoot.open(folder, home=Path.home(), store=opened.objects.git_dir)
 
 
 def find(
-    opened: OpenStore, sid: str, given: Given = None, *, recorded: str | None = None, writes: bool = False
+    opened: OpenStore, sid: str, path: WorkspacePath = None, *, recorded: str | None = None, writes: bool = False
 ) -> Path:
     """Return the workspace of a session.
 
     The workspace is the first of these folders:
 
-    1. ``given``;
+    1. ``path``;
     2. the recorded folder, if the working directory of this process is in it;
     3. the top folder of the current repository, if the working directory belongs to the session's project;
     4. the recorded folder, if it exists.
@@ -54,44 +54,45 @@ def find(
     working directory. A session from another machine can contain the path of any folder. Raises ``NotFound`` if there
     is no workspace.
     """
-    if given is not None:
-        return Path(given)
+    if path is not None:
+        return Path(path)
     row = opened.catalogues.get().session(sid)
     newest = history.readable(opened.objects, sid)
     recorded = recorded or (newest.entry.workspace if newest else None) or (row.project if row else None)
-    here = _here()
+    current = _current_directory()
     real = Path(os.path.realpath(recorded)) if recorded else None
-    is_believed = real is not None and (
-        not writes or here == real or workspace_lock.folder_in(opened.objects.git_dir, real).is_dir()
+    is_trusted = real is not None and (
+        not writes or current == real or workspace_lock.folder_in(opened.objects.git_dir, real).is_dir()
     )
-    if here is not None:
-        if recorded and real is not None and is_believed and here.is_relative_to(real):
+    if current is not None:
+        if recorded and real is not None and is_trusted and current.is_relative_to(real):
             return Path(recorded)
-        if row is not None and row.identity is not None and projects.identity_of(here) == row.identity:
-            return discover.top_folder(here)
+        if row is not None and row.identity is not None and projects.identity_of(current) == row.identity:
+            return discover.top_folder(current)
     if recorded and os.path.isdir(recorded):
-        if is_believed:
+        if is_trusted:
             return Path(recorded)
-        why = f"this store has no snapshot of the recorded folder {recorded!r}"
+        reason = f"this store has no snapshot of the recorded folder {recorded!r}"
     else:
-        why = f"the recorded folder {recorded!r} does not exist" if recorded else "the session has no recorded folder"
-    raise NotFound(f"cannot find the workspace of session {sid}: {why}", hint="pass --workspace DIR")
+        missing = f"the recorded folder {recorded!r} does not exist"
+        reason = missing if recorded else "the session has no recorded folder"
+    raise NotFound(f"cannot find the workspace of session {sid}: {reason}", hint="pass --workspace DIR")
 
 
-def _here() -> Path | None:
+def _current_directory() -> Path | None:
     try:
         return Path(os.path.realpath(os.getcwd()))
     except FileNotFoundError:
         return None
 
 
-class _Held(NamedTuple):
+class _SessionLocation(NamedTuple):
     sid: str
     project: str | None
     identity: str | None
 
 
-class _AsMoved(StoreProxy):
+class _MovedRefsView(StoreProxy):
     """A read-only view of a store in which a session's refs have the values that operations set."""
 
     def __init__(self, store: ObjectStore, values: Mapping[str, Oid]) -> None:
@@ -107,26 +108,26 @@ def of_session(sid: str) -> UndoScope:
     return lambda changed, _: changed == sid
 
 
-def of_folder(store: ObjectStore, rows: Sequence[Row], here: CurrentFolder) -> UndoScope:
+def of_folder(store: ObjectStore, rows: Sequence[Row], folder: CurrentFolder) -> UndoScope:
     """Return a scope with the sessions of a folder, of folders above or below it, and of its project.
 
     A session whose folder is unknown is in every scope. ``rows``: the sessions in the catalog. If an operation removed
     a session, it is not in the catalog, and its folder is read from the entries to which its refs pointed.
     """
-    known = {row.sid: _Held(row.sid, row.project, row.identity) for row in rows}
-    identity = functools.cache(here.identity)
+    known = {row.sid: _SessionLocation(row.sid, row.project, row.identity) for row in rows}
+    identity = functools.cache(folder.identity)
 
     def is_within(sid: str, unit: Sequence[Operation]) -> bool:
-        held = known.get(sid) or _held(store, sid, unit)
-        is_below = here.cwd.rstrip("/") not in here.shared_folders and is_of(held, here.cwd)
-        if held.project is None or is_here(held, here) or is_below:
+        location = known.get(sid) or _read_location(store, sid, unit)
+        is_below = folder.cwd.rstrip("/") not in folder.shared_folders and is_of(location, folder.cwd)
+        if location.project is None or is_at_or_above(location, folder) or is_below:
             return True
-        return held.identity is not None and held.identity == identity()
+        return location.identity is not None and location.identity == identity()
 
     return is_within
 
 
-def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
+def _read_location(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _SessionLocation:
     """Return the folder and the project of a session from the old and new values of its refs in operations."""
     values: dict[str, Oid] = {}
     for move in (move for operation in unit for move in operation.moves):
@@ -134,14 +135,14 @@ def _held(store: ObjectStore, sid: str, unit: Sequence[Operation]) -> _Held:
         if refs.session_at(move.ref) == sid and value is not None and refs.target(value) is None:
             values[refs.untrashed(move.ref) if move.ref.startswith(refs.TRASH) else move.ref] = value
     try:
-        meta = meta_of(_AsMoved(store, values), sid)
+        meta = meta_of(_MovedRefsView(store, values), sid)
         if meta.header is not None:
-            return _Held(sid, meta.header.cwd, meta.project)
+            return _SessionLocation(sid, meta.header.cwd, meta.project)
         for value in values.values():
             for node in graph.history(store, value):
                 entry = entry_of(store, node) if node.kind == Fork.kind else None
                 if isinstance(entry, Fork) and entry.session == sid:
-                    return _Held(sid, entry.cwd, None)
+                    return _SessionLocation(sid, entry.cwd, None)
     except DAMAGE:
         pass  # `verify` reports unreadable entries
-    return _Held(sid, None, None)
+    return _SessionLocation(sid, None, None)

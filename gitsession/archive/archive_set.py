@@ -129,7 +129,7 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
     for row in text.splitlines():
         name, _, value = row.partition("\t")
         sid, _, branch = name.partition("/")
-        if session_ids.is_one(name) and _TURN.fullmatch(value):
+        if session_ids.is_valid(name) and _TURN.fullmatch(value):
             turns[sid] = int(value)
         elif refs.is_session_ref(refs.SESSIONS + name) and _OID.fullmatch(value):
             ends.setdefault(sid, set()).add((branch, value))
@@ -220,10 +220,10 @@ _SET = GrowOnlySet(
     at=at,
     before=_before,
     tree_of=tree_of,
-    words=lambda said, before: f"{len(said)} archived\n\nGoes-on-from: {len(before)}\n",
+    message=lambda said, before: f"{len(said)} archived\n\nGoes-on-from: {len(before)}\n",
 )
 
-read, is_behind, merge, encode = _SET.read, _SET.is_behind, _SET.merge, _SET.encode
+read, is_ancestor, merge, encode = _SET.read, _SET.is_ancestor, _SET.merge, _SET.encode
 """Functions that read the set of a store, test for a descendant, merge two tips, and encode a commit."""
 
 

@@ -14,7 +14,7 @@ from gitsession.git import process
 from gitsession.git.types import Oid, RefValue
 from gitsession.index.catalogue import Row
 from gitsession.sessions import operation_log
-from gitsession.sessions.node import before
+from gitsession.sessions.node import first_parent
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, StoreProxy
@@ -90,7 +90,7 @@ def _reaches(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
     while at is not None:
         if at == oid:
             return True
-        at = before(store, at)
+        at = first_parent(store, at)
     return False
 
 

@@ -19,7 +19,7 @@ from gitsession.errors import Malformed
 from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import checkpoint_refs, commit_writer, graph
-from gitsession.sessions.content import kept, view, whole
+from gitsession.sessions.content import decode_payload, entry_tree, full_payload
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.operation_log import RecordingTransaction
@@ -63,10 +63,10 @@ def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
 
     The history ends at the first checkpoint, at a purged one, or at a lost one after which a second history was
     started. ``first``: the ref from which the history is read, if it is not this store's own
-    (``checkpoint_refs.starts``). Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if another checkpoint cannot be
-    read: without it, its changes would be attributed to others.
+    (``checkpoint_refs.first_refs``). Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if another checkpoint
+    cannot be read: without it, its changes would be attributed to others.
     """
-    for number, (_, end) in enumerate(reversed(checkpoint_refs.ends(store, sid, first))):
+    for number, (_, end) in enumerate(reversed(checkpoint_refs.line_refs(store, sid, first))):
         oid: Oid | None = end
         while oid is not None:
             try:
@@ -86,8 +86,8 @@ def _point(store: ObjectStore, oid: Oid) -> Point | None:
     node = load(store, oid)
     if node.kind != Checkpoint.kind:
         return None
-    parts = kept(store, node)
-    entry = view(node, parts.form, whole(store, node, parts))
+    parts = entry_tree(store, node)
+    entry = decode_payload(node, parts.form, full_payload(store, node, parts))
     if not isinstance(entry, Checkpoint):
         raise Malformed("not a valid checkpoint", where=oid)
     return Point(node, entry, parts.files)
@@ -103,7 +103,7 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
 
     Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are left out.
     """
-    own, *others = checkpoint_refs.starts(store, sid)
+    own, *others = checkpoint_refs.first_refs(store, sid)
     if points := history(store, sid, own):
         yield points
     for first in others:
@@ -152,12 +152,12 @@ def put(
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
     if before is not None and not always and not has_news(store, before, entry, tree, target):
         return before
-    ref, seen = next(reversed(checkpoint_refs.ends(store, sid)), (refs.files(sid), None))
+    ref, seen = next(reversed(checkpoint_refs.line_refs(store, sid)), (refs.files(sid), None))
     if is_lost and seen is not None:
-        ref, seen = checkpoint_refs.beside(ref, seen), None
+        ref, seen = checkpoint_refs.continuation_ref(ref, seen), None
     parent = load(store, seen) if seen else beginning(store, sid)
-    commit_writer.check_goes_on(store, sid, parent)
-    draft = commit_writer.own(entry, nonce or os.urandom(NONCE_BYTES), store.guard)
+    commit_writer.check_not_purged(store, sid, parent)
+    draft = commit_writer.draft_own(entry, nonce or os.urandom(NONCE_BYTES), store.guard)
     node = commit_writer.put(tx, parent, dataclasses.replace(draft, files=tree))
     move = tx.advance if isinstance(tx, RecordingTransaction) else tx.move
     move(ref, node.oid, expected=seen)

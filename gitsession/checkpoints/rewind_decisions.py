@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from gitsession.checkpoints.attribution import PathAttribution
 from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
-from gitsession.sessions.tombstone_set import WITHHELD_OID
+from gitsession.sessions.tombstone_set import PURGED_CONTENT_OID
 from gitsession.workspace.inspect import Now, SpecialFile
 from gitsession.workspace.trees import State, TreeEntry
 
@@ -196,7 +196,7 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
         return TreeEntry(mode, theirs.oid)
     if theirs.oid in (base.oid, ours.oid):
         return TreeEntry(mode, ours.oid)
-    if WITHHELD_OID in (base.oid, ours.oid, theirs.oid):
+    if PURGED_CONTENT_OID in (base.oid, ours.oid, theirs.oid):
         raise NotMerged
     return TreeEntry(mode, merge(path, base.oid, ours.oid, theirs.oid))
 
@@ -209,7 +209,7 @@ def _file_state(now: Now | str) -> State | str:
 
 
 def _restored(path: str, now: State, to: State, why: str) -> PathDecision:
-    if to is not None and to.oid == WITHHELD_OID:
+    if to is not None and to.oid == PURGED_CONTENT_OID:
         return PathDecision(path, "leave", now, now, PURGED)
     return PathDecision(path, "remove" if to is None else "write", now, to, why)
 

@@ -135,7 +135,7 @@ def take_step(
         step.check(store)
         if not wanted:
             with store.transaction() as tx:
-                operation = step.take(store, tx, at_ms)
+                operation = step.apply(store, tx, at_ms)
             branch = active(store, run.session.id)
             return RewindResult(verb=step.verb, workspace=str(root.path), outcomes=_skipped_outcomes(changes),
                         branch=branch, operation=operation)  # fmt: skip
@@ -274,7 +274,7 @@ class RewindRun:
             if done:
                 recorder.files = self._record(recorder, intent, done, place, intent.at_ms)
             if intent.place and place is not None:
-                return self.session.go_on(recorder, place, intent.onto)
+                return self.session.continue_after(recorder, place, intent.onto)
         return self.session.branch_name
 
     def _finish_step(
@@ -283,7 +283,7 @@ class RewindRun:
         """Record an undo or redo in the same way; return the branch, and the operation that was undone or redone."""
         with self.store.transaction() as tx:
             files = self._record(tx, intent, done, self._leaf_after(step), intent.at_ms) if done else None
-            operation = step.take(self.store, tx, intent.at_ms, files)
+            operation = step.apply(self.store, tx, intent.at_ms, files)
             return active(self.store, self.session.id), operation
 
     def _leaf_after(self, step: operation_log.UndoStep) -> Node | None:
@@ -325,7 +325,7 @@ def _move_conversation(
     branch = session.branch_name
     if plan.moves:
         with operation_log.recording(store, command, at_ms) as recorder:
-            branch = session.go_on(recorder, plan.place, plan.onto)
+            branch = session.continue_after(recorder, plan.place, plan.onto)
         session.branch_name = branch
     return RewindResult(verb="rewind", workspace=plan.workspace, branch=branch, moved=plan.moves, prompt=plan.prompt)
 

@@ -32,7 +32,7 @@ def take_next(
     *,
     open_root: Callable[[WorkspaceWrite], WorkspaceRoot],
     open_session: Callable[[str], StoredSession],
-    scope: UndoScope = operation_log.anywhere,
+    scope: UndoScope = operation_log.unlimited,
 ) -> RewindResult:
     """Undo the newest command of ``scope`` that is in effect, or redo the last one that was undone.
 

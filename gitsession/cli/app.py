@@ -189,24 +189,24 @@ def _show_status(app: App) -> None:
         say("  gitsession import --all    import the sessions of your agents")
         say("  gitsession demo            create a small example in a new folder")
         say("  gitsession --help          list the commands")
-        from gitsession.cli.expiry import expiry_words, forecast_expiry
+        from gitsession.cli.expiry import expiry_text, forecast_expiry
 
         sweep = forecast_expiry(None)
         if sweep.soon:
             say()
-            say(expiry_words(sweep))
+            say(expiry_text(sweep))
         return
     from gitsession.cli.commands.sessions import table
 
     rows = app.catalogue().sessions()
-    held = of_folder(rows, here())
-    say(f"{count(len(rows), 'session')}, {len(held)} of this folder or its project")
+    nearby = of_folder(rows, here())
+    say(f"{count(len(rows), 'session')}, {len(nearby)} of this folder or its project")
     say(f"  in {app.path}")
     app.warn_of_damage()
-    shown = (held or rows)[:_NEWEST]
+    shown = (nearby or rows)[:_NEWEST]
     if shown:
         say()
-        say("The newest here:" if held else "\nThe newest:")
+        say("The newest here:" if nearby else "\nThe newest:")
         paged(table(shown))
     else:
         say("  gitsession import --all    import the sessions of your agents")
@@ -219,7 +219,7 @@ def run(arguments: Sequence[str]) -> int:
         if COMPLETING in os.environ:
             gitsession.main(list(arguments), prog_name=NAME)  # click prints the completions and exits
         # Not ``main``, because click treats a closed pipe as an error, even with ``standalone_mode=False``.
-        with gitsession.make_context(NAME, _words(arguments)) as ctx:
+        with gitsession.make_context(NAME, _command_words(arguments)) as ctx:
             code = gitsession.invoke(ctx)
         sys.stdout.flush()
         return code if isinstance(code, int) else exits.OK
@@ -260,7 +260,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _words(arguments: Sequence[str]) -> list[str]:
+def _command_words(arguments: Sequence[str]) -> list[str]:
     """Return ``arguments`` changed so that click parses ``-@leaf`` as an address and not as an option.
 
     ``-@leaf`` is the leaf of the session that ``-`` names.

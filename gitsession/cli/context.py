@@ -34,8 +34,8 @@ DRAIN_WAIT_SECONDS = 10.0
 class App:
     """The global options of a command line, and the store that they select."""
 
-    def __init__(self, given: str | None) -> None:
-        self._given = given
+    def __init__(self, path: str | None) -> None:
+        self._path = path
         self._store: Store | None = None
         self._catalogue: Catalogue | None = None
         self._objects: GitStore | None = None
@@ -46,13 +46,13 @@ class App:
         """Path of the store, whether or not it exists."""
         from gitsession.paths import store_path
 
-        return store_path(self._given, os.environ, Path.home(), _git_setting)
+        return store_path(self._path, os.environ, Path.home(), _git_setting)
 
-    def store(self, *, make: bool = False, damaged: bool = False, drained: bool = True) -> Store:
+    def store(self, *, make: bool = False, damaged: bool = False, ingest: bool = True) -> Store:
         """Return the store, and open it first if necessary.
 
         ``make``: whether to create a missing store; otherwise ``NotAStore`` is raised. ``damaged``: whether to open the
-        store for a repair. ``drained``: whether to ingest pending events of agents' hooks first.
+        store for a repair. ``ingest``: whether to ingest pending events of agents' hooks first.
         """
         from gitsession.api import Store
 
@@ -60,7 +60,7 @@ class App:
             if not make:
                 self.require()
             self._store = Store.create(self.path) if make else Store.open(self.path, damaged=damaged)
-            if drained and not damaged and not self._store.objects.read_only:
+            if ingest and not damaged and not self._store.objects.read_only:
                 self.drain()
         return self._store
 
@@ -186,8 +186,8 @@ class App:
         if self._store is not None:
             self._store.close()
             objects = self._store.objects
-            for theirs, ours in objects.renamed_branches:
-                warn(f"warning: another program moved {theirs}, so the new entries are on {ours}")
+            for moved, renamed in objects.renamed_branches:
+                warn(f"warning: another program moved {moved}, so the new entries are on {renamed}")
             for name in objects.set_aside:
                 warn(f"warning: a damaged file of the journal was renamed to {name}")
                 warn("hint: run `gitsession repair`")
@@ -219,10 +219,10 @@ def split(address: str) -> tuple[str, str]:
 
 def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
     """Return a message that there are no sessions of ``agent``; "" if there are any."""
-    there = sorted({row.agent for row in rows})
-    if not agent or agent in there:
+    agents = sorted({row.agent for row in rows})
+    if not agent or agent in agents:
         return ""
-    return f"no sessions of agent {agent!r}" + (f" (agents with sessions: {', '.join(there)})" if there else "")
+    return f"no sessions of agent {agent!r}" + (f" (agents with sessions: {', '.join(agents)})" if agents else "")
 
 
 with_app = click.pass_obj

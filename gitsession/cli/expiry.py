@@ -24,12 +24,12 @@ def forecast_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
     return expiry.forecast_here(Path.home(), os.environ, time.time_ns() // 1_000_000, is_imported)
 
 
-def expiry_words(sweep: ExpiryForecast) -> str:
+def expiry_text(sweep: ExpiryForecast) -> str:
     after = f"Claude Code deletes sessions without new messages for {count(sweep.days, 'day')}"
     if not sweep.soon:
         return f"{after}: none of {sweep.files:,} within {SOON_DAYS} days"
-    told = f"{after}: {sweep.soon:,} of {sweep.files:,} within {SOON_DAYS} days"
-    told += f", {sweep.overdue:,} of them when it next starts" if sweep.overdue else ""
+    text = f"{after}: {sweep.soon:,} of {sweep.files:,} within {SOON_DAYS} days"
+    text += f", {sweep.overdue:,} of them when it next starts" if sweep.overdue else ""
     if not sweep.not_imported:
-        return f"{told}; all of them are in this store"
-    return f"{told}; {sweep.not_imported:,} not imported in their present state: run `gitsession import --all`"
+        return f"{text}; all of them are in this store"
+    return f"{text}; {sweep.not_imported:,} not imported in their present state: run `gitsession import --all`"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STDIN_BYTES_MAX = 32 << 20
 STDIN_SECONDS = 5.0
-LOOK_SECONDS = 10.0
+CAPTURE_SECONDS = 10.0
 """Maximum time for a snapshot, in seconds. After that, the process that ingests the event takes the snapshot."""
 WAIT_SECONDS = 5.0
 """Maximum time to wait for another process that is capturing the same workspace, in seconds."""
@@ -27,17 +27,17 @@ REASON_MAX = 200
 PROMPT_MAX = 500
 
 
-def is_for_us(words: list[str]) -> bool:
+def is_for_us(arguments: list[str]) -> bool:
     """Return whether a command line is ``[--store DIR] hook EVENT...``, without an option for help."""
-    at = 2 if words[:1] == ["--store"] else 1 if words[:1] and words[0].startswith("--store=") else 0
-    return words[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(words[at:])
+    at = 2 if arguments[:1] == ["--store"] else 1 if arguments[:1] and arguments[0].startswith("--store=") else 0
+    return arguments[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(arguments[at:])
 
 
-def run(words: list[str]) -> None:
+def run(arguments: list[str]) -> None:
     """Run the hook. This function never raises."""
     store = event = ""
     try:
-        store, event, agent = _said(words)
+        store, event, agent = _parse_arguments(arguments)
         _take(store, event, agent)
     except BaseException as error:
         try:
@@ -46,37 +46,37 @@ def run(words: list[str]) -> None:
             pass
 
 
-def _said(words: list[str]) -> tuple[str, str, str]:
-    given, agent, event = "", "", ""
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word in ("--store", "--from") and left:
-            value = left.pop(0)
-            given, agent = (value, agent) if word == "--store" else (given, value)
+def _parse_arguments(arguments: list[str]) -> tuple[str, str, str]:
+    store, agent, event = "", "", ""
+    remaining = list(arguments)
+    while remaining:
+        word = remaining.pop(0)
+        if word in ("--store", "--from") and remaining:
+            value = remaining.pop(0)
+            store, agent = (value, agent) if word == "--store" else (store, value)
         elif word.startswith("--store="):
-            given = word.removeprefix("--store=")
+            store = word.removeprefix("--store=")
         elif word.startswith("--from="):
             agent = word.removeprefix("--from=")
         elif word != "hook":
             event = word
-    return _store(given), spool.fit(event), spool.fit(agent)
+    return _store(store), spool.fit(event), spool.fit(agent)
 
 
-def _store(given: str) -> str:
-    if given.startswith("/"):
-        return given.rstrip("/") or "/"
+def _store(path: str) -> str:
+    if path.startswith("/"):
+        return path.rstrip("/") or "/"
     from pathlib import Path
 
     from gitsession.git import process
     from gitsession.paths import store_path
 
-    return os.fspath(store_path(given or None, os.environ, Path.home(), process.user_setting))
+    return os.fspath(store_path(path or None, os.environ, Path.home(), process.user_setting))
 
 
 def _take(store: str, event: str, agent: str) -> None:
-    raw, whole = _stdin()
-    if not whole:
+    raw, is_complete = _stdin()
+    if not is_complete:
         spool.fail(store, f"{event}: more than {STDIN_BYTES_MAX >> 20} MiB on standard input, or no end within "
                           f"{STDIN_SECONDS:g} s")  # fmt: skip
         return
@@ -84,11 +84,11 @@ def _take(store: str, event: str, agent: str) -> None:
     if event in events.SNAPSHOT_EVENTS:
         if event in events.TOOLS and events.read_only(raw):
             return
-        _look(store, event, agent, at_ms, raw)
+        _capture(store, event, agent, at_ms, raw)
     else:
         spool.write(store, [spool.raw_head(event or "unknown", agent, at_ms), raw])
     if event in events.INGEST_EVENTS:
-        _drain_apart(store)
+        _start_drain(store)
 
 
 def _stdin() -> tuple[bytes, bool]:
@@ -107,7 +107,7 @@ def _stdin() -> tuple[bytes, bool]:
     return b"", False
 
 
-def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
+def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
     """Write the event with a snapshot of the workspace. If the capture fails, write the event without one."""
     import json
     import signal
@@ -119,14 +119,14 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
     if not isinstance(data, dict):
         spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # its ingest reports the problem
         return
-    head = {"event": event, "agent": agent, "at_ms": at_ms, "data": _kept(data)}
+    head = {"event": event, "agent": agent, "at_ms": at_ms, "data": _kept_fields(data)}
     from pathlib import Path
 
     from gitsession.errors import GitSessionError
     from gitsession.live import spool_snapshot
 
     def too_long(*_: object) -> None:
-        raise TimeoutError(f"the look took longer than {LOOK_SECONDS:g} s")
+        raise TimeoutError(f"the look took longer than {CAPTURE_SECONDS:g} s")
 
     try:
         cwd = data.get("cwd")
@@ -135,7 +135,7 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         # Create the spool first, so that a new store inside the workspace is detected and not captured.
         spool.make_folder(spool.folder(store))
         signal.signal(signal.SIGALRM, too_long)
-        signal.setitimer(signal.ITIMER_REAL, LOOK_SECONDS)
+        signal.setitimer(signal.ITIMER_REAL, CAPTURE_SECONDS)
         try:
             project = os.environ.get("CLAUDE_PROJECT_DIR", "")
             with spool_snapshot.workspace_of(cwd, Path.home(), Path(store), project) as root:
@@ -148,10 +148,10 @@ def _look(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
         unlooked = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
         spool.write(store, [unlooked.encode() + b"\n"])
         if isinstance(error, TimeoutError | spool_snapshot.TooManyChanges):
-            _drain_apart(store)
+            _start_drain(store)
 
 
-def _kept(data: dict[str, Any]) -> dict[str, Any]:
+def _kept_fields(data: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of an event that are needed later.
 
     The input and output of tools are left out, because the agent's own file contains them.
@@ -163,14 +163,14 @@ def _kept(data: dict[str, Any]) -> dict[str, Any]:
     prompt = data.get("prompt")
     if isinstance(prompt, str):
         found["prompt"] = prompt[:PROMPT_MAX]
-    given = data.get("tool_input")
-    if isinstance(given, dict):
-        said = next((given[key] for key in ("command", "file_path", "path", "filePath", "input") if given.get(key)), "")
-        found["reason"] = f"{found.get('tool_name', '')}: {said}"[:REASON_MAX]
+    args = data.get("tool_input")
+    if isinstance(args, dict):
+        text = next((args[key] for key in ("command", "file_path", "path", "filePath", "input") if args.get(key)), "")
+        found["reason"] = f"{found.get('tool_name', '')}: {text}"[:REASON_MAX]
     return found
 
 
-def _drain_apart(store: str) -> None:
+def _start_drain(store: str) -> None:
     """Start a separate process that ingests the spool, so that the agent does not have to wait."""
     if os.fork():
         return

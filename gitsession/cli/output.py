@@ -136,11 +136,11 @@ def confirm_purge(question: str, *, consent: bool) -> None:
         raise Refused("nothing was purged")
 
 
-def warn_of_hidden(hidden: int, problems: Iterable[str] = (), what_to_do: str = "") -> None:
+def warn_of_hidden(hidden: int, problems: Iterable[str] = (), hint: str = "") -> None:
     """Warn that secrets are shown as placeholders. ``problems``: the reasons why some could not be revealed."""
     if hidden:
-        told = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
-        warn(f"{told} ({what_to_do})" if what_to_do else told)
+        message = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
+        warn(f"{message} ({hint})" if hint else message)
     for problem in problems:
         warn(problem)
 
@@ -172,7 +172,7 @@ def current_folder() -> str:
         return ""
 
 
-_SILENT_SECONDS = 0.5
+_DELAY_SECONDS = 0.5
 """Time before progress is first shown, in seconds."""
 
 _PAUSE_SECONDS = 0.1
@@ -196,7 +196,7 @@ class _Line:
     """A progress line that is overwritten until the operation is complete, as in git."""
 
     def __init__(self) -> None:
-        self._next = time.monotonic() + _SILENT_SECONDS
+        self._next = time.monotonic() + _DELAY_SECONDS
         self._shown = ""
 
     def __call__(self, what: str, done: int, of: int) -> None:
@@ -220,9 +220,9 @@ class _Line:
         self._shown = ""
 
 
-def _write_error(words: str) -> None:
+def _write_error(text: str) -> None:
     try:
-        sys.stderr.write(words)
+        sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
         pass  # the terminal was closed

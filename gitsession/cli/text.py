@@ -45,12 +45,12 @@ def on_a_line(text: str) -> str:
     return clean(text).replace("\n", " ")
 
 
-def shell_words(words: Iterable[str]) -> str:
-    """Return a command line that a shell parses as ``words``, and that cannot control a terminal.
+def shell_command(arguments: Iterable[str]) -> str:
+    """Return a command line that a shell parses as ``arguments``, and that cannot control a terminal.
 
     A word with characters that would not be printed is quoted as ``$'...'`` (bash, ksh, zsh).
     """
-    return " ".join(shlex.quote(word) if on_a_line(word) == word else _escaped(word) for word in words)
+    return " ".join(shlex.quote(word) if on_a_line(word) == word else _escaped(word) for word in arguments)
 
 
 def _escaped(word: str) -> str:

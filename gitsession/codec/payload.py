@@ -20,7 +20,7 @@ from gitsession.errors import Malformed
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, UnknownEntry
-from gitsession.model.headline import Headline, first_line, lines, tokens
+from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
@@ -353,7 +353,7 @@ def _of_message(entry: kinds.Message) -> Headline:
     if entry.provider and entry.model:
         fields["model"] = f"{entry.provider}/{entry.model}"
     if entry.role == "tool":
-        summary = ("error, " if entry.is_error else "") + lines(text)
+        summary = ("error, " if entry.is_error else "") + line_count(text)
         return Headline(**fields | {"label": f"tool {entry.tool_name or ''}", "words": summary})
     if entry.role == "shell":
         return Headline(**fields, words=first_line(entry.command or ""))
@@ -364,8 +364,8 @@ def _of_message(entry: kinds.Message) -> Headline:
 
 
 def _of_compaction(entry: kinds.Compaction) -> Headline:
-    before = "" if entry.tokens_before is None else tokens(entry.tokens_before)
-    after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{tokens(entry.tokens_after)}"
+    before = "" if entry.tokens_before is None else format_tokens(entry.tokens_before)
+    after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{format_tokens(entry.tokens_after)}"
     summary = f"{before}{after} tokens" if before or after else ""
     return Headline(kind=entry.kind, label="compaction", words=summary, at_ms=entry.at_ms)  # the text: `summary.md`
 

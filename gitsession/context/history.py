@@ -186,9 +186,9 @@ class ContextHistory:
                 self._store, indexed.payload, indexed.source.agent if indexed.source else None
             ), False
         node = self._node(spot.oid)
-        parts = content.kept(self._store, node)
-        payload = content.whole(self._store, node, parts)
-        return (content.view(node, parts.form, payload), payload), bool(holes.hidden(parts.holes))
+        parts = content.entry_tree(self._store, node)
+        payload = content.full_payload(self._store, node, parts)
+        return (content.decode_payload(node, parts.form, payload), payload), bool(holes.hidden(parts.holes))
 
     def entry_at(self, oid: Oid) -> Entry:
         """Return the view of the entry ``oid`` of this history. The entry need not have been read yet."""
@@ -207,7 +207,7 @@ class ContextHistory:
     @functools.cached_property
     def anchors(self) -> HistoryState:
         """State at the leaf, computed from the nearest entry whose state is known."""
-        state = self._index.anchors(self.leaf) if self.leaf else anchors.NOTHING_SAID
+        state = self._index.anchors(self.leaf) if self.leaf else anchors.EMPTY_STATE
         if state is None:
             state = anchors.gather(self.back(), self.entry, self._state_above)
         return state

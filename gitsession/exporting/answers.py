@@ -16,7 +16,7 @@ from gitsession.formats import OutgoingEntry
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Prune, Reset
 from gitsession.model.results import unfold
-from gitsession.model.usage import answer_of
+from gitsession.model.usage import answer_id
 
 
 class AnswerPart(NamedTuple):
@@ -83,7 +83,7 @@ class _Group:
         if answer is None:
             return False
         is_waiting = any(result > at for member in self._members for result in self._results.get(member, ()))
-        is_same = by_block or (answer_of(answer.extra) != "" and answer_of(answer.extra) == answer_of(entry.extra))
+        is_same = by_block or (answer_id(answer.extra) != "" and answer_id(answer.extra) == answer_id(entry.extra))
         is_same_model = (answer.provider, answer.model) == (entry.provider, entry.model)
         if not is_waiting and not (self.is_adjacent and is_same and is_same_model):
             return False

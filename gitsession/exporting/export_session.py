@@ -215,10 +215,10 @@ class _FileLines(NamedTuple):
 
 def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
     """Return the current lines of a file or, with ``at``, only the lines in the history of that entry."""
-    recorded = meta.lines_of_ours()
+    recorded = meta.exported_lines()
     if at is None:
         nodes = list(part.nodes.values())
-        found = session_facts.imported_now(part, meta.source_file.superseded)
+        found = session_facts.entries_in_file(part, meta.source_file.superseded)
         headers = meta.headers()
         exported = {number: node for number, (node, _) in recorded.items()}
     else:
@@ -252,7 +252,7 @@ def _file(
     lines = {number: node for number, node in all_nodes.items() if not node.is_tombstone}
     if not lines:
         raise _without_file(sid, root, at)
-    in_file = {chain for _, chain in meta.lines_of_ours().values()}
+    in_file = {chain for _, chain in meta.exported_lines().values()}
     own_nodes = (node for node in file.nodes if node.source is None and node.oid != start)
     left_out = sum(to_base64url(node.chain) not in in_file for node in own_nodes)
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)

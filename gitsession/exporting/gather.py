@@ -27,7 +27,7 @@ from gitsession.sessions import graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions.active_branch import active, derived
 from gitsession.sessions.attached_files import SessionAttachments
-from gitsession.sessions.content import begins_fork, entry_of, payload_of
+from gitsession.sessions.content import entry_of, is_fork_start, payload_of
 from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.meta import BELOW, meta_of
 from gitsession.sessions.node import Node, position, short_id
@@ -72,7 +72,7 @@ class _Gatherer:
         self.leaf = at or tree.nodes[tree.branches[active(store, sid)]]
         self.segment = None
         starts = session_facts.segment_starts(tree, self.meta.segments)
-        self.fork = next((node for node in tree.nodes.values() if begins_fork(store, node, sid)), None)
+        self.fork = next((node for node in tree.nodes.values() if is_fork_start(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_native_fork()
         # The shared part of an agent's fork is in another file of that agent. The shared part is exported too for any
         # other agent, and for a fork that gitsession created, which has no file.
@@ -81,7 +81,7 @@ class _Gatherer:
             self.tree = session_facts.file_part(tree, starts, start, self.segment)
             self.meta = self.meta.of_file(self.segment)
         elif isinstance(began, kinds.Fork) and is_file:
-            self.tree = graph.below(tree, start)
+            self.tree = graph.subtree(tree, start)
         else:
             self.tree = tree
         self.headers = self.meta.headers().values()
@@ -250,7 +250,7 @@ class _Gatherer:
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
-        for number, (exported, chain) in self.meta.lines_of_ours().items():
+        for number, (exported, chain) in self.meta.exported_lines().items():
             if chain in by_chain:
                 numbered[number] = by_chain[chain], exported
             elif chain.startswith(BELOW) and self.at is None:

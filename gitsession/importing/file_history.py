@@ -142,7 +142,7 @@ class _Replay:
     def _entries(self) -> Mapping[str | int, Node]:
         """Return the session's own entries by the agent's ids and by line."""
         found: dict[str | int, Node] = {}
-        own = graph.below(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
+        own = graph.subtree(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
         for node in own.nodes.values():
             if node.source is not None:
                 found |= {node.source.line: node, node.source.id or "": node}

@@ -82,13 +82,13 @@ class MetadataImport:
         entry = kinds.Attachment(name=name, data=data, at_ms=self._source.started_ms)
         try:
             nonce = hash_of(name.encode())[:NONCE_BYTES]
-            draft = commit_writer.own(entry, nonce, self._guard)
+            draft = commit_writer.draft_own(entry, nonce, self._guard)
         except Malformed as error:
             self.problems.append(SourceProblem(0, f"cannot store '{name}': {error}"))
             return
         drafts = [draft]
         if draft.original is not None:
-            drafts.append(commit_writer.own(entry, nonce, None))  # an older release stored it without redactions
+            drafts.append(commit_writer.draft_own(entry, nonce, None))  # an older release stored it without redactions
         digests = [digest_of(each.stored.payload, each.stored.holes).hex() for each in drafts]
         is_purged = any(map(self._purged.has_entry, digests))
         if not is_purged and not any(commit_writer.tree_of(each.form, each.stored) in have for each in drafts):
@@ -104,9 +104,9 @@ class MetadataImport:
         present = {node.oid for node in self._at_line.values()}
         lines = (record.line for record in (*self._source.meta, *self._source.records) if record.line < WHOLE)
         end = max(lines, default=0)
-        missing = [node for node in session_facts.imported_now(self._tree, superseded) if node.oid not in present]
+        missing = [node for node in session_facts.entries_in_file(self._tree, superseded) if node.oid not in present]
         missing += [
-            node for number, (node, _) in self._old_meta.lines_of_ours().items() if number not in self._exported
+            node for number, (node, _) in self._old_meta.exported_lines().items() if number not in self._exported
         ]
         older = bool(missing) and all(node.source is not None and node.source.line > end for node in missing)
         if older:
@@ -122,7 +122,7 @@ class MetadataImport:
             node = newest.pop(record.line, None)
             if node is None or not self._is_stored(node, record):
                 replaced |= {position(node)} if node is not None else set()
-                self._append(commit_writer.imported(self._format, record, self._guard))
+                self._append(commit_writer.draft_record(self._format, record, self._guard))
                 node = self._node
             elif not node.is_tombstone:
                 fill_vault(self._store, self._sink, node, record.payload)
@@ -168,10 +168,12 @@ class MetadataImport:
             if kept is not None and tail is not None:
                 fill_vault(self._store, self._sink, kept, tail)
             return
-        safe = commit_writer.safe(self._format, tail, self._guard)
+        safe = commit_writer.redact_record(self._format, tail, self._guard)
         if safe.payload != before and not (tail and not self._new and before.startswith(safe.payload)):
             self._append(
-                commit_writer.imported(self._format, Record(TAIL, tail, source_id=self._source.segment), self._guard)
+                commit_writer.draft_record(
+                    self._format, Record(TAIL, tail, source_id=self._source.segment), self._guard
+                )
             )
 
     def _header(self, project: str | None) -> None:
@@ -194,7 +196,7 @@ class MetadataImport:
         commit.
         """
         entry = replace(entry, at_ms=self._node.author_seconds * 1000)
-        self._append(commit_writer.own(entry, hash_of(self._node.chain)[:NONCE_BYTES], self._guard))
+        self._append(commit_writer.draft_own(entry, hash_of(self._node.chain)[:NONCE_BYTES], self._guard))
 
     def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
         """Return the positions of superseded entries and of the header lines ``lost``.
@@ -215,7 +217,7 @@ class MetadataImport:
         possible_parents = present | {None}  # None: no entry of the segment is above its header
         missing = [node for node in missing if self._imported_above(node) in possible_parents]
         missing += [node for node in lost if node.oid not in present]
-        return tuple(position(node) for node in sorted(missing, key=graph.place))
+        return tuple(position(node) for node in sorted(missing, key=graph.sibling_order))
 
     def _imported_above(self, node: Node) -> Oid | None:
         """Return the nearest imported entry above ``node``, or the root.
@@ -233,7 +235,9 @@ class MetadataImport:
         """Return whether ``node`` contains ``record`` or is the tombstone of that record."""
         if not node.is_tombstone:
             return has_payload(self._store, node, record.payload)
-        made = [commit_writer.safe(self._format, record.payload, guard).stored for guard in (self._guard, None)]
+        made = [
+            commit_writer.redact_record(self._format, record.payload, guard).stored for guard in (self._guard, None)
+        ]
         digests = {digest_of(stored.payload, stored.holes).hex() for stored in made}
         return tombstone.of_node(self._store, node).of in digests
 

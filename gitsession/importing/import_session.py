@@ -272,7 +272,7 @@ class _Draft:
         request, target, at_line = self.request, self.target, self.entries.at_line
         if target.tree is None or not self.meta.lost or request.source.segment is not None:
             return None
-        known = {node.oid for node in session_facts.imported_now(target.tree, self.old_meta.source_file.superseded)}
+        known = {node.oid for node in session_facts.entries_in_file(target.tree, self.old_meta.source_file.superseded)}
         known |= {node.oid for node in at_line.values() if node.source is None}
         new_record = next((record for record in request.source.records if at_line[record.line].oid not in known), None)
         if new_record is None:
@@ -381,7 +381,7 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
         root = native_tree.nodes[native_tree.children[None][0]]
         _refuse_later_view(request, source.source_id, native_tree, root)
         return _Target(source.source_id, native_tree, root, base)
-    for length in (names.LENGTH, names.LENGTH_TAKEN):
+    for length in (names.LENGTH, names.LENGTH_LONG):
         sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
         fork = "" if base is None else sid
         root = commit_writer.put(sink, base, _root_draft(source, fork, store.guard))
@@ -394,7 +394,7 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
         unredacted_root = commit_writer.put(sink, base, _root_draft(source, fork, None))
         for candidate in (root, unredacted_root):
             if candidate.oid in tree.nodes:
-                return _Target(sid, graph.below(tree, candidate.oid), candidate, base)
+                return _Target(sid, graph.subtree(tree, candidate.oid), candidate, base)
         _refuse_later_view(request, sid, tree, root)
     raise Malformed("both possible session ids belong to other sessions", where=source.source_id)
 
@@ -501,7 +501,7 @@ class _Entries:
             if (node := equivalents.find_unchanged(self._format, parent, record)) is not None:
                 at_line[record.line] = node
                 continue
-            safe = commit_writer.safe(self._format, record.payload, guard if self._may_hold(number) else None)
+            safe = commit_writer.redact_record(self._format, record.payload, guard if self._may_hold(number) else None)
             tree = commit_writer.tree_of(self._format.FORM, safe.stored) if known else ""
             node = known.get((parent.oid, record.line, tree)) or equivalents.find(parent, record)
             if node is not None and safe.is_redacted:
@@ -511,7 +511,7 @@ class _Entries:
                 self._map_exported(exported)
                 continue
             if node is None:
-                draft = commit_writer.imported(self._format, record, guard, safe)
+                draft = commit_writer.draft_record(self._format, record, guard, safe)
                 node = self._tombstone_for(equivalents, parent, record, draft) or self._append(parent, draft)
             at_line[record.line] = node
         self._add_branch_at_last()
@@ -534,7 +534,7 @@ class _Entries:
         if draft.original is None and self._store.guard is None:
             from gitsession.redaction.guard import Guard  # opening a store must not load the rules
 
-            draft = commit_writer.imported(self._format, record, Guard.by(self._store.vault))
+            draft = commit_writer.draft_record(self._format, record, Guard.by(self._store.vault))
         if draft.original is None:
             return None
         if any(self._purged.has_entry(digest) for digest in commit_writer.digests(draft)):
@@ -627,7 +627,7 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer
     if fork:
         entry = kinds.Fork(session=fork, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
-    return commit_writer.own(entry, nonce, guard)
+    return commit_writer.draft_own(entry, nonce, guard)
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:
@@ -635,6 +635,6 @@ def _purged_session(store: ObjectStore, source: Source) -> str:
     tombstones = tombstone_set.read(store)
     if not tombstones.sessions:
         return ""
-    lengths = (names.LENGTH, names.LENGTH_TAKEN)
+    lengths = (names.LENGTH, names.LENGTH_LONG)
     called = [names.derived(source.agent, source.source_id, source.started_ms, length=length) for length in lengths]
     return next((sid for sid in (source.source_id, *called) if tombstone_set.SESSION + sid in tombstones), "")

@@ -30,7 +30,7 @@ from gitsession.git.types import Oid
 from gitsession.model.entries import SessionHeader
 from gitsession.redaction.original import matches
 from gitsession.sessions import commit_writer, graph, session_facts, session_ids
-from gitsession.sessions.content import begins_fork, entry_of, kept, payload_of, whole
+from gitsession.sessions.content import entry_of, entry_tree, full_payload, is_fork_start, payload_of
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import BELOW, Meta, meta_of
 from gitsession.sessions.node import Node
@@ -70,7 +70,7 @@ def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
     segment = base.source_id if base.source_id in session_meta.segments else None
     meta = session_meta.of_file(segment)
     part = session_facts.file_part(tree, session_facts.segment_starts(tree, session_meta.segments), start, segment)
-    entries = session_facts.imported_now(part, meta.source_file.superseded)
+    entries = session_facts.entries_in_file(part, meta.source_file.superseded)
     entries.sort(key=lambda node: node.source.line if node.source else 0, reverse=True)
     tail = meta.newest_lines().get(TAIL)
     _check_reaches(store, base, [*([tail] if tail is not None else []), *entries[:1]])
@@ -109,7 +109,7 @@ class EquivalentEntries:
         nodes = self._at.get((parent.oid, record.line), ())
         if len(nodes) != 1:
             return None
-        tree = commit_writer.tree_of(format.FORM, commit_writer.safe(format, record.payload, None).stored)
+        tree = commit_writer.tree_of(format.FORM, commit_writer.redact_record(format, record.payload, None).stored)
         return nodes[0] if nodes[0].tree == tree else None
 
     def find(self, parent: Node, record: Record) -> Node | None:
@@ -129,7 +129,7 @@ class EquivalentEntries:
 
 def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payload: bytes) -> None:
     """Store ``payload``, the original of ``node``, in the vault if ``node`` has redactions."""
-    parts = kept(store, node)
+    parts = entry_tree(store, node)
     if holes.hidden(parts.holes) and not holes.holds_purged(parts.holes):
         sink.keep_original(commit_writer.original_of(node, parts.stored, parts.holes, payload))
 
@@ -139,8 +139,8 @@ def has_payload(store: ObjectStore, node: Node, payload: bytes) -> bool:
 
     Raises ``Malformed``, ``Corrupt`` or another error if the entry cannot be read.
     """
-    parts = kept(store, node)
-    return matches(whole(store, node, parts), holes.hidden(parts.holes), payload)
+    parts = entry_tree(store, node)
+    return matches(full_payload(store, node, parts), holes.hidden(parts.holes), payload)
 
 
 def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
@@ -149,7 +149,7 @@ def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
     The header of such a file contains the session's id in this store, ``sid``. For a fork, the result is ``None``,
     because the line numbers of shared entries are those of another file. Raises ``Corrupt`` if the session is damaged.
     """
-    if not session_ids.is_one(sid) or not graph.branches(store, sid):
+    if not session_ids.is_valid(sid) or not graph.branches(store, sid):
         return None
     tree = graph.tree(store, sid)
     if tree.damage:
@@ -157,7 +157,7 @@ def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
     began = entry_of(store, tree.nodes[tree.children[None][0]])
     if not isinstance(began, SessionHeader) or began.source_id is not None:
         return None
-    return None if any(begins_fork(store, node, sid) for node in tree.nodes.values()) else tree
+    return None if any(is_fork_start(store, node, sid) for node in tree.nodes.values()) else tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class ExportedLineFinder:
         self._store, self._sid, self._format = store, sid, format
         self._meta = meta
         self._nodes = {to_base64url(node.chain): node for node in tree.nodes.values()}
-        self._recorded = meta.lines_of_ours()
+        self._recorded = meta.exported_lines()
         # If all entries created in gitsession are in the file already, no lines need to be generated for comparison.
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]

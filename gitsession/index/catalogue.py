@@ -76,8 +76,8 @@ class Stat(Protocol):
 
 def _storable(stat: Stat) -> tuple[int, ...]:
     """Return the values as signed 64-bit integers for SQLite. Inodes go up to 2^64, and times can be after 2262."""
-    said = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in said])
+    fields = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in fields])
 
 
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
@@ -145,11 +145,11 @@ class Catalogue:
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
-            self.begin_anew()
+            self.reset()
             return False
         return found is not None and found[0] == os.fsencode(change_stamp.fingerprint(self.git_dir))
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Replace the database with an empty one."""
         self.db.close()
         remove(self.git_dir / FILE)
@@ -214,36 +214,36 @@ class Catalogue:
         rows = self.sessions()
         wanted = 0 if address == "@" else 1
         found: list[Row] = []
-        held, delegated = ([row for row in rows if bool(row.delegated) == is_it] for is_it in (False, True))
-        for row in chain(nearest(held, here), nearest(delegated, here)):
+        own, delegated = ([row for row in rows if bool(row.delegated) == flag] for flag in (False, True))
+        for row in chain(nearest(own, here), nearest(delegated, here)):
             found.append(row)
             if len(found) > wanted:
                 return row
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
-        elsewhere = f"pass a session, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
-        where = here.cwd or "a deleted folder"
-        raise NotFound(f"no {which} in {where}", hint=elsewhere or "run `gitsession import --all` to import sessions")
+        hint = f"pass a session, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
+        folder = here.cwd or "a deleted folder"
+        raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
         texts = [_text(value) for value in values]
         try:
             found = self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts).fetchall()
-            branches = self._branches([str(row[0]) for row in found], whole=not where)
+            branches = self._branches([str(row[0]) for row in found], all_sessions=not where)
             return [_row(row, branches.get(row[0], {})) for row in found]
         except (sqlite3.DatabaseError, ValueError, AttributeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise
-            self.begin_anew()
+            self.reset()
             raise Unavailable(
                 "the index was damaged and is now rebuilt", hint="try again (no session is lost)"
             ) from None
 
-    def _branches(self, sids: Iterable[str], *, whole: bool) -> dict[str, dict[str, str]]:
-        """Return the branches of sessions, ``main`` first. ``whole``: whether ``sids`` contains all sessions."""
+    def _branches(self, sids: Iterable[str], *, all_sessions: bool) -> dict[str, dict[str, str]]:
+        """Return the branches of sessions, ``main`` first. ``all_sessions``: whether ``sids`` contains all sessions."""
         found: dict[str, dict[str, str]] = {}
-        asked = "SELECT sid, name, oid FROM branches"
-        rows = self.db.execute(asked) if whole else _each(self.db, f"{asked} WHERE sid = ?", sids)
+        query = "SELECT sid, name, oid FROM branches"
+        rows = self.db.execute(query) if all_sessions else _each(self.db, f"{query} WHERE sid = ?", sids)
         for sid, name, oid in rows:
             found.setdefault(sid, {})[name] = oid
         return found
@@ -252,8 +252,8 @@ class Catalogue:
 
     def seen(self, path: Path, stat: Stat) -> str | None:
         """Return the id of the session that was imported from ``path``, if the file has not changed since."""
-        asked = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
-        found = self.db.execute(asked, (os.fsencode(path),)).fetchone()
+        query = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
+        found = self.db.execute(query, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == _storable(stat)
         return found[3] if same and self.session(found[3]) is not None else None
 
@@ -343,7 +343,7 @@ def _connect(path: str) -> sqlite3.Connection:
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("BEGIN IMMEDIATE")
             if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                _make_anew(db)
+                _recreate_tables(db)
             db.execute("COMMIT")
         for table in _TABLES:
             db.execute(f"SELECT * FROM {table} LIMIT 0")
@@ -356,7 +356,7 @@ def _connect(path: str) -> sqlite3.Connection:
     return db
 
 
-def _make_anew(db: sqlite3.Connection) -> None:
+def _recreate_tables(db: sqlite3.Connection) -> None:
     tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
     for (name,) in tables:
         db.execute(f'DROP TABLE "{name}"')

@@ -44,7 +44,7 @@ def shared_folders(home: str, environment: Mapping[str, str]) -> frozenset[str]:
     return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
 
 
-def is_here(row: LocatedSession, here: CurrentFolder) -> bool:
+def is_at_or_above(row: LocatedSession, here: CurrentFolder) -> bool:
     """Return whether the session began in the folder or in a folder above it."""
     if not row.project or not here.cwd:
         return False
@@ -78,15 +78,15 @@ def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
     repository. Git runs only when the first group is exhausted.
     """
     top = _top(here.cwd)
-    on_the_way = [row for row in rows if is_here(row, here)]
-    inside = [row for row in on_the_way if top is None or _is_in(row.project or "", top)]
+    containing = [row for row in rows if is_at_or_above(row, here)]
+    inside = [row for row in containing if top is None or _is_in(row.project or "", top)]
     yield from inside
     project = here.identity() if any(row.identity for row in rows) else None
     of_project = [row for row in rows if project is not None and row.identity == project]
-    told = {row.sid for row in inside}
-    for row in (*of_project, *on_the_way):
-        if row.sid not in told:
-            told.add(row.sid)
+    yielded = {row.sid for row in inside}
+    for row in (*of_project, *containing):
+        if row.sid not in yielded:
+            yielded.add(row.sid)
             yield row
 
 

@@ -50,10 +50,10 @@ class EntryRow(NamedTuple):
     def proof(self) -> int | None:
         """Return the checksum of the row; ``None`` if SQLite cannot store all values unchanged."""
         sid, oid, kind, chain, agent, source_id, line, anchors, above, payload = self
-        said = f"{sid}\n{oid}\n{kind}\n{agent}\n{source_id}\n{line}\n{anchors}\n{above}\n"
-        if not said.isascii() and storable(said) != said:
+        text = f"{sid}\n{oid}\n{kind}\n{agent}\n{source_id}\n{line}\n{anchors}\n{above}\n"
+        if not text.isascii() and storable(text) != text:
             return None
-        return zlib.crc32(b"%b%b%b" % (said.encode(), chain, payload or b""))
+        return zlib.crc32(b"%b%b%b" % (text.encode(), chain, payload or b""))
 
     def indexed_entry(self) -> IndexedEntry:
         source = None if self.agent is None else SourceRef(self.agent, self.source_id, self.line or 0)
@@ -66,7 +66,7 @@ _RUN = f"""
 WITH RECURSIVE up AS ({_ONE} UNION ALL
     SELECT {_COLUMNS} FROM up JOIN entries ON entries.sid = ?1 AND entries.oid = up.above)
 SELECT * FROM up LIMIT ?3"""
-_ANYWHERE = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND entries.oid = ?1"
+_ANY_SESSION = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND entries.oid = ?1"
 
 
 def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> EntryRow | None:
@@ -80,13 +80,13 @@ def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[Entry
 
 
 def row_in_any_session(db: sqlite3.Connection, oid: Oid) -> EntryRow | None:
-    return next(iter(_proven(db, _ANYWHERE, (oid,))), None)
+    return next(iter(_proven(db, _ANY_SESSION, (oid,))), None)
 
 
-def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> list[EntryRow]:
+def _proven(db: sqlite3.Connection, query: str, values: tuple[object, ...]) -> list[EntryRow]:
     found = []
-    for *said, proof in db.execute(asked, values):
-        row = EntryRow(*said)
+    for *columns, proof in db.execute(query, values):
+        row = EntryRow(*columns)
         with contextlib.suppress(TypeError):  # a column of another type is also damage
             if proof is not None and row.proof() == proof:
                 found.append(row)
@@ -96,26 +96,26 @@ def _proven(db: sqlite3.Connection, asked: str, values: tuple[object, ...]) -> l
 # ---- states of histories
 
 
-def said_in(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
+def read_state(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
     """Return the state with this row number."""
     found = db.execute("SELECT said, proof FROM anchors WHERE id = ?", (row,)).fetchone()
-    if found is None or found[1] != _proof_of_said(row, found[0]):
+    if found is None or found[1] != _state_proof(row, found[0]):
         return None
     fields = json.loads(found[0])
     return HistoryState(**{**fields, "rules": tuple(fields.get("rules", ()))})
 
 
-def keep_said(db: sqlite3.Connection, said: HistoryState) -> int:
+def store_state(db: sqlite3.Connection, state: HistoryState) -> int:
     """Store a state, unless it is already stored, and return its row number."""
     # As ASCII, because SQLite does not accept lone surrogates.
-    text = json.dumps({name: value for name, value in dataclasses.asdict(said).items() if value})
+    text = json.dumps({name: value for name, value in dataclasses.asdict(state).items() if value})
     found = db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
     if found is not None:
         return int(found[0])
     row = int(db.execute("SELECT coalesce(max(id), 0) + 1 FROM anchors").fetchone()[0])
-    db.execute("INSERT INTO anchors VALUES (?, ?, ?)", (row, text, _proof_of_said(row, text)))
+    db.execute("INSERT INTO anchors VALUES (?, ?, ?)", (row, text, _state_proof(row, text)))
     return row
 
 
-def _proof_of_said(row: int | None, text: str) -> int:
+def _state_proof(row: int | None, text: str) -> int:
     return zlib.crc32(f"{row} {text}".encode())

@@ -17,7 +17,7 @@ from gitsession.model.entries import Entry, Fork, Opaque
 from gitsession.sessions import content, graph
 from gitsession.sessions import history_state as anchors
 from gitsession.sessions.content import DecodedEntry
-from gitsession.sessions.history_state import NOTHING_SAID, HistoryState
+from gitsession.sessions.history_state import EMPTY_STATE, HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
@@ -47,12 +47,12 @@ class CatalogueEntryIndex:
 
     def anchors(self, oid: Oid) -> HistoryState | None:
         """Return the state of the history at an entry; ``None`` if it is unknown."""
-        found = self._said_at(oid)
+        found = self._state_at(oid)
         if found is None:
             self._misses += 1
             if self._misses == MISSES_MAX and self._refresh is not None:
                 self._catalogue = self._refresh()
-                return self._said_at(oid)
+                return self._state_at(oid)
         return found
 
     def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
@@ -94,11 +94,11 @@ class CatalogueEntryIndex:
                 raise
             return True
 
-    def _said_at(self, oid: Oid) -> HistoryState | None:
+    def _state_at(self, oid: Oid) -> HistoryState | None:
         try:
             db = self._catalogue.db
             row = self._rows.get(oid) or entry_rows.row_of(db, self._sid, oid)
-            return None if row is None else entry_rows.said_in(db, row.anchors)
+            return None if row is None else entry_rows.read_state(db, row.anchors)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
@@ -118,8 +118,8 @@ class StateRecorder:
 
     def record(self, node: Node, found: DecodedEntry) -> EntryRow:
         """Return the row of ``node``, with which the entry can be shown without reading its commit."""
-        payload = found.alone if node.kind in anchors.SHOWING else ""
-        return EntryRow.of(self._sid, node, self._said(node, found.entry), self._shown(node), payload)
+        payload = found.alone if node.kind in anchors.CONTEXT_KINDS else ""
+        return EntryRow.of(self._sid, node, self._state_row(node, found.entry), self._shown(node), payload)
 
     def _shown(self, node: Node) -> Oid | None:
         if node.parent is None:
@@ -128,7 +128,7 @@ class StateRecorder:
             above = self._showing[node.parent]
         else:
             above = self._shown_at(node.parent)
-        self._showing[node.oid] = node.oid if node.kind in anchors.SHOWING else above
+        self._showing[node.oid] = node.oid if node.kind in anchors.CONTEXT_KINDS else above
         return above
 
     def _shown_at(self, oid: Oid) -> Oid | None:
@@ -136,37 +136,37 @@ class StateRecorder:
         found = entry_rows.row_of(self._db, self._sid, oid)
         if found is None:
             return None
-        return oid if found.kind in anchors.SHOWING else found.above
+        return oid if found.kind in anchors.CONTEXT_KINDS else found.above
 
-    def _said(self, node: Node, entry: Entry) -> int | None:
-        above = NOTHING_SAID if node.parent is None else self._above(node.parent)
+    def _state_row(self, node: Node, entry: Entry) -> int | None:
+        above = EMPTY_STATE if node.parent is None else self._above(node.parent)
         hidden = isinstance(entry, Opaque) and entry.problem and node.kind != Opaque.kind
-        said = None if above is None or hidden else anchors.step(above, node.oid, entry)
-        self._at[node.oid] = said
-        return None if said is None else self._row(said)
+        state = None if above is None or hidden else anchors.step(above, node.oid, entry)
+        self._at[node.oid] = state
+        return None if state is None else self._row(state)
 
     def _above(self, parent: Oid) -> HistoryState | None:
         if parent not in self._at:
             found = entry_rows.row_of(self._db, self._sid, parent)
-            self._at[parent] = (found and entry_rows.said_in(self._db, found.anchors)) or self._elsewhere(parent)
+            self._at[parent] = (found and entry_rows.read_state(self._db, found.anchors)) or self._fork_state(parent)
         return self._at[parent]
 
-    def _elsewhere(self, oid: Oid) -> HistoryState | None:
+    def _fork_state(self, oid: Oid) -> HistoryState | None:
         """Return the state at an entry of the session from which this one was forked. It may not be indexed yet."""
         try:
             return anchors.gather(
                 graph.history(self._store, oid),
                 functools.partial(content.entry_of, self._store),
-                self._said_in_any_session,
+                self._state_in_any_session,
             )
         except (Malformed, Corrupt, MissingObject):
             return None
 
-    def _said_in_any_session(self, oid: Oid) -> HistoryState | None:
+    def _state_in_any_session(self, oid: Oid) -> HistoryState | None:
         found = entry_rows.row_in_any_session(self._db, oid)
-        return None if found is None else entry_rows.said_in(self._db, found.anchors)
+        return None if found is None else entry_rows.read_state(self._db, found.anchors)
 
-    def _row(self, said: HistoryState) -> int:
-        if self._newest is None or self._newest[0] is not said:  # most entries do not change the state
-            self._newest = said, entry_rows.keep_said(self._db, said)
+    def _row(self, state: HistoryState) -> int:
+        if self._newest is None or self._newest[0] is not state:  # most entries do not change the state
+            self._newest = state, entry_rows.store_state(self._db, state)
         return self._newest[1]

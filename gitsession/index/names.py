@@ -61,19 +61,19 @@ def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
     """Return the oid of the entry with a label; ``None`` if there is no such entry in the session."""
     db, value = catalogue.db, storable(label)
-    asked = "SELECT DISTINCT target FROM marks INDEXED BY marks_value WHERE sid = ? AND what = 'label' AND value = ?"
-    for (target,) in db.execute(asked, (sid, value)).fetchall():
-        place = place_of(db, sid, target)
-        if place is not None and _label_of(db, sid, *place) == value:
-            return place[0]
+    query = "SELECT DISTINCT target FROM marks INDEXED BY marks_value WHERE sid = ? AND what = 'label' AND value = ?"
+    for (target,) in db.execute(query, (sid, value)).fetchall():
+        found = place_of(db, sid, target)
+        if found is not None and _label_of(db, sid, *found) == value:
+            return found[0]
     return None
 
 
 def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | None:
     """Return the label of an entry. A label can refer to the entry by any of its names."""
     row = db.execute("SELECT source_id FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
-    called = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
-    targets = [target for target in called if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
+    aliases = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
+    targets = [target for target in aliases if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
     found = db.execute(
         "SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ? AND what = 'label' "
         f"AND target IN ({', '.join('?' * len(targets))})",

@@ -22,7 +22,15 @@ from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, rem
 from gitsession.index.entry_rows import EntryRow as RowOfEntry
 from gitsession.index.entry_rows import run_of
 from gitsession.index.names import storable
-from gitsession.index.search_words import KINDS, SearchableText, apart, expression, parts, snippet, words_of
+from gitsession.index.search_words import (
+    KINDS,
+    SearchableText,
+    expression,
+    searchable_text,
+    separate_characters,
+    snippet,
+    terms,
+)
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
@@ -106,11 +114,11 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
 
 
 def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
-    asked = expression(wanted.query)
-    if not asked:
+    match_query = expression(wanted.query)
+    if not match_query:
         return []
     hits = list(_titles(wanted)) if wanted.role in ("", "title") else []
-    for sid, oid, role, at_ms in db.execute(_FIND, (asked,)) if wanted.role != "title" else ():
+    for sid, oid, role, at_ms in db.execute(_FIND, (match_query,)) if wanted.role != "title" else ():
         if len(hits) >= wanted.most:
             break
         row = wanted.sessions.get(sid)
@@ -118,26 +126,26 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
             continue
         if not _is_of(catalogue, sid, oid):
             continue  # an undo removed the entry
-        said = _said(store, oid)
-        if said is not None:
-            shown = snippet(said.all, wanted.query, SNIPPET_CHARS)
+        text = _searchable_text(store, oid)
+        if text is not None:
+            shown = snippet(text.all, wanted.query, SNIPPET_CHARS)
             hits.append(Hit(session=row, oid=oid, role=role, at_ms=at_ms, snippet=shown))
     return hits[: wanted.most]
 
 
 def _titles(wanted: SearchQuery) -> Iterator[Hit]:
     """Yield hits at the tips of sessions with a matching title. All titles are compared, because they are few."""
-    looked_for = [text.rstrip("*").casefold() for text, _ in parts(wanted.query)]
+    wanted_terms = [text.rstrip("*").casefold() for text, _ in terms(wanted.query)]
     for row in wanted.sessions.values():
         title = (row.title or "").casefold()
-        if row.updated_ms >= wanted.since_ms and title and all(text in title for text in looked_for):
+        if row.updated_ms >= wanted.since_ms and title and all(text in title for text in wanted_terms):
             leaf = row.branches[row.active] if row.active in row.branches else next(iter(row.branches.values()))
             yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=row.title or "")
 
 
-def _said(store: ObjectStore, oid: Oid) -> SearchableText | None:
+def _searchable_text(store: ObjectStore, oid: Oid) -> SearchableText | None:
     try:
-        return words_of(content.entry_of(store, load(store, oid)))
+        return searchable_text(content.entry_of(store, load(store, oid)))
     except DAMAGE:
         return None
 
@@ -151,30 +159,30 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
         return
     db.execute("BEGIN IMMEDIATE")
     seen = dict(db.execute("SELECT sid, branches FROM seen").fetchall())
-    taken = 0
+    inserted = 0
     for row in catalogue.sessions():
         leaves = json.dumps(sorted(row.branches.items()))
         if seen.get(row.sid) == leaves:
             continue
-        spots, is_whole = _new(db, catalogue, store, row, was_whole=seen.get(row.sid) != _NOT_WHOLE)
+        spots, is_complete = _new(db, catalogue, store, row, was_complete=seen.get(row.sid) != _INCOMPLETE)
         for spot in spots:
-            taken += 1
-            if taken % BATCH == 0:
+            inserted += 1
+            if inserted % BATCH == 0:
                 db.execute("COMMIT")
                 db.execute("BEGIN IMMEDIATE")
-            _take_in(db, store, row.sid, spot)
-        db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (row.sid, leaves if is_whole else _NOT_WHOLE))
+            _insert(db, store, row.sid, spot)
+        db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (row.sid, leaves if is_complete else _INCOMPLETE))
     if state is not None:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", state)
     db.execute("COMMIT")
 
 
-_NOT_WHOLE = ""
+_INCOMPLETE = ""
 """Value that is stored instead of a session's branches if a part of the session could not be read."""
 
 
 def _new(
-    db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, row: Row, *, was_whole: bool
+    db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, row: Row, *, was_complete: bool
 ) -> tuple[list[Spot], bool]:
     """Return the entries with text that are not indexed yet, and whether all entries could be read.
 
@@ -182,7 +190,7 @@ def _new(
     """
     new: dict[Oid, Spot] = {}
     try:
-        for leaf in row.branches.values() if was_whole else ():
+        for leaf in row.branches.values() if was_complete else ():
             line = []
             for spot in _upwards(catalogue, store, row.sid, leaf):
                 if spot.oid in new or _is_known(db, row.sid, spot.oid):
@@ -190,8 +198,8 @@ def _new(
                 line.append(spot)
             new |= {spot.oid: spot for spot in reversed(line)}
     except DAMAGE:
-        was_whole = False
-    if not was_whole:
+        was_complete = False
+    if not was_complete:
         return _readable(catalogue, store, row.sid)
     return [spot for spot in new.values() if spot.kind in KINDS], True
 
@@ -218,13 +226,13 @@ def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> I
 def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Spot], bool]:
     """Return the readable entries of a session with a lost entry, and whether these are all entries."""
     nodes: list[Node] = []
-    is_whole = True
+    is_complete = True
     for (oid,) in catalogue.db.execute("SELECT oid FROM entries WHERE sid = ?", (sid,)).fetchall():
         try:
             nodes.append(load(store, oid))
         except DAMAGE:
-            is_whole = False
-    return [node for node in nodes if node.kind in KINDS], is_whole
+            is_complete = False
+    return [node for node in nodes if node.kind in KINDS], is_complete
 
 
 def _is_of(catalogue: Catalogue, sid: str, oid: Oid) -> bool:
@@ -236,16 +244,16 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM docs WHERE oid = ? AND sid = ?", (oid, sid)).fetchone() is not None
 
 
-def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -> None:
+def _insert(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -> None:
     entry = _entry(store, spot)
-    words = words_of(entry)
-    if words is None or _is_known(db, sid, spot.oid):
+    searchable = searchable_text(entry)
+    if searchable is None or _is_known(db, sid, spot.oid):
         return
     at_ms = min(entry.at_ms or load(store, spot.oid).author_seconds * 1000, 2**63 - 1)
-    place = "INSERT INTO docs (sid, oid, role, at_ms) VALUES (?, ?, ?, ?)"
-    id = db.execute(place, (sid, spot.oid, words.role, at_ms)).lastrowid
-    said = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
-    db.execute(said, (id, *(storable(apart(text)) for text in words[1:])))
+    insert_doc = "INSERT INTO docs (sid, oid, role, at_ms) VALUES (?, ?, ?, ?)"
+    id = db.execute(insert_doc, (sid, spot.oid, searchable.role, at_ms)).lastrowid
+    insert_words = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
+    db.execute(insert_words, (id, *(storable(separate_characters(text)) for text in searchable[1:])))
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:
@@ -278,9 +286,9 @@ def open_at(path: Path) -> sqlite3.Connection:
 
     Raises ``Unavailable`` if SQLite has no FTS5, or if another process keeps the file locked for 30 seconds.
     """
-    for place in (str(path), str(path), ":memory:"):
+    for database in (str(path), str(path), ":memory:"):
         try:
-            return _connect(place)
+            return _connect(database)
         except sqlite3.OperationalError as error:
             if "fts5" in str(error):
                 raise Unavailable("cannot search: this SQLite has no full-text search (FTS5)") from None
@@ -295,10 +303,10 @@ def open_at(path: Path) -> sqlite3.Connection:
     raise Unavailable("cannot create the search index", hint="try again")
 
 
-def _connect(place: str) -> sqlite3.Connection:
-    if place != ":memory:" and not os.path.exists(place):
-        os.close(os.open(place, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(place, timeout=PATIENCE_SECONDS, isolation_level=None)
+def _connect(database: str) -> sqlite3.Connection:
+    if database != ":memory:" and not os.path.exists(database):
+        os.close(os.open(database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(database, timeout=PATIENCE_SECONDS, isolation_level=None)
     try:
         found = db.execute("PRAGMA user_version").fetchone()[0]
         if found not in (0, VERSION):

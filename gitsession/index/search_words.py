@@ -23,7 +23,7 @@ KINDS = tuple(kind.kind for kind in (kinds.Message, kinds.CustomMessage, kinds.C
 ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
 """The roles of texts."""
 
-_WORDS_MAX = 64
+_TERMS_MAX = 64
 _CHARS_MAX = 2_000
 
 _UNSPACED = re.compile(
@@ -53,13 +53,13 @@ class SearchableText(NamedTuple):
         return "\n".join(filter(None, self[1:]))
 
 
-def words_of(entry: Entry) -> SearchableText | None:
+def searchable_text(entry: Entry) -> SearchableText | None:
     """Return the text of ``entry``; ``None`` for system prompts, which are not searched, and entries without text."""
-    found = _words(entry)
+    found = _text_of(entry)
     return found if found is not None and found.all.strip() else None
 
 
-def _words(entry: Entry) -> SearchableText | None:
+def _text_of(entry: Entry) -> SearchableText | None:
     match entry:
         case kinds.Message(role="user"):
             return SearchableText("user", asked=_text(entry.content))
@@ -92,11 +92,11 @@ def _results(content: tuple[Block, ...]) -> list[str]:
 
 
 def _arguments(call: ToolCall) -> str:
-    said = [value if isinstance(value, str) else json.dumps(value, default=str) for value in call.arguments.values()]
-    return " ".join(said)
+    values = [value if isinstance(value, str) else json.dumps(value, default=str) for value in call.arguments.values()]
+    return " ".join(values)
 
 
-def apart(text: str) -> str:
+def separate_characters(text: str) -> str:
     """Return ``text`` with each character of a script without spaces as a separate word, for the index and queries.
 
     A sequence of such characters in a query matches only the same sequence, so this causes no additional hits.
@@ -104,7 +104,7 @@ def apart(text: str) -> str:
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
-def parts(query: str) -> list[tuple[str, bool]]:
+def terms(query: str) -> list[tuple[str, bool]]:
     """Split a query into its terms, all of which must match.
 
     A term is a word, or adjacent words in quotation marks. The flag of a term is True if it also matches longer words
@@ -115,27 +115,27 @@ def parts(query: str) -> list[tuple[str, bool]]:
         text = quoted or bare
         if any(char.isalnum() for char in text):
             found.append((text, bool(bare) and bare.endswith("*")))
-    return found[:_WORDS_MAX]
+    return found[:_TERMS_MAX]
 
 
 def expression(query: str) -> str:
     """Return the query in the syntax of FTS5, with each term quoted, so that it has no operators; "" without terms."""
-    return " AND ".join(f'"{_plain(apart(text))}"' + " *" * is_prefix for text, is_prefix in parts(query))
+    return " AND ".join(f'"{_plain(separate_characters(text))}"' + " *" * is_prefix for text, is_prefix in terms(query))
 
 
 def snippet(text: str, query: str, width: int) -> str:
     """Return about ``width`` characters of ``text`` around the first match, or its beginning if no match is found."""
-    needles = sorted({word for part, _ in parts(query) for word in re.findall(r"\w+", part)}, key=len, reverse=True)
-    spots = [found.start() for word in needles if (found := re.search(_place(word), text))]
+    needles = sorted({word for part, _ in terms(query) for word in re.findall(r"\w+", part)}, key=len, reverse=True)
+    spots = [found.start() for word in needles if (found := re.search(_start_pattern(word), text))]
     start = max(min(spots, default=0) - width // 4, 0)
     if start:
         start = text.find(" ", start, start + 20) + 1 or start
-    said = " ".join(text[start : start + 2 * width].split())
-    cut = said if len(said) <= width else f"{said[: width - 1]}…"
+    excerpt = " ".join(text[start : start + 2 * width].split())
+    cut = excerpt if len(excerpt) <= width else f"{excerpt[: width - 1]}…"
     return f"…{cut}" if start else cut
 
 
-def _place(word: str) -> str:
+def _start_pattern(word: str) -> str:
     """Return a pattern that matches where ``word`` can begin: anywhere in scripts without spaces."""
     edge = "" if _UNSPACED.match(word) else r"\b"
     return f"(?i){edge}{re.escape(word)}"

@@ -12,9 +12,9 @@ from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.index.names import clamped, storable
 from gitsession.model import entries as kinds
-from gitsession.model.usage import AnswerUsage, answer_of, total_tokens
-from gitsession.sessions.active_branch import chosen, is_superseded
-from gitsession.sessions.content import DecodedEntry, entry_of, look
+from gitsession.model.usage import AnswerUsage, answer_id, total_tokens
+from gitsession.sessions.active_branch import is_superseded, selected_branch
+from gitsession.sessions.content import DecodedEntry, decode_entry, entry_of
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.meta import Meta, marks_of
@@ -36,21 +36,21 @@ def put_branch(
     if oid is None:
         db.execute("DELETE FROM branches WHERE sid = ? AND later = ? AND name = ?", (sid, name != refs.MAIN, name))
         return
-    ours, at_ms, chain, line, in_file = False, 0, b"", None, False
+    is_own, at_ms, chain, line, in_file = False, 0, b"", None, False
     try:
         node = load(store, oid)
     except DAMAGE:
         pass  # a branch with a damaged tip does not become active
     else:
         found = db.execute("SELECT at_ms, in_file FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
-        ours, chain = node.source is None and node.parent is not None, node.chain
+        is_own, chain = node.source is None and node.parent is not None, node.chain
         line = node.source.line if node.source is not None else None
         if found is not None:
             at_ms, in_file = found
         else:  # an entry of the session from which this one was forked
             at_ms = clamped(entry_of(store, node).at_ms)
             in_file = not is_superseded(store, node, superseded)
-    row = (sid, name != refs.MAIN, name, oid, ours, at_ms, chain, line, in_file)
+    row = (sid, name != refs.MAIN, name, oid, is_own, at_ms, chain, line, in_file)
     db.execute("INSERT OR REPLACE INTO branches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
@@ -59,13 +59,13 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
 
     ``leaf``: the position of the entry that is the leaf according to the agent's file.
     """
-    by_hand = chosen(store, sid)
-    if by_hand is not None:
-        return by_hand
-    place, chain = (line_of(leaf), _chain(leaf)) if leaf is not None else (None, b"")
+    selected = selected_branch(store, sid)
+    if selected is not None:
+        return selected
+    line, chain = (line_of(leaf), _chain(leaf)) if leaf is not None else (None, b"")
     for where, order, values in (
         ("ours", "at_ms DESC, chain DESC, later, name", ()),
-        ("line = ? AND chain = ?", "later, name", (place, chain)),
+        ("line = ? AND chain = ?", "later, name", (line, chain)),
         ("line IS NOT NULL", "in_file DESC, line DESC, name DESC", ()),
         ("1", "later, name", ()),
     ):
@@ -111,7 +111,7 @@ def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntr
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
     """Return the tokens of answers whose lines are not entries yet. They are imported with the next record."""
     tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
-    counts = [count for tail in tails if tail is not None for count in _counts(tail, look(store, tail))]
+    counts = [count for tail in tails if tail is not None for count in _counts(tail, decode_entry(store, tail))]
     named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}
     return sum(named.values()) + sum(count.tokens for count in counts if not count.answer)
 
@@ -121,7 +121,7 @@ def _counts(node: Node, found: DecodedEntry) -> Iterable[AnswerUsage]:
     if counting is not None:
         return counting.counts(found.data)
     entry = found.entry
-    return [AnswerUsage(total_tokens(entry.usage), answer_of(entry.extra))] if isinstance(entry, kinds.Message) else []
+    return [AnswerUsage(total_tokens(entry.usage), answer_id(entry.extra))] if isinstance(entry, kinds.Message) else []
 
 
 def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:

@@ -22,7 +22,7 @@ from gitsession.sessions import content, graph, marks, session_facts, tombstone_
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.meta import marks_of as marks_made_by
-from gitsession.sessions.node import Node, before, load, position
+from gitsession.sessions.node import Node, first_parent, load, position
 from gitsession.sessions.operation_log import Move
 from gitsession.sessions.origin import is_delegated, parent_of
 from gitsession.store import change_stamp, refs
@@ -41,7 +41,7 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         _refresh(catalogue, store)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
-            catalogue.begin_anew()
+            catalogue.reset()
         elif error.sqlite_errorcode & 0xFF in _NOT_WRITTEN:
             catalogue.begin_in_memory()
         else:
@@ -112,7 +112,7 @@ def _session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequen
         _forget(db, sid)
         leaves = graph.branches(store, sid)
         if leaves:
-            _take_in(db, store, sid, leaves)
+            _insert_session(db, store, sid, leaves)
 
 
 def _is_purged(store: ObjectStore, sid: str) -> bool:
@@ -179,7 +179,7 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     return _summarise(db, store, sid, known._replace(start=start or known.start, meta=tip), added, meta)
 
 
-def _take_in(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> None:
+def _insert_session(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> None:
     """Add a session that is not in the catalog."""
     meta = meta_of(store, sid)
     superseded = frozenset(meta.source_file.superseded)
@@ -216,12 +216,12 @@ def _new_nodes(
                 if oid in skipped:
                     break
                 skipped.add(oid)  # `verify` reports it; earlier entries are still listed
-                oid = before(store, oid)
+                oid = first_parent(store, oid)
                 if oid is None:
                     return _new_around_gaps(db, store, sid)
                 continue
             line[oid] = node
-            if content.begins_fork(store, node, sid):
+            if content.is_fork_start(store, node, sid):
                 fork = oid
                 break
             root, oid = (oid if node.parent is None else root), node.parent
@@ -238,8 +238,8 @@ def _new_nodes(
 def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tuple[list[Node], Oid | None]:
     """Return the same as ``_new_nodes``, for a session with a lost commit that hides the entries before it."""
     tree = graph.tree(store, sid)
-    start = next((oid for oid, node in tree.nodes.items() if content.begins_fork(store, node, sid)), None)
-    above = session_facts.above(tree, start)
+    start = next((oid for oid, node in tree.nodes.items() if content.is_fork_start(store, node, sid)), None)
+    above = session_facts.entries_before(tree, start)
     if start is None:
         start = next((oid for oid, node in tree.nodes.items() if node.parent is None), None)
     nodes = [node for node, _ in tree.walk() if node.oid not in above and not _is_known(db, sid, node.oid)]
@@ -276,10 +276,10 @@ def _insert_entries(
     recorder = StateRecorder(db, store, sid)
     newest_ms, tokens = TIME_MIN, 0
     for node in new:
-        above, depth = at[node.parent] if node.parent in at else _place(db, sid, node.parent)
+        above, depth = at[node.parent] if node.parent in at else _file_and_depth(db, sid, node.parent)
         in_file = above and (node.source is None or position(node) not in superseded)
         at[node.oid] = in_file, depth + 1
-        found = content.look(store, node)
+        found = content.decode_entry(store, node)
         row = recorder.record(node, found)
         at_ms, own = clamped(found.entry.at_ms), _own(db, sid, node, found, copied)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + own.named + own.alone
@@ -292,7 +292,7 @@ def _insert_entries(
             "depth": depth,
             "at_ms": at_ms,
             "tokens": own.alone,
-            "words": _words(node, found.entry),
+            "words": _prompt_words(node, found.entry),
             "proof": row.proof(),
         }
         _put(db, "entries", values)
@@ -304,12 +304,12 @@ def _insert_entries(
     return _Added(len(new), newest_ms, tokens)
 
 
-def _words(node: Node, entry: Entry) -> str | None:
+def _prompt_words(node: Node, entry: Entry) -> str | None:
     """Return the first words of a prompt; ``None`` if ``entry`` is not a prompt."""
     return node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None
 
 
-def _place(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
+def _file_and_depth(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
     """Return whether an entry is in the agent's file, and the depth of its children."""
     found = db.execute("SELECT in_file, depth FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     return (bool(found[0]), found[1] + 1) if found else (True, 0)
@@ -363,7 +363,7 @@ def _summarise(
         "agent": storable((begins and begins.agent) or "unknown"),
         "source_id": begins and begins.source_id,
         "title": marks.title(names.title_marks(db, sid)),
-        "first_words": words[0] if words else _fork_words(store, first, known.start),
+        "first_words": words[0] if words else _fork_name(store, first, known.start),
         "created_ms": created_ms,
         "updated_ms": max(known.updated_ms, added.newest_ms, created_ms),
         "entries": known.entries + added.entries,
@@ -398,7 +398,7 @@ def _put(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
     db.execute(f"INSERT OR REPLACE INTO {table} ({', '.join(row)}) VALUES ({places})", row)
 
 
-def _fork_words(store: ObjectStore, first: Entry, start: Oid) -> str | None:
+def _fork_name(store: ObjectStore, first: Entry, start: Oid) -> str | None:
     """Return a name for a fork that has no prompt yet; ``None`` if the session is not a fork."""
     parent = load(store, start).parent if isinstance(first, kinds.Fork) else None
     return f"fork at {load(store, parent).subject}" if parent else None

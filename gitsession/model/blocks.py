@@ -68,6 +68,6 @@ class OtherBlock:
 Block: TypeAlias = Text | Thinking | ToolCall | Image | File | OtherBlock
 
 
-def text(words: str) -> Text:
+def text(content: str) -> Text:
     """Return a text block, as in ``Message.assistant([text("I'll read auth.py")])``."""
-    return Text(words)
+    return Text(content)

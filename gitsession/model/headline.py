@@ -62,7 +62,7 @@ def clean(text: str) -> str:
     return _UNSAFE.sub("", _SURROGATES.sub("\ufffd", text.replace("\t", " ")))
 
 
-def tokens(count: int) -> str:
+def format_tokens(count: int) -> str:
     """Return a number of tokens as text: in full below 1,000, else in thousands (``61k`` for 61,234), rounded half up.
 
     This text is part of commit messages.
@@ -70,7 +70,7 @@ def tokens(count: int) -> str:
     return str(count) if count < 1000 else f"{(count + 500) // 1000}k"
 
 
-def lines(text: str) -> str:
+def line_count(text: str) -> str:
     """Return the size of a tool's output as text, such as ``14 lines``."""
     count = text.count("\n") + (not text.endswith("\n")) if text else 0
     return "no output" if not count else "1 line" if count == 1 else f"{count} lines"

@@ -41,11 +41,11 @@ def result(
         part: The agent's id of the result.
         details: Data of the agent that the model does not receive.
     """
-    said = {
+    value = {
         "type": TYPE, "tool_call_id": call, "tool_name": name, "is_error": is_error, "text": text,
         "files": list(files), "at_ms": at_ms, "part": part, "details": details,
     }  # fmt: skip
-    return OtherBlock(said)
+    return OtherBlock(value)
 
 
 def result_in(block: Block) -> Message | None:
@@ -88,21 +88,21 @@ def unfold(entry: Message) -> Sequence[Message]:
     """
     if entry.role != "assistant" or not any(result_in(block) for block in entry.content):
         return (entry,)
-    found: list[Message] = []
-    said: list[Block] = []
+    messages: list[Message] = []
+    blocks: list[Block] = []
     results: list[Message] = []
     for block in (*entry.content, None):
         result = None if block is None else result_in(block)
         if block is None or (_begins_step(block) and results):
-            if said:
-                found.append(dataclasses.replace(entry, content=tuple(said)))
-            found += results
-            said, results = [], []
+            if blocks:
+                messages.append(dataclasses.replace(entry, content=tuple(blocks)))
+            messages += results
+            blocks, results = [], []
         if result is not None:
             results.append(result)
         elif block is not None:
-            said.append(block)
-    return found
+            blocks.append(block)
+    return messages
 
 
 def _begins_step(block: Block) -> bool:

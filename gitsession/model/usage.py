@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 TOKENS_MAX = 2**40
 """Maximum number of tokens of an answer. It is higher than any real count, and prevents the overflow of sums."""
 
-_PARTS = (
+_COUNT_NAMES = (
     (
         "input", "output", "cacheRead", "cacheWrite",
         "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
@@ -29,10 +29,10 @@ class AnswerUsage(NamedTuple):
     answer: str = ""
 
 
-def answer_of(extra: Mapping[str, Any]) -> str:
+def answer_id(extra: Mapping[str, Any]) -> str:
     """Return the id of the answer that a message is part of, for agents that split an answer; "" if it has no id."""
-    named = extra.get("id")
-    return named if isinstance(named, str) else ""
+    id = extra.get("id")
+    return id if isinstance(id, str) else ""
 
 
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
@@ -44,7 +44,7 @@ def total_tokens(usage: Mapping[str, Any] | None) -> int:
         return 0
     total = usage.get("totalTokens")
     if type(total) is not int or total <= 0:
-        families = ([usage.get(name) for name in names] for names in _PARTS)
+        families = ([usage.get(name) for name in names] for names in _COUNT_NAMES)
         sums = (sum(part for part in parts if type(part) is int and part > 0) for parts in families)
         total = next(filter(None, sums), 0)
     return min(total, TOKENS_MAX)

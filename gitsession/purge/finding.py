@@ -18,8 +18,8 @@ from gitsession.purge import attached_lines
 from gitsession.sessions import content, graph, operation_log, tombstone, tombstone_set
 from gitsession.sessions.export_record import ExportHit
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.node import Node, before, load
-from gitsession.sessions.tombstone_set import FILE, WITHHELD_OID, Replacement, Tombstones
+from gitsession.sessions.node import Node, first_parent, load
+from gitsession.sessions.tombstone_set import FILE, PURGED_CONTENT_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
@@ -142,8 +142,8 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
     for sid in progress.each("Searching sessions", all_sids if sids is None else list(sids)):
         for node in _session_entries(store, sid):
             try:
-                parts = content.kept(store, node)
-                data = content.whole(store, node, parts)
+                parts = content.entry_tree(store, node)
+                data = content.full_payload(store, node, parts)
             except DAMAGE as error:
                 problems.append(PurgeProblem(node.oid, f"not searched, because it cannot be read: {error}"))
                 continue
@@ -157,7 +157,7 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
                         replaced[hit.digest] = replacement
                     (entries if replacement is None else redacted).setdefault(node.oid, hit)
             for path, oid in _files(store, parts.files):
-                if oid == WITHHELD_OID:
+                if oid == PURGED_CONTENT_OID:
                     continue
                 if oid not in searched:
                     searched[oid] = any(spelling in store.read(oid)[1] for spelling in byte_forms)
@@ -232,7 +232,7 @@ def _session_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
             try:
                 node = load(store, oid)
             except DAMAGE:
-                oid = before(store, oid)
+                oid = first_parent(store, oid)
                 continue
             if not node.is_tombstone:
                 yield node
@@ -248,7 +248,7 @@ def _own_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
                 break
             seen.add(node.oid)
             yield node
-            if content.begins_fork(store, node, sid):
+            if content.is_fork_start(store, node, sid):
                 break
 
 
@@ -261,7 +261,7 @@ def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
     first = None
     try:
         for node in graph.history(store, leaf):
-            if first is None and content.begins_fork(store, node, sid):
+            if first is None and content.is_fork_start(store, node, sid):
                 first = node
             if node.parent is None:
                 yield _digest(store, node)
@@ -296,8 +296,8 @@ def _readable_history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 
 
 def _digest(store: ObjectStore, node: Node) -> str:
-    parts = content.kept(store, node)
-    return (tombstone.stands_for(node, parts) or parts.digest).hex()
+    parts = content.entry_tree(store, node)
+    return (tombstone.replaced_digest(node, parts) or parts.digest).hex()
 
 
 def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
@@ -308,7 +308,7 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 def _remaining_copies(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
     """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
     reason = "redacted before: the redacted text stays in the history of the tombstone set"
-    redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_given(store) else []
+    redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_published(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", reason) for hit in redacted)
     return (*_at_remotes(store, {hit.node.oid for hit in entries}), *records)
 

@@ -85,7 +85,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
     while True:
         tip = store.ref(refs.TOMBSTONES)
         seen = {oid for _, oid in published.list_values(store.git_dir, store.refs(refs.TRACKING), refs.TOMBSTONES)}
-        commit = tombstone_set.added(store, tip, more, at_ms, seen)
+        commit = tombstone_set.add(store, tip, more, at_ms, seen)
         if commit.oid == tip:
             break
         try:
@@ -109,8 +109,8 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
     same = {digest for digest, replacement in by_digest.items() if replacement.digest == digest}
     kept = {digest: replacement for digest, replacement in by_digest.items() if digest not in same}
     for old in preview(store, Tombstones(frozenset(kept))).gone:
-        replacement = kept.get(old.replaces.hex()) or kept.get(content.kept(store, old).digest.hex())
-        headline = tombstone.words_of(old, replacement) if replacement is not None else None
+        replacement = kept.get(old.replaces.hex()) or kept.get(content.entry_tree(store, old).digest.hex())
+        headline = tombstone.replacement_headline(old, replacement) if replacement is not None else None
         if headline is not None and (message.kind_of(headline), headline.role) != (old.kind, old.role):
             difference = f"expected a {old.role} {old.kind}, found a {headline.role} {headline.kind}"
             raise Refused(f"cannot replace entry {old.oid[:12]}: {difference}")
@@ -261,7 +261,7 @@ def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Itera
     for oid in rewriter.replaced_commits():
         try:
             before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
-            old, new = content.kept(store, before), content.kept(rewriter, after)
+            old, new = content.entry_tree(store, before), content.entry_tree(rewriter, after)
             original = store.vault.original(old.digest, before.chain) if old.digest in hidden else None
         except (*DAMAGE, Ambiguous):
             continue
@@ -331,10 +331,10 @@ def _needs_no_rewrite(
     store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, victims: set[Oid]
 ) -> bool:
     """Return whether the current refs and commands, which other processes may have written, need no rewrite."""
-    for operation in operation_log.back(store, store.ref(refs.OPLOG)):
+    for operation in operation_log.history_from(store, store.ref(refs.OPLOG)):
         if operation.id == log:
             break
-        if victims & set(operation.named):
+        if victims & set(operation.oids):
             return False
     return all(rewriter.ref(name, oid) == oid for name, oid in now.items() if name != refs.OPLOG)
 

@@ -190,7 +190,7 @@ def _tombstones(source: Source | None, export: ExportedFile, purged: _PurgedText
         return Tombstones(sessions={sid: frozenset([import_session.root_digest(source)])}), len(source.records)
     format = FORMATS[source.agent]
     found = [record for record in (*source.records, *source.meta) if purged.is_in(record.payload)]
-    drafts = [commit_writer.imported(format, record, None) for record in found]
+    drafts = [commit_writer.draft_record(format, record, None) for record in found]
     removed = {digest for draft in drafts for digest in commit_writer.digests(draft)}
     return Tombstones(frozenset(removed)), len(found)
 

@@ -29,7 +29,7 @@ from gitsession.sessions.content import EntryTree
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
 from gitsession.sessions.operation_log import Move, Operation, WorkspaceWrite
-from gitsession.sessions.tombstone_set import WITHHELD, Tombstones
+from gitsession.sessions.tombstone_set import PURGED_CONTENT, Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -74,7 +74,7 @@ class Rewriter:
         is none, or if the session was not purged, it is the first entry. Returns ``None`` if the history has no
         entries.
         """
-        beginnings = self._tombstones.began(session_of(name))
+        beginnings = self._tombstones.roots_of(session_of(name))
         at = oid
         while True:
             entry = self._node(at)
@@ -121,7 +121,7 @@ class Rewriter:
 
     def is_purged(self, name: str) -> bool:
         """Return whether ``name`` is a ref of a purged session."""
-        return bool(self._tombstones.began(session_of(name)))
+        return bool(self._tombstones.roots_of(session_of(name)))
 
     def replaced_commits(self) -> list[Oid]:
         """Return the commits that a substitute has replaced so far."""
@@ -202,13 +202,13 @@ class Rewriter:
         original_digest = entry.replaces.hex() or digest
         if not purged.has_entry(original_digest) and not purged.has_entry(digest):
             return None
-        replacement = purged.instead(original_digest if purged.has_entry(original_digest) else digest)
+        replacement = purged.replacement_of(original_digest if purged.has_entry(original_digest) else digest)
         if replacement is None:
             return tombstone.of_entry(entry, original_digest, parents)
         if replacement.digest == digest:
             return None
         files = None if parts is None or parts.files is None else self._folder(parts.files)
-        return tombstone.replaced(entry, original_digest, replacement, files, parents)
+        return tombstone.build_replacement(entry, original_digest, replacement, files, parents)
 
     def _digest(self, entry: Node, parts: EntryTree | None = None) -> str:
         """Return the digest of an entry. If its payload is missing, find the digest in the set by the chain digest."""
@@ -254,7 +254,7 @@ class Rewriter:
                 if mode == layout.TREE_MODE:
                     rows[name] = (mode, self._folder(child))
                 elif mode != SUBMODULE_MODE and self._tombstones.has_file(child):
-                    rows[name] = (layout.FILE_MODE, self.put("blob", WITHHELD))
+                    rows[name] = (layout.FILE_MODE, self.put("blob", PURGED_CONTENT))
                 else:
                     rows[name] = (mode, child)
             self._folders[oid] = self.put("tree", encode_tree(rows))
@@ -290,7 +290,7 @@ class Rewriter:
 
     def _content(self, entry: Node) -> EntryTree | None:
         try:
-            return content.kept(self._reader, entry)
+            return content.entry_tree(self._reader, entry)
         except DAMAGE:
             return None
 
@@ -321,7 +321,7 @@ def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
     ``Malformed``.
     """
     mapped: dict[Oid, Oid] = {}
-    for operation in reversed(list(operation_log.back(store, tip))):
+    for operation in reversed(list(operation_log.history_from(store, tip))):
         mapped[operation.id] = _map_operation(operation, mapped, rewriter)
     return mapped[tip]
 
@@ -341,9 +341,9 @@ def _map_operation(operation: Operation, mapped: Mapping[Oid, Oid], rewriter: Re
         ),
         files=operation.files and _map_files(rewriter, operation.files),
     )
-    if any(map(rewriter.is_replaced, operation.named)) or any(rewriter.is_purged(move.ref) for move in operation.moves):
+    if any(map(rewriter.is_replaced, operation.oids)) or any(rewriter.is_purged(move.ref) for move in operation.moves):
         result = replace(result, command=" ".join(operation.command.split(" ")[:_COMMAND_WORDS]))
-    return operation.id if result == operation else operation_log.keep(rewriter, result)
+    return operation.id if result == operation else operation_log.write_operation(rewriter, result)
 
 
 def _map_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefValue | None:

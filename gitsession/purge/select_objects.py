@@ -52,7 +52,7 @@ def find(
 
 
 def old_sets(reader: Reader, kinds: Mapping[Oid, str], tips: Iterable[Oid]) -> set[Oid]:
-    """Select the tombstone sets that were never sent and are no longer reachable (see ``tombstone_set.added``)."""
+    """Select the tombstone sets that were never sent and are no longer reachable (see ``tombstone_set.add``)."""
     sets = {oid for oid, kind in kinds.items() if kind == "commit" and _is_set(reader, oid)}
     kept = reachable_commits(reader, (oid for oid in tips if oid in sets))
     old = sets - kept
@@ -76,7 +76,7 @@ def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str])
             try:
                 tree = parse_commit(reader.read(oid)[1]).tree
                 if tree in victims:
-                    parts = content.kept_in(reader, tree)
+                    parts = content.entry_tree_at(reader, tree)
                     yield parts.digest
             except DAMAGE:
                 continue
@@ -171,7 +171,7 @@ def _step_back(reader: Reader, oid: Oid, first_digests: AbstractSet[str]) -> tup
 
 def _digest(reader: Reader, entry: Node) -> str:
     try:
-        parts = content.kept(reader, entry)
+        parts = content.entry_tree(reader, entry)
     except DAMAGE:
         return ""
     return entry.replaces.hex() or parts.digest.hex()
@@ -200,7 +200,7 @@ def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
     """Yield the texts of readable entries: for an agent's entry its stored bytes, otherwise its strings."""
     for oid in gone:
         try:
-            parts = content.kept(reader, node.load(reader, oid))
+            parts = content.entry_tree(reader, node.load(reader, oid))
             if parts.form != layout.OWN:
                 yield parts.stored
                 continue

@@ -45,7 +45,7 @@ def problem(reader: Reader, session_refs: Mapping[str, Oid], current: Tombstones
 
 def _check_form(digest: str, replacement: Replacement) -> None:
     """Raise ``Malformed`` if no valid entry can have this replacement as its payload."""
-    data = replacement.whole()
+    data = replacement.full_payload()
     for row in holes.hidden(replacement.stored.holes):
         if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
             raise Malformed("a placeholder does not match its hole", where=digest)
@@ -55,25 +55,25 @@ def _check_form(digest: str, replacement: Replacement) -> None:
 
 def _entry_problem(reader: Reader, entry: Node, current: Tombstones, received: Tombstones) -> str:
     try:
-        parts = content.kept(reader, entry)
-        before = content.whole(reader, entry, parts)
+        parts = content.entry_tree(reader, entry)
+        before = content.full_payload(reader, entry, parts)
     except DAMAGE:
         return ""  # a missing entry cannot be compared
     digest = parts.digest.hex()
     original_digest = entry.replaces.hex() or digest
     key = original_digest if received.has_entry(original_digest) else digest
-    replacement = received.instead(key)
-    if current.has_entry(key) and current.instead(key) == replacement:
+    replacement = received.replacement_of(key)
+    if current.has_entry(key) and current.replacement_of(key) == replacement:
         return ""
     if replacement is None:
         reason = f"a session begins with the entry {key}, which can be purged only with the whole session"
         return reason if entry.starts_session else ""
-    headline = tombstone.words_of(entry, replacement)
+    headline = tombstone.replacement_headline(entry, replacement)
     if (message.kind_of(headline), headline.role) != (entry.kind, entry.role):
         return f"the replacement of the {entry.role} {entry.kind} {key} has another role or kind"
     if entry.replaces and digest not in _successive_digests(original_digest, received):
         return ""  # no known set made this replacement, so it cannot be compared
-    if not _is_redaction(replacement.form, replacement.whole(), before):
+    if not _is_redaction(replacement.form, replacement.full_payload(), before):
         return f"the replacement of the entry {key} does more than hide a part of it"
     return ""
 
@@ -95,10 +95,10 @@ def _session_problem(rewriter: Rewriter, after: Mapping[str, Oid], current: Tomb
     ends: dict[str, list[str]] = {}
     for name, oid in after.items():
         sid = session_of(name)
-        if sid in received.sessions and received.began(sid) != current.sessions.get(sid):
+        if sid in received.sessions and received.roots_of(sid) != current.sessions.get(sid):
             ends.setdefault(sid, []).append(_replaced_digest(rewriter, oid))
     for sid, digests in ends.items():
-        if not received.began(sid) & set(digests):
+        if not received.roots_of(sid) & set(digests):
             return f"session {sid} begins with another entry than the tombstone names"
     return ""
 

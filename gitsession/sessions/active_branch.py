@@ -15,20 +15,20 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 
-def chosen(store: ObjectStore, sid: str) -> str | None:
+def selected_branch(store: ObjectStore, sid: str) -> str | None:
     """Return the branch that the user selected on this machine; ``None`` if there is no such branch."""
     value = store.ref(refs.active(sid))
     target = refs.target(value) if value else None
     parsed = refs.parse(target) if target else None
-    is_there = parsed is not None and refs.is_branch(parsed[1]) and store.ref(target or "") is not None
-    return parsed[1] if parsed and is_there else None
+    exists = parsed is not None and refs.is_branch(parsed[1]) and store.ref(target or "") is not None
+    return parsed[1] if parsed and exists else None
 
 
 def active(store: ObjectStore, sid: str) -> str:
     """Return the active branch. Raises ``NotFound`` if there is no such session."""
-    by_hand = chosen(store, sid)
-    if by_hand is not None:
-        return by_hand
+    selected = selected_branch(store, sid)
+    if selected is not None:
+        return selected
     leaves = branches(store, sid)
     if not leaves:
         raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
@@ -42,16 +42,16 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
     that the agent's file selects, or else the one with the highest line number.
     """
     nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
-    ours = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
-    if ours:
-        return max(ours, key=lambda name: (entry_of(store, ours[name]).at_ms, ours[name].chain))
+    own_nodes = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
+    if own_nodes:
+        return max(own_nodes, key=lambda name: (entry_of(store, own_nodes[name]).at_ms, own_nodes[name].chain))
     file = meta_of(store, sid).source_file
-    stated = [name for name, node in nodes.items() if node.source is not None and position(node) == file.leaf]
-    if stated:
-        return min(stated, key=lambda name: (name != refs.MAIN, name))
+    matching = [name for name, node in nodes.items() if node.source is not None and position(node) == file.leaf]
+    if matching:
+        return min(matching, key=lambda name: (name != refs.MAIN, name))
     imported = {name: node for name, node in nodes.items() if node.source is not None}
-    cut, known = frozenset(file.superseded), dict[Oid, bool]()
-    current = {name: node for name, node in imported.items() if not is_superseded(store, node, cut, known)}
+    superseded, known = frozenset(file.superseded), dict[Oid, bool]()
+    current = {name: node for name, node in imported.items() if not is_superseded(store, node, superseded, known)}
     lines = {name: node.source.line for name, node in (current or imported).items() if node.source}
     return max(lines, key=lambda name: (lines[name], name)) if lines else next(iter(leaves))
 
@@ -74,17 +74,17 @@ def is_superseded(
     if not superseded:
         return False
     known = {} if known is None else known
-    met: list[Oid] = []
+    visited: list[Oid] = []
     answer = False
     for node in _readable(store, leaf.oid):
         if node.oid in known:
             answer = known[node.oid]
             break
-        met.append(node.oid)
+        visited.append(node.oid)
         if position(node) in superseded:
             answer = True
             break
-    known.update(dict.fromkeys(met, answer))
+    known.update(dict.fromkeys(visited, answer))
     return answer
 
 

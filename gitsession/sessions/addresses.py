@@ -24,7 +24,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     """
     steps = STEPS.fullmatch(address)
     if steps:
-        return _up(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
+        return _ancestor(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
     if address in (LEAF, ROOT):
         name = branch or _active(store, sid)
         leaf = graph.tip(store, sid, name)
@@ -34,21 +34,21 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
                 raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
             raise NotFound(f"session {sid} has no branch {name!r}", hint=f"choose one of {others}")
         if address == LEAF:
-            return _meaningful(store, load(store, leaf))
+            return _nearest_parseable(store, load(store, leaf))
         *_, root = graph.history(store, leaf)
         return root
     tip = graph.tip(store, sid, address)
     return load(store, tip) if tip is not None else _search(store, sid, address)
 
 
-def _meaningful(store: ObjectStore, node: Node) -> Node:
+def _nearest_parseable(store: ObjectStore, node: Node) -> Node:
     """Return the nearest entry that can be parsed, because agents continue after this entry."""
     while node.kind == "opaque" and node.parent is not None:
         node = load(store, node.parent)
     return node
 
 
-def _up(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
+def _ancestor(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     for _ in range(steps):
         if node.parent is None:
             raise NotFound(
@@ -69,13 +69,13 @@ def _search(store: ObjectStore, sid: str, address: str) -> Node:
     from gitsession.sessions.meta import meta_of
 
     tree = graph.tree(store, sid)
-    seen = meta_of(store, sid)
-    targets = session_facts.targets(tree, seen)
-    labels = marks.labels(session_facts.marks(store, sid, tree, seen), targets)
+    meta = meta_of(store, sid)
+    targets = session_facts.targets(tree, meta)
+    labels = marks.labels(session_facts.marks(store, sid, tree, meta), targets)
     for found in (
         [oid for oid, label in labels.items() if label == address],
         [targets[address]] if address in targets else [],
-        [node.oid for node in tree.nodes.values() if _begins(node, address)],
+        [node.oid for node in tree.nodes.values() if _matches_prefix(node, address)],
     ):
         if len(found) == 1:
             return tree.nodes[found[0]]
@@ -88,7 +88,7 @@ def _search(store: ObjectStore, sid: str, address: str) -> Node:
     )
 
 
-def _begins(node: Node, address: str) -> bool:
+def _matches_prefix(node: Node, address: str) -> bool:
     return len(address) >= PREFIX_MIN and (
         node.oid.startswith(address.lower()) or to_base64url(node.chain).startswith(address)
     )

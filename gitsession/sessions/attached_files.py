@@ -66,7 +66,7 @@ class SessionAttachments:
             if isinstance(entry, Fork) and entry.session != self._sid:
                 yield entry.session
             elif isinstance(entry, SessionHeader) and entry.source_id is not None:
-                for length in (session_ids.LENGTH, session_ids.LENGTH_TAKEN):
+                for length in (session_ids.LENGTH, session_ids.LENGTH_LONG):
                     sid = session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length)
                     if sid != self._sid:
                         yield sid

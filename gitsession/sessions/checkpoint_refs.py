@@ -16,7 +16,7 @@ from gitsession.store.interface import ObjectStore
 _NAME_MAX = 64
 
 
-def ends(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]:
+def line_refs(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]:
     """Return the refs of a line of checkpoints with their tips, the oldest first.
 
     ``first``: the ref at which the line begins. Defaults to that of the line that this store continues.
@@ -25,35 +25,35 @@ def ends(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]
     name = first or refs.chosen_files(sid, store.ref)
     while (oid := store.ref(name)) is not None:
         found.append((name, oid))
-        name = beside(name, oid)
+        name = continuation_ref(name, oid)
     return found
 
 
-def starts(store: ObjectStore, sid: str) -> list[str]:
+def first_refs(store: ObjectStore, sid: str) -> list[str]:
     """Return the first ref of each line of the session, beginning with the line that this store continues."""
-    ours = refs.chosen_files(sid, store.ref)
+    own = refs.chosen_files(sid, store.ref)
     names = {name: name.rpartition("/")[2] for name in store.refs(refs.session(sid))}
-    others = [name for name, branch in names.items() if refs.is_files(branch) and "-" not in branch and name != ours]
-    return [ours, *sorted(others)]
+    others = [name for name, branch in names.items() if refs.is_files(branch) and "-" not in branch and name != own]
+    return [own, *sorted(others)]
 
 
-def end(store: ObjectStore, sid: str) -> Oid | None:
+def newest(store: ObjectStore, sid: str) -> Oid | None:
     """Return the oid of the newest checkpoint, which may be unreadable."""
-    return next((oid for _, oid in reversed(ends(store, sid))), None)
+    return next((oid for _, oid in reversed(line_refs(store, sid))), None)
 
 
-def beside(name: str, lost: Oid) -> str:
+def continuation_ref(name: str, lost: Oid) -> str:
     """Return the ref at which a line of checkpoints continues if its tip ``lost`` at ``name`` cannot be read."""
     folder, _, branch = name.rpartition("/")
-    told = to_base32(hash_of(bytes.fromhex(lost)), 8)
+    suffix = to_base32(hash_of(bytes.fromhex(lost)), 8)
     # A name has at most 64 characters, and ends with the characters that make it unique.
-    return f"{folder}/{branch[: _NAME_MAX - len(told) - 1]}-{told}"
+    return f"{folder}/{branch[: _NAME_MAX - len(suffix) - 1]}-{suffix}"
 
 
-def aside(store: ObjectStore) -> list[str]:
+def unassigned_refs(store: ObjectStore) -> list[str]:
     """Return the checkpoint refs that belong to no line."""
     names = {name: parsed for name in store.refs(refs.SESSIONS) if (parsed := refs.parse(name)) is not None}
     found = {name for name, (_, branch) in names.items() if refs.is_files(branch)}
     sids = {names[name][0] for name in found}
-    used = {name for sid in sids for first in starts(store, sid) for name, _ in ends(store, sid, first)}
+    used = {name for sid in sids for first in first_refs(store, sid) for name, _ in line_refs(store, sid, first)}
     return sorted(found - used)

@@ -59,19 +59,19 @@ class Draft:
         return b"" if self.headline.role == Tombstone.kind else self.of
 
 
-def own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
+def draft_own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
     """Return a redacted draft of an entry in gitsession's format.
 
     ``nonce``: random bytes of the payload. Raises ``Malformed`` if the format cannot represent the entry.
     """
-    data = whole = payload.encode(entry, nonce)
+    data = unredacted = payload.encode(entry, nonce)
     rows: tuple[Row, ...] = ()
     if guard is not None:
-        data, rows = guard.redact(layout.OWN, whole)
+        data, rows = guard.redact(layout.OWN, unredacted)
         if rows:
             entry = payload.decode(data)[0]
     stored = holes.cut(data, payload.spans(entry, data), rows)
-    return Draft(layout.OWN, stored, payload.headline(entry), original=whole if rows else None)
+    return Draft(layout.OWN, stored, payload.headline(entry), original=unredacted if rows else None)
 
 
 def read_back(entry: Entry, guard: Guard | None) -> Entry:
@@ -88,7 +88,7 @@ class RedactedRecord(NamedTuple):
     is_redacted: bool
 
 
-def safe(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
+def redact_record(format: Format, data: bytes, guard: Guard | None) -> RedactedRecord:
     """Redact a record's payload, and cut its holes (docs/reference/format.md, "Holes")."""
     rows: tuple[Row, ...] = ()
     if guard is not None:
@@ -101,18 +101,18 @@ def cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
     return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
-def imported(format: Format, record: Record, guard: Guard | None, made: RedactedRecord | None = None) -> Draft:
+def draft_record(format: Format, record: Record, guard: Guard | None, redacted: RedactedRecord | None = None) -> Draft:
     """Return a draft of a record of an agent's file, unchanged except for redactions.
 
-    ``made``: the redacted payload, if it was computed already.
+    ``redacted``: the redacted payload, if it was computed already.
     """
-    made = made or safe(format, record.payload, guard)
+    redacted = redacted or redact_record(format, record.payload, guard)
     id = record.source_id
-    if made.is_redacted and guard is not None and id is not None:
+    if redacted.is_redacted and guard is not None and id is not None:
         id = guard.words(id)
     source = SourceRef.of(format.AGENT, id, record.line)
-    original = record.payload if made.is_redacted else None
-    return Draft(format.FORM, made.stored, format.headline(made.payload), source, original=original)
+    original = record.payload if redacted.is_redacted else None
+    return Draft(format.FORM, redacted.stored, format.headline(redacted.payload), source, original=original)
 
 
 def digests(draft: Draft) -> list[str]:
@@ -126,7 +126,7 @@ def digests(draft: Draft) -> list[str]:
     return [digest_of(one.payload, one.holes).hex() for one in stored]
 
 
-def check_goes_on(store: ObjectStore, sid: str, parent: Node) -> None:
+def check_not_purged(store: ObjectStore, sid: str, parent: Node) -> None:
     """Raise ``Refused`` if ``parent`` is the tombstone of the purged session ``sid``."""
     if parent.is_tombstone and tombstone_set.SESSION + sid in tombstone_set.read(store):
         raise Refused(f"cannot continue session {sid}: it was purged", hint="create or fork another session")
@@ -148,16 +148,16 @@ def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Origina
     ``stored``, ``table``: the stored payload and the table of its holes.
     """
     source = node.source
-    said = f"{source.agent} {source.id or '-'} {source.line}" if source is not None else ""
-    return Original(digest_of(stored, table), node.chain, data, said)
+    source_text = f"{source.agent} {source.id or '-'} {source.line}" if source is not None else ""
+    return Original(digest_of(stored, table), node.chain, data, source_text)
 
 
 def tree_of(form: str, stored: StoredPayload) -> Oid:
     """Return the oid of an entry's tree without writing the tree."""
-    return put_tree(_Named(), form, stored)
+    return put_tree(_OidSink(), form, stored)
 
 
-class _Named:
+class _OidSink:
     """A sink that computes oids and stores no objects."""
 
     def put(self, kind: Kind, data: bytes) -> Oid:
@@ -172,8 +172,8 @@ def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None
         entries[layout.HOLES] = (layout.FILE_MODE, add("blob", stored.holes))
         blobs: dict[str, tuple[str, Oid]] = {}
         for digest, encoding, content in stored.lifted:
-            place, name = (entries, layout.SUMMARY) if encoding == "summary" else (blobs, digest.hex())
-            place[name] = (layout.FILE_MODE, add("blob", content))
+            target, name = (entries, layout.SUMMARY) if encoding == "summary" else (blobs, digest.hex())
+            target[name] = (layout.FILE_MODE, add("blob", content))
         if blobs:
             entries[layout.BLOBS] = (layout.TREE_MODE, add("tree", encode_tree(blobs)))
     if files is not None:

@@ -37,14 +37,14 @@ class EntryTree:
         return digest_of(self.stored, self.holes)
 
 
-def kept(store: Reader, node: Node) -> EntryTree:
+def entry_tree(store: Reader, node: Node) -> EntryTree:
     """Return the parts of a node's tree. Raises ``Malformed`` if the tree is not the tree of an entry."""
-    return kept_in(store, node.tree)
+    return entry_tree_at(store, node.tree)
 
 
-def kept_in(store: Reader, tree: Oid) -> EntryTree:
+def entry_tree_at(store: Reader, tree: Oid) -> EntryTree:
     """Return the parts of an entry's tree."""
-    return kept_of(store, tree, tree_of(store, tree))
+    return entry_tree_from_rows(store, tree, tree_of(store, tree))
 
 
 def tree_of(store: Reader, oid: Oid) -> Rows:
@@ -52,7 +52,7 @@ def tree_of(store: Reader, oid: Oid) -> Rows:
     return parse_tree(_read(store, oid, "tree"))
 
 
-def kept_of(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
+def entry_tree_from_rows(store: Reader, tree: Oid, rows: Rows) -> EntryTree:
     """Return the parts of the tree ``tree`` with the rows ``rows``."""
     form, stored, table, files, blob = "", b"", b"", None, ""
     for _, name, oid in rows:
@@ -78,10 +78,10 @@ def files_of(store: Reader, oid: Oid) -> Oid | None:
 
 def payload_of(store: Reader, node: Node) -> bytes:
     """Return the payload of an entry. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
-    return whole(store, node, kept(store, node))
+    return full_payload(store, node, entry_tree(store, node))
 
 
-def whole(store: Reader, node: Node, parts: EntryTree) -> bytes:
+def full_payload(store: Reader, node: Node, parts: EntryTree) -> bytes:
     """Return the payload with its holes filled. If ``store`` is a ``RevealedStore``, return the original payload."""
     if not parts.holes:
         return parts.stored
@@ -112,7 +112,7 @@ def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
 
 def entry_of(store: Reader, node: Node) -> Entry:
     """Return the content of an entry, as far as this release supports it. A damaged entry becomes ``Opaque``."""
-    return look(store, node).entry
+    return decode_entry(store, node).entry
 
 
 class DecodedEntry(NamedTuple):
@@ -128,23 +128,23 @@ class DecodedEntry(NamedTuple):
     data: bytes = b""
 
 
-def look(store: Reader, node: Node) -> DecodedEntry:
+def decode_entry(store: Reader, node: Node) -> DecodedEntry:
     """Return the content of an entry, and the values for the catalog. A damaged entry becomes ``Opaque``."""
     digest = b""
     try:
-        parts = kept(store, node)
+        parts = entry_tree(store, node)
         digest = parts.digest
-        data = whole(store, node, parts)
-        entry = view(node, parts.form, data)
+        data = full_payload(store, node, parts)
+        entry = decode_payload(node, parts.form, data)
     except (Malformed, Corrupt, MissingObject) as error:
         return DecodedEntry(Opaque(at_ms=node.author_seconds * 1000, problem=str(error)), digest)
-    is_ours = parts.form == layout.OWN
-    alone = not parts.holes and (node.source is None if is_ours else node.source and node.source.agent in FORMATS)
+    is_own = parts.form == layout.OWN
+    alone = not parts.holes and (node.source is None if is_own else node.source and node.source.agent in FORMATS)
     return DecodedEntry(entry, digest, parts.blob if alone else "", data)
 
 
 def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, bytes]:
-    """Return the content and the payload from a blob that ``look`` returned as ``alone``.
+    """Return the content and the payload from a blob that ``decode_entry`` returned as ``alone``.
 
     ``agent``: the agent that wrote the payload; ``None`` for gitsession. Raises ``Malformed``, ``MissingObject`` or
     ``Corrupt``.
@@ -153,7 +153,7 @@ def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, byte
     return payload.decode(data)[0] if agent is None else FORMATS[agent].read(data), data
 
 
-def view(node: Node, form: str, data: bytes) -> Entry:
+def decode_payload(node: Node, form: str, data: bytes) -> Entry:
     """Decode a whole payload. Raises ``Malformed`` if a payload of gitsession does not follow the format."""
     if form == layout.OWN:
         return payload.decode(data)[0]
@@ -171,7 +171,7 @@ def _read(store: Reader, oid: Oid, expected: str) -> bytes:
     return data
 
 
-def begins_fork(store: Reader, node: Node, sid: str) -> bool:
+def is_fork_start(store: Reader, node: Node, sid: str) -> bool:
     """Return whether ``node`` is the entry with which the fork ``sid`` begins."""
     if node.kind != Fork.kind or node.source is not None:
         return False

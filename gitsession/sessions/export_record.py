@@ -88,12 +88,12 @@ def resumed_as(git_dir: Path, agent: str, id: str) -> ExportedFile | None:
     return next((each for each in reversed(read(git_dir)) if (each.agent, each.id) == (agent, id)), None)
 
 
-def unchanged(git_dir: Path, agent: str, place: Path, size: int, mtime_ns: int) -> str | None:
+def unchanged(git_dir: Path, agent: str, file: Path, size: int, mtime_ns: int) -> str | None:
     """Return the id of the session in a file with purged content, if the file has the recorded size and time.
 
-    ``place``: the path to which the session was exported for ``agent``.
+    ``file``: the path to which the session was exported for ``agent``.
     """
-    path = os.fspath(place.absolute())
+    path = os.fspath(file.absolute())
     for export in read(git_dir):
         if (export.agent, export.path) == (agent, path) and export.is_unchanged(size, mtime_ns):
             return export.session

@@ -9,7 +9,7 @@ from gitsession.errors import NotFound
 from gitsession.git.ref_files import NAME_BYTES_MAX
 from gitsession.git.types import Oid
 from gitsession.sessions.gaps import DAMAGE, Gap
-from gitsession.sessions.node import Node, before, load
+from gitsession.sessions.node import Node, first_parent, load
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -117,7 +117,7 @@ def tree(store: ObjectStore, sid: str) -> Tree:
             try:
                 node = nodes[oid] = load(store, oid)
             except DAMAGE as error:
-                earlier = before(store, oid)
+                earlier = first_parent(store, oid)
                 gaps[oid] = Gap(oid, str(error), foreign=earlier is not None, before=earlier)
                 oid = earlier
             else:
@@ -130,11 +130,11 @@ def tree(store: ObjectStore, sid: str) -> Tree:
     for node in nodes.values():
         children.setdefault(_parent(node, nodes, gaps), []).append(node.oid)
     for siblings in children.values():
-        siblings.sort(key=lambda oid: (nodes[oid].parent is not None, place(nodes[oid])))
+        siblings.sort(key=lambda oid: (nodes[oid].parent is not None, sibling_order(nodes[oid])))
     return Tree(leaves, nodes, children, tuple(gaps.values()))
 
 
-def below(tree: Tree, start: Oid) -> Tree:
+def subtree(tree: Tree, start: Oid) -> Tree:
     """Return the subtree whose root is the entry ``start``."""
     nodes = {start: tree.nodes[start]}
     stack = [start]
@@ -155,6 +155,6 @@ def _parent(node: Node, nodes: Mapping[Oid, Node], gaps: Mapping[Oid, Gap]) -> O
     return gap.before if gap is not None and not gap.foreign and gap.before in nodes else None
 
 
-def place(node: Node) -> tuple[int, int, bytes]:
+def sibling_order(node: Node) -> tuple[int, int, bytes]:
     """Return the sort key of siblings: imported entries by line, then others by time and chain digest."""
     return (node.source.line, 0, b"") if node.source else (2**62, node.author_seconds, node.chain)

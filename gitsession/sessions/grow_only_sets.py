@@ -39,49 +39,49 @@ class GrowOnlySet(Generic[Value]):
     def __init__(
         self,
         ref: str,
-        none: Value,
+        empty: Value,
         *,
         author: str,
         at: Callable[[Reader, Oid], Value],
         before: Callable[[Reader, Oid], Sequence[Oid]],
         tree_of: Callable[[Value], tuple[Oid, Objects]],
-        words: Callable[[Value, Sequence[Oid]], str],
+        message: Callable[[Value, Sequence[Oid]], str],
     ) -> None:
-        self._ref, self._none, self._author = ref, none, author
-        self._at, self._before, self._tree_of, self._words = at, before, tree_of, words
-        self._newest = "", none
+        self._ref, self._empty, self._author = ref, empty, author
+        self._at, self._before, self._tree_of, self._message = at, before, tree_of, message
+        self._newest = "", empty
 
     def read(self, store: ObjectStore) -> Value:
         """Return the value of the set in a store. The value that was read last is cached by the oid of its commit."""
         oid = store.ref(self._ref)
         if oid is None:
-            return self._none
+            return self._empty
         newest = self._newest
         if newest[0] != oid:
             newest = self._newest = oid, self._at(store, oid)
         return newest[1]
 
     def encode(
-        self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = (), *, tree: Oid = ""
+        self, value: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = (), *, tree: Oid = ""
     ) -> bytes:
-        """Return the bytes of a commit with the value ``said`` and the parents ``before``.
+        """Return the bytes of a commit with the value ``value`` and the parents ``before``.
 
         ``seconds``: the time of the commit, Unix time in seconds. ``tips``: further parents. ``tree``: the tree of the
         value, if ``tree_of`` was called already.
         """
         return encode_commit(
-            tree=tree or self._tree_of(said)[0],
+            tree=tree or self._tree_of(value)[0],
             parents=[*before, *tips],
             author_name=self._author,
             author_seconds=seconds,
             committer_seconds=seconds,
-            message=self._words(said, before).encode(),
+            message=self._message(value, before).encode(),
         )
 
-    def commit(self, said: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
+    def commit(self, value: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
         """Return a commit as ``encode`` does, with its objects. The time is limited to the range that git supports."""
-        tree, objects = self._tree_of(said)
-        data = self.encode(said, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
+        tree, objects = self._tree_of(value)
+        data = self.encode(value, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
         oid = oid_of("commit", data)
         return Merged(oid, {**objects, oid: ("commit", data)})
 
@@ -93,15 +93,15 @@ class GrowOnlySet(Generic[Value]):
         """
         if ours is None or theirs is None or ours == theirs:
             return Merged(theirs if ours is None else ours)
-        if self.is_behind(reader, ours, theirs):
+        if self.is_ancestor(reader, ours, theirs):
             return Merged(theirs)
-        if self.is_behind(reader, theirs, ours):
+        if self.is_ancestor(reader, theirs, ours):
             return Merged(ours)
         one, other = parents = sorted([ours, theirs])
         seconds = max(seconds_of(reader, one), seconds_of(reader, other)) + 1
         return self.commit(self._at(reader, one) | self._at(reader, other), parents, seconds)
 
-    def is_behind(self, reader: Reader, old: Oid, new: Oid) -> bool:
+    def is_ancestor(self, reader: Reader, old: Oid, new: Oid) -> bool:
         """Return whether ``old`` is an ancestor of ``new`` among the commits of the set."""
         todo, seen = [new], {new}
         while todo:

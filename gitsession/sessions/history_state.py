@@ -32,14 +32,14 @@ from gitsession.sessions.node import Node
 SERVICE_TIER = "service_tier"
 """The name under which omp's service tier is recorded among the modes, although it is not a mode."""
 
-ONCE = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
+NEWEST = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
 """The kinds of which only the newest entry is relevant."""
 
-EACH = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
+CUMULATIVE = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
 """The kinds of which older entries can also be relevant."""
 
 
-SHOWING = frozenset(
+CONTEXT_KINDS = frozenset(
     kind.kind for kind in (Message, CustomMessage, BranchSummary, Compaction, Reset, ContextEdit, Prune)
 )
 """The kinds that can add content to the context, or change the content of another entry."""
@@ -66,64 +66,64 @@ class HistoryState:
     rules: tuple[str, ...] = ()
 
 
-NOTHING_SAID = HistoryState()
+EMPTY_STATE = HistoryState()
 
 
-def step(anchors: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
-    """Return the state at ``entry``. ``anchors``: the state at its parent, which is returned if nothing changes."""
+def step(state: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
+    """Return the state at ``entry``. ``state``: the state at its parent, which is returned if nothing changes."""
     match entry:
         case Message(role="assistant"):
             model = name_of_model(entry.provider, entry.model)
-            if model is None or anchors.model == anchors.assistant == model:
-                return anchors
-            return replace(anchors, model=model, assistant=model)
+            if model is None or state.model == state.assistant == model:
+                return state
+            return replace(state, model=model, assistant=model)
         case ModelChange():
             model = name_of_model(entry.provider, entry.model)
             if model is None:
-                return anchors
-            return replace(anchors, model=model, models={**anchors.models, entry.role: model})
+                return state
+            return replace(state, model=model, models={**state.models, entry.role: model})
         case ThinkingChange():
-            return anchors if anchors.thinking == entry.level else replace(anchors, thinking=entry.level)
+            return state if state.thinking == entry.level else replace(state, thinking=entry.level)
         case ModeChange():
-            return anchors if entry.mode == SERVICE_TIER else replace(anchors, mode=entry.mode)
+            return state if entry.mode == SERVICE_TIER else replace(state, mode=entry.mode)
         case Injection():
-            return replace(anchors, rules=tuple(dict.fromkeys([*anchors.rules, *_names(entry.rules)])))
+            return replace(state, rules=tuple(dict.fromkeys([*state.rules, *_names(entry.rules)])))
         case ToolsChange():
-            return replace(anchors, tools=oid)
+            return replace(state, tools=oid)
         case Instructions():
-            return replace(anchors, instructions=oid)
+            return replace(state, instructions=oid)
         case Compaction():
-            return replace(anchors, compaction=oid)
+            return replace(state, compaction=oid)
         case Reset():
-            return replace(anchors, reset=oid)
-    return anchors
+            return replace(state, reset=oid)
+    return state
 
 
 def gather(
-    back: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
+    nodes: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
 ) -> HistoryState:
-    """Return the state of a history. ``back``: its nodes, the tip first.
+    """Return the state of a history. ``nodes``: its nodes, the tip first.
 
     ``known``: a function that returns the state at an entry, or ``None``. The history is read back to the nearest entry
-    with a known state. Only entries that can be relevant are read: of each kind in ``ONCE``, the newest with a value.
+    with a known state. Only entries that can be relevant are read: of each kind in ``NEWEST``, the newest with a value.
     """
-    counting: list[Node] = []
+    relevant: list[Node] = []
     found: set[str] = set()
-    said = NOTHING_SAID
-    for node in back:
+    state = EMPTY_STATE
+    for node in nodes:
         earlier = known(node.oid)
         if earlier is not None:
-            said = earlier
+            state = earlier
             break
-        what = node.role if node.kind == Message.kind else node.kind
-        once = what in ONCE or (what == "assistant" and node.model)
-        if what in EACH or (once and what not in found):
-            counting.append(node)
-            if step(NOTHING_SAID, node.oid, read(node)) != NOTHING_SAID:
-                found.add(what)
-    for node in reversed(counting):
-        said = step(said, node.oid, read(node))
-    return said
+        kind = node.role if node.kind == Message.kind else node.kind
+        is_once = kind in NEWEST or (kind == "assistant" and node.model)
+        if kind in CUMULATIVE or (is_once and kind not in found):
+            relevant.append(node)
+            if step(EMPTY_STATE, node.oid, read(node)) != EMPTY_STATE:
+                found.add(kind)
+    for node in reversed(relevant):
+        state = step(state, node.oid, read(node))
+    return state
 
 
 def name_of_model(provider: str | None, model: str | None) -> str | None:

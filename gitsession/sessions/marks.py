@@ -38,7 +38,7 @@ def title(marks: Iterable[SessionMark]) -> str | None:
 
     Return ``None`` if the title is blank. If the slot is blank, the title in the header is ignored, as in omp.
     """
-    ours: SessionMark | None = None
+    own: SessionMark | None = None
     slot = header = inline = None
     for mark in sorted(marks, key=lambda mark: mark.order):
         if mark.what == "slot":
@@ -46,11 +46,11 @@ def title(marks: Iterable[SessionMark]) -> str | None:
         elif mark.what == "header":
             header = mark if mark.value else header
         elif mark.what == "title" and mark.line is None:
-            ours = mark
+            own = mark
         elif mark.what == "title":
             inline = mark
-    theirs = (slot if slot.value else None) if slot is not None else inline or header
-    winner = ours if ours is not None and (theirs is None or ours.at_ms >= theirs.at_ms) else theirs
+    imported = (slot if slot.value else None) if slot is not None else inline or header
+    winner = own if own is not None and (imported is None or own.at_ms >= imported.at_ms) else imported
     return winner.value or None if winner is not None else None
 
 

@@ -61,32 +61,32 @@ class SyncedBranch:
     secret: bool = False
 
 
-def reconcile(store: ObjectStore, tx: Transaction, theirs: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:
+def reconcile(store: ObjectStore, tx: Transaction, tips: Mapping[str, Oid], *, is_home: bool) -> list[SyncedBranch]:
     """Merge remote tips into the store's refs. The caller holds the lock of the store.
 
-    ``theirs``: the remote tips by local ref name. Raises ``MissingObject`` or ``Corrupt`` if a local history cannot be
+    ``tips``: the remote tips by local ref name. Raises ``MissingObject`` or ``Corrupt`` if a local history cannot be
     read. No ref is moved in this case.
     """
     found: list[SyncedBranch] = []
-    held = _gone_on_with(store, theirs)
-    for ref, there in sorted(theirs.items()):
-        mine = store.ref(ref)
-        if mine is not None and mine.startswith(SYMBOLIC):
+    before = _active_branches(store, tips)
+    for ref, remote in sorted(tips.items()):
+        local = store.ref(ref)
+        if local is not None and local.startswith(SYMBOLIC):
             found.append(SyncedBranch(ref, "refused", why="the local ref is symbolic"))
-        elif mine is None:
-            tx.move(ref, there, expected=None)
-            found.append(SyncedBranch(ref, "new", None, there))
-        elif mine == there:
-            found.append(SyncedBranch(ref, "same", mine, mine))
+        elif local is None:
+            tx.move(ref, remote, expected=None)
+            found.append(SyncedBranch(ref, "new", None, remote))
+        elif local == remote:
+            found.append(SyncedBranch(ref, "same", local, local))
         else:
-            found.append(_meet(store, tx, ref, mine, there, is_home=is_home))
-    _hold(store, tx, held, found)
+            found.append(_merge(store, tx, ref, local, remote, is_home=is_home))
+    _keep_active(store, tx, before, found)
     return found
 
 
-def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, str]:
-    """Return the active branches of local sessions that ``theirs`` may change, unless the user selected them."""
-    sids = {parsed[0] for ref, there in theirs.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
+def _active_branches(store: ObjectStore, tips: Mapping[str, Oid]) -> dict[str, str]:
+    """Return the active branches of local sessions that ``tips`` may change, unless the user selected them."""
+    sids = {parsed[0] for ref, remote in tips.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
     found = {}
     for sid in sids:
         if store.ref(refs.active(sid)) is None and branches(store, sid):
@@ -94,59 +94,60 @@ def _gone_on_with(store: ObjectStore, theirs: Mapping[str, Oid]) -> dict[str, st
     return found
 
 
-def _hold(store: ObjectStore, tx: Transaction, held: Mapping[str, str], found: list[SyncedBranch]) -> None:
+def _keep_active(store: ObjectStore, tx: Transaction, before: Mapping[str, str], found: list[SyncedBranch]) -> None:
     """Keep the active branches of sessions, even if other branches now have newer entries."""
     for branch in found:
         sid, name = refs.parse(branch.beside or branch.ref) or ("", "")
-        is_theirs = branch.outcome in ("new", "forwarded") or (branch.outcome == "refused" and branch.beside)
-        if is_theirs and refs.is_branch(name) and held.get(sid, name) != name and store.ref(refs.active(sid)) is None:
-            tx.move(refs.active(sid), refs.symbolic(refs.leaf(sid, held[sid])), expected=None)
+        is_remote = branch.outcome in ("new", "forwarded") or (branch.outcome == "refused" and branch.beside)
+        if is_remote and refs.is_branch(name) and before.get(sid, name) != name and store.ref(refs.active(sid)) is None:
+            tx.move(refs.active(sid), refs.symbolic(refs.leaf(sid, before[sid])), expected=None)
 
 
-def _meet(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid, *, is_home: bool) -> SyncedBranch:
-    where = histories.find_divergence(store.read, mine, there)
-    if where.first is None:
-        tx.move(ref, there, expected=mine)
-        return SyncedBranch(ref, "forwarded", mine, there)
-    if where.base == there:
-        return SyncedBranch(ref, "ahead", mine, mine)
+def _merge(store: ObjectStore, tx: Transaction, ref: str, local: Oid, remote: Oid, *, is_home: bool) -> SyncedBranch:
+    fork_point = histories.find_divergence(store.read, local, remote)
+    if fork_point.first is None:
+        tx.move(ref, remote, expected=local)
+        return SyncedBranch(ref, "forwarded", local, remote)
+    if fork_point.base == remote:
+        return SyncedBranch(ref, "ahead", local, local)
     parsed = refs.parse(ref)
     if parsed is None:
-        what = f"it does not continue this store's {ref.rpartition('/')[2]!r}"
-        return SyncedBranch(ref, "refused", mine, mine, why=what)
-    said = _small_talk(store, mine, there, where.base, any_kind=refs.is_meta(parsed[1]))
-    if said is not None:
-        new = _say_again(store, tx, said, there)
-        tx.move(ref, new, expected=mine)
-        return SyncedBranch(ref, "forwarded", mine, new)
+        reason = f"it does not continue this store's {ref.rpartition('/')[2]!r}"
+        return SyncedBranch(ref, "refused", local, local, why=reason)
+    entries = _local_only(store, local, remote, fork_point.base, any_kind=refs.is_meta(parsed[1]))
+    if entries is not None:
+        new = _append_again(store, tx, entries, remote)
+        tx.move(ref, new, expected=local)
+        return SyncedBranch(ref, "forwarded", local, new)
     if not is_home:
-        return _let_in_beside(store, tx, ref, mine, there)
-    return _step_aside(store, tx, ref, mine, there)
+        return _rename_remote(store, tx, ref, local, remote)
+    return _rename_local(store, tx, ref, local, remote)
 
 
-def _step_aside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
-    choice = _follows(store, ref)
-    side = histories.unused_name(store.read, store.ref, ref, mine, there)
-    _bring_to(store, tx, side, mine)
+def _rename_local(store: ObjectStore, tx: Transaction, ref: str, local: Oid, remote: Oid) -> SyncedBranch:
+    choice = _selecting_ref(store, ref)
+    new_ref = histories.unused_name(store.read, store.ref, ref, local, remote)
+    _advance(store, tx, new_ref, local)
     if choice:
-        tx.move(choice, refs.symbolic(side), expected=store.ref(choice))
-    tx.move(ref, there, expected=mine)
-    return SyncedBranch(ref, "forked", mine, there, beside=side)
+        tx.move(choice, refs.symbolic(new_ref), expected=store.ref(choice))
+    tx.move(ref, remote, expected=local)
+    return SyncedBranch(ref, "forked", local, remote, beside=new_ref)
 
 
-def _let_in_beside(store: ObjectStore, tx: Transaction, ref: str, mine: Oid, there: Oid) -> SyncedBranch:
-    side = histories.unused_name(store.read, store.ref, ref, there, mine)
-    _bring_to(store, tx, side, there)
-    return SyncedBranch(ref, "refused", mine, mine, beside=side, why="it has diverged, and this is not the home remote")
+def _rename_remote(store: ObjectStore, tx: Transaction, ref: str, local: Oid, remote: Oid) -> SyncedBranch:
+    new_ref = histories.unused_name(store.read, store.ref, ref, remote, local)
+    _advance(store, tx, new_ref, remote)
+    why = "it has diverged, and this is not the home remote"
+    return SyncedBranch(ref, "refused", local, local, beside=new_ref, why=why)
 
 
-def _bring_to(store: ObjectStore, tx: Transaction, ref: str, end: Oid) -> None:
-    held = store.ref(ref)
-    if held is None or not histories.holds(store.read, held, end):
-        tx.move(ref, end, expected=held)
+def _advance(store: ObjectStore, tx: Transaction, ref: str, tip: Oid) -> None:
+    current = store.ref(ref)
+    if current is None or not histories.holds(store.read, current, tip):
+        tx.move(ref, tip, expected=current)
 
 
-def _follows(store: ObjectStore, ref: str) -> str | None:
+def _selecting_ref(store: ObjectStore, ref: str) -> str | None:
     """Return the symbolic ref to update when ``ref`` is renamed; ``None`` if ``ref`` is not the selected branch."""
     sid, branch = refs.parse(ref) or ("", "")
     choice = refs.choice(ref)
@@ -161,33 +162,33 @@ def _follows(store: ObjectStore, ref: str) -> str | None:
         return None
 
 
-def _small_talk(store: ObjectStore, mine: Oid, there: Oid, base: Oid | None, *, any_kind: bool) -> list[Node] | None:
+def _local_only(store: ObjectStore, local: Oid, remote: Oid, base: Oid | None, *, any_kind: bool) -> list[Node] | None:
     """Return the local entries, the oldest first; ``None`` if one of them is part of the conversation."""
     if base is None:
         return None
-    ours = []
+    local_entries = []
     try:
-        for oid in histories.walk(store.read, mine):
+        for oid in histories.walk(store.read, local):
             if oid == base:
                 break
             node = load(store, oid)
             if not any_kind and (node.kind not in NON_CONVERSATION or node.source is not None):
                 return None
             _draft_of(store, node)
-            ours.append(node)
+            local_entries.append(node)
         known = set()
-        for oid in histories.walk(store.read, there):
+        for oid in histories.walk(store.read, remote):
             if oid == base:
                 break
             known.add(_digest_of(store, load(store, oid)))
-        return [node for node in reversed(ours) if _digest_of(store, node) not in known]
+        return [node for node in reversed(local_entries) if _digest_of(store, node) not in known]
     except (Malformed, MissingObject, Corrupt):
         return None  # the entries cannot be appended again, so the branches have diverged
 
 
-def _say_again(store: ObjectStore, tx: Transaction, said: list[Node], behind: Oid) -> Oid:
-    last = load(store, behind)
-    for node in said:
+def _append_again(store: ObjectStore, tx: Transaction, entries: list[Node], tip: Oid) -> Oid:
+    last = load(store, tip)
+    for node in entries:
         last = _append_copy(store, tx, node, last)
     return last.oid
 
@@ -204,8 +205,8 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
 
     Raises ``Malformed`` if this release does not support the content, ``MissingObject`` or ``Corrupt``.
     """
-    parts = content.kept(store, node)
-    data = content.whole(store, node, parts)
+    parts = content.entry_tree(store, node)
+    data = content.full_payload(store, node, parts)
     if node.source is None:
         headline = payload.headline(payload.decode(data)[0])
     elif node.source.agent in FORMATS:
@@ -218,5 +219,5 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
 
 def _digest_of(store: ObjectStore, node: Node) -> bytes:
     """Return the digest of the stored payload of ``node``."""
-    parts = content.kept(store, node)
+    parts = content.entry_tree(store, node)
     return parts.digest

@@ -59,25 +59,25 @@ class Meta:
                 lines.setdefault(node.source.line, node)
         return lines
 
-    def lines_in_force(self) -> dict[int, Node]:
+    def current_lines(self) -> dict[int, Node]:
         """Return ``newest_lines`` without the lines that are no longer in the file or were purged."""
-        gone = set(self.source_file.superseded)
+        superseded = set(self.source_file.superseded)
         newest = self.newest_lines().items()
-        return {number: node for number, node in newest if position(node) not in gone and not node.is_tombstone}
+        return {number: node for number, node in newest if position(node) not in superseded and not node.is_tombstone}
 
     def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
         """Return the header lines by line number: the current ones, or those when the file contained ``line``."""
-        lines = self.lines_in_force() if line is None else self.lines_before(line)
-        return {number: node for number, node in lines.items() if not is_of_ours(node) and not node.is_tombstone}
+        lines = self.current_lines() if line is None else self.lines_before(line)
+        return {number: node for number, node in lines.items() if not is_exported_line(node) and not node.is_tombstone}
 
-    def lines_of_ours(self) -> dict[int, tuple[Node, str]]:
+    def exported_lines(self) -> dict[int, tuple[Node, str]]:
         """Return the lines that an export wrote and the agent kept, with the chains of their entries, by line number.
 
         If a line only refers to an entry, its text is ``BELOW`` followed by the chain of the entry below which it is.
         """
-        chains = {line_of(place): place.partition(":")[2] for place in self.source_file.ours}
-        lines = self.lines_in_force().items()
-        return {number: (node, chains.get(number, "")) for number, node in lines if is_of_ours(node)}
+        chains = {line_of(pos): pos.partition(":")[2] for pos in self.source_file.ours}
+        lines = self.current_lines().items()
+        return {number: (node, chains.get(number, "")) for number, node in lines if is_exported_line(node)}
 
     def older_lines(self) -> list[Node]:
         """Return the older versions of lines of the agent's file, which newer lines on ``meta`` replaced."""
@@ -90,11 +90,11 @@ class Meta:
         ``line``: entries of an earlier version of the file. The first ``source_file`` entry that lists one of them as
         superseded was written when that version was replaced. It also lists the headers that were replaced then.
         """
-        places = {position(node) for node in line}
+        positions = {position(node) for node in line}
         ended = None
         known: set[str] = set()
         for node, state in reversed(self.files):
-            if places & set(state.superseded):
+            if positions & set(state.superseded):
                 ended, listed = node, set(state.superseded) - known
                 break
             known = set(state.superseded)
@@ -107,15 +107,15 @@ class Meta:
         return lines
 
 
-def is_of_ours(node: Node) -> bool:
+def is_exported_line(node: Node) -> bool:
     """Return whether an export wrote a line on ``meta``. Header lines have no id, because they refer to no entry."""
     return node.source is not None and node.source.id is not None and node.source.line != TAIL
 
 
 def segment_of(node: Node) -> str | None:
     """Return the segment to which a tail or header on ``meta`` belongs; ``None`` for other lines."""
-    is_of_one = node.source is not None and (node.source.line == TAIL or node.kind == kinds.SessionHeader.kind)
-    return node.source.id if node.source is not None and is_of_one else None
+    has_segment = node.source is not None and (node.source.line == TAIL or node.kind == kinds.SessionHeader.kind)
+    return node.source.id if node.source is not None and has_segment else None
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:
@@ -149,13 +149,13 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             continue  # attachments are large, and contain no information about the session
         if node.source is not None:
             # Only the newest version of a line is used. An entry that supersedes it is newer, and was read already.
-            place = node.source.line, segment_of(node)
-            if place in seen_lines:
+            line_key = node.source.line, segment_of(node)
+            if line_key in seen_lines:
                 continue
-            seen_lines.add(place)
+            seen_lines.add(line_key)
             if source_file is not None and position(node) in source_file.superseded:
                 continue
-        if is_of_ours(node):
+        if is_exported_line(node):
             continue  # it is a copy of an entry that gitsession wrote
         entry = entry_of(store, node)
         if isinstance(entry, kinds.SessionHeader) and header is None:
@@ -191,7 +191,7 @@ def _current(files: Iterable[tuple[Node, kinds.SourceFile]], segments: Sequence[
     newest: dict[str | None, kinds.SourceFile] = {}
     for _, state in files:
         newest.setdefault(state.segment, state)
-    superseded = tuple(dict.fromkeys(place for state in newest.values() for place in state.superseded))
+    superseded = tuple(dict.fromkeys(pos for state in newest.values() for pos in state.superseded))
     return replace(newest[segments[-1]], superseded=superseded)
 
 

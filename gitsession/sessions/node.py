@@ -95,13 +95,13 @@ def position(node: Node) -> str:
     return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
 
 
-def line_of(place: str) -> int | None:
+def line_of(pos: str) -> int | None:
     """Return the line number in a position; ``None`` if there is none."""
-    line = place.partition(":")[0]
+    line = pos.partition(":")[0]
     return int(line) if line.isascii() and line.isdigit() and len(line) < 19 else None
 
 
-def before(store: Reader, oid: Oid) -> Oid | None:
+def first_parent(store: Reader, oid: Oid) -> Oid | None:
     """Return the first parent of a commit. The commit need not be an entry: another program may have written it."""
     try:
         kind, data = store.read(oid)

@@ -72,7 +72,7 @@ class Operation:
     stays: tuple[PublishedRef, ...] = ()
 
     @property
-    def named(self) -> list[Oid]:
+    def oids(self) -> list[Oid]:
         """The checkpoints and the values of refs that this operation refers to."""
         values = [value for move in self.moves for value in (move.old, move.new)]
         return [*(self.files[2:] if self.files else ()), *(one for one in values if one and refs.target(one) is None)]
@@ -137,17 +137,17 @@ def record(
     All commits that it refers to become its parents, so that git never prunes undone data. Several moves of a ref are
     combined. If a ref has its first value again, its moves are left out.
     """
-    moves = _summed(moves)
+    moves = _combined(moves)
     if not moves and files is None and undoes is None and redoes is None:
         return
     parent = store.ref(refs.OPLOG)
     if store.guard is not None:
         command = store.guard.words(command)
     operation = Operation("", parent, command, at_ms, tuple(moves), group, undoes, redoes, files)
-    tx.move(refs.OPLOG, keep(tx, operation), expected=parent)
+    tx.move(refs.OPLOG, write_operation(tx, operation), expected=parent)
 
 
-def keep(to: ObjectSink, operation: Operation) -> Oid:
+def write_operation(to: ObjectSink, operation: Operation) -> Oid:
     """Write the commit of an operation, and return its id. ``operation.id`` is ignored."""
     moves, parent, files = operation.moves, operation.parent, operation.files
     body = cbor.encode(
@@ -167,7 +167,7 @@ def keep(to: ObjectSink, operation: Operation) -> Oid:
     message = "\n".join([clean(operation.command), "", *(f"    {_move_line(move)}" for move in moves[:100]), ""])
     commit = encode_commit(
         tree=to.put("tree", encode_tree({layout.OPERATION: (layout.FILE_MODE, to.put("blob", body))})),
-        parents=list(dict.fromkeys(([parent] if parent else []) + operation.named)),
+        parents=list(dict.fromkeys(([parent] if parent else []) + operation.oids)),
         author_name=AUTHOR,
         author_seconds=seconds,
         committer_seconds=seconds,
@@ -176,20 +176,20 @@ def keep(to: ObjectSink, operation: Operation) -> Oid:
     return to.put("commit", commit)
 
 
-def _summed(moves: list[Move]) -> list[Move]:
-    sums: dict[str, Move] = {}
+def _combined(moves: list[Move]) -> list[Move]:
+    combined: dict[str, Move] = {}
     for move in moves:
-        first = sums.get(move.ref, move)
-        sums[move.ref] = Move(move.ref, first.old, move.new)
-    return [move for move in sums.values() if move.old != move.new]
+        first = combined.get(move.ref, move)
+        combined[move.ref] = Move(move.ref, first.old, move.new)
+    return [move for move in combined.values() if move.old != move.new]
 
 
 def history(store: ObjectStore) -> Iterator[Operation]:
     """Yield the operations, the newest first."""
-    return back(store, store.ref(refs.OPLOG))
+    return history_from(store, store.ref(refs.OPLOG))
 
 
-def back(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
+def history_from(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
     """Yield the operation ``oid`` and those before it."""
     while oid is not None:
         operation = load(store, oid)
@@ -215,15 +215,15 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
         parent=parent,
         command=command,
         at_ms=at_ms,
-        moves=tuple(_move(move, oid) for move in moves),
+        moves=tuple(_parse_move(move, oid) for move in moves),
         group=group,
         undoes=undoes,
         redoes=redoes,
-        files=_written(body.get("files"), oid),
+        files=_parse_workspace_write(body.get("files"), oid),
     )
 
 
-def _written(row: cbor.Plain, where: str) -> WorkspaceWrite | None:
+def _parse_workspace_write(row: cbor.Plain, where: str) -> WorkspaceWrite | None:
     if row is None:
         return None
     if type(row) is list and [type(part) for part in row] == [str] * 4:
@@ -231,7 +231,7 @@ def _written(row: cbor.Plain, where: str) -> WorkspaceWrite | None:
     raise Malformed("expected [session, workspace, safety, result]", where=f"{where}: files")
 
 
-def _move(row: cbor.Plain, where: str) -> Move:
+def _parse_move(row: cbor.Plain, where: str) -> Move:
     if type(row) is list and len(row) == 3:
         ref, old, new = row
         if type(ref) is str and isinstance(old, str | None) and isinstance(new, str | None):
@@ -287,9 +287,9 @@ class UndoStep:
         A branch of a fork can begin at an entry before the ``fork`` entry. Only ``main`` contains the ``fork`` entry.
         Without it, such a branch cannot be distinguished from a branch of the original session.
         """
-        gone = {move.ref for move in self.moves if move.new is None}
-        for sid in (refs.session_of(name) for name in gone if name == refs.leaf(refs.session_of(name))):
-            for name in store.refs(refs.session(sid)).keys() - gone:
+        removed = {move.ref for move in self.moves if move.new is None}
+        for sid in (refs.session_of(name) for name in removed if name == refs.leaf(refs.session_of(name))):
+            for name in store.refs(refs.session(sid)).keys() - removed:
                 branch = name.removeprefix(refs.session(sid))
                 if refs.is_branch(branch):
                     raise Refused(
@@ -297,7 +297,7 @@ class UndoStep:
                         hint=_RM.format(sid),
                     )
 
-    def take(self, store: ObjectStore, tx: Transaction, at_ms: int, files: WorkspaceWrite | None = None) -> Operation:
+    def apply(self, store: ObjectStore, tx: Transaction, at_ms: int, files: WorkspaceWrite | None = None) -> Operation:
         """Apply the step in ``tx``, and return its operation. Raises the same errors as ``check``."""
         self.check(store)
         for move in self.moves:
@@ -318,12 +318,12 @@ def _hint(moved: Move) -> str:
     return _RM.format(sid) if branch == refs.MAIN else f"run `gitsession switch {sid} BRANCH` to use another branch"
 
 
-def anywhere(sid: str, unit: Sequence[Operation]) -> bool:
+def unlimited(sid: str, unit: Sequence[Operation]) -> bool:
     """Return True for every session: an unlimited scope."""
     return True
 
 
-def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> UndoStep:
+def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = unlimited) -> UndoStep:
     """Return the next step of ``verb``, for the newest command that changed a session in ``scope``.
 
     Raises ``NotFound`` if there is no such command, ``Refused`` if the command also changed sessions outside ``scope``,
@@ -332,41 +332,41 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = anywhere) -> Un
     seen = store.ref(refs.OPLOG)
     unit, undone_by = _next_unit(store, verb, seen, scope)
     if not unit:
-        here = "" if scope is anywhere else " in these sessions"
-        raise NotFound(f"nothing to {verb}{here}", hint="" if scope is anywhere else _ANY)
+        scope_text = "" if scope is unlimited else " in these sessions"
+        raise NotFound(f"nothing to {verb}{scope_text}", hint="" if scope is unlimited else _ANY)
     newest = unit[-1]
     outside = sorted(sid for sid in _sessions(unit) if not scope(sid, unit))
     if outside:
         others = f"{outside[0]}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
         raise Refused(f"cannot {verb} {newest.command!r} here: it also changed session {others}", hint=_ANY)
-    back = unit if undone_by is None else [undone_by]
-    moves = _summed([move.inverse() for operation in reversed(back) for move in reversed(operation.moves)])
-    made, stays = undo_published.keep_published(
+    operations = unit if undone_by is None else [undone_by]
+    moves = _combined([move.inverse() for operation in reversed(operations) for move in reversed(operation.moves)])
+    applied, stays = undo_published.keep_published(
         store, [undo_published.PlannedMove(move.ref, move.old, move.new) for move in moves]
     )
     command = newest.command
     if len(unit) > 1:
         verb_then = command.partition(" ")[0]
         command = f"{verb_then} of {len(unit)} {'files' if verb_then == 'import' else 'sessions'}"
-    return UndoStep(verb, newest, command, tuple(Move(*step) for step in made), seen, tuple(stays))
+    return UndoStep(verb, newest, command, tuple(Move(*step) for step in applied), seen, tuple(stays))
 
 
-def undo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
+def undo(store: ObjectStore, at_ms: int, scope: UndoScope = unlimited) -> Operation:
     """Undo the newest command that is not undone. Raises ``NotFound``, or ``Refused`` if changes would be lost."""
-    return _take_next(store, "undo", at_ms, scope)
+    return _apply_next(store, "undo", at_ms, scope)
 
 
-def redo(store: ObjectStore, at_ms: int, scope: UndoScope = anywhere) -> Operation:
+def redo(store: ObjectStore, at_ms: int, scope: UndoScope = unlimited) -> Operation:
     """Redo the command that was undone last. Raises ``NotFound`` or ``Refused``."""
-    return _take_next(store, "redo", at_ms, scope)
+    return _apply_next(store, "redo", at_ms, scope)
 
 
-def _take_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> Operation:
+def _apply_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> Operation:
     while True:
         step = next_step(store, verb, scope)
         try:
             with store.transaction() as tx:
-                return step.take(store, tx, at_ms)
+                return step.apply(store, tx, at_ms)
         except Refused:
             if store.ref(refs.OPLOG) == step.seen:
                 raise
@@ -378,7 +378,7 @@ def _sessions(unit: Unit) -> set[str]:
 
 
 def _next_unit(
-    store: ObjectStore, verb: Verb, newest: RefValue | None, scope: UndoScope = anywhere
+    store: ObjectStore, verb: Verb, newest: RefValue | None, scope: UndoScope = unlimited
 ) -> tuple[Unit, Operation | None]:
     """Return the next unit for ``verb`` (empty if there is none), and for a redo the operation that undid the unit.
 
@@ -388,22 +388,22 @@ def _next_unit(
     latest: dict[Oid, Operation] = {}  # the last undo or redo of each operation
     passed_group: str | None = None
 
-    def concerns(unit: Unit) -> bool:
+    def is_in_scope(unit: Unit) -> bool:
         sids = _sessions(unit)
         return not sids or any(scope(sid, unit) for sid in sids)
 
-    for operation in back(store, newest):
+    for operation in history_from(store, newest):
         target = operation.undoes or operation.redoes
         if target is not None:
             passed_group = None
             if latest.setdefault(target, operation) is operation and operation.undoes and verb == "redo":
                 unit = _unit(store, load(store, target))
-                if concerns(unit):
+                if is_in_scope(unit):
                     return unit, operation
         elif operation.group is None or operation.group != passed_group:
             unit = _unit(store, operation)
             passed_group = operation.group
-            if concerns(unit):
+            if is_in_scope(unit):
                 if verb == "redo":
                     break
                 last = latest.get(operation.id)
@@ -415,7 +415,7 @@ def _next_unit(
 def _unit(store: ObjectStore, newest: Operation) -> Unit:
     """Return the operations of the command whose last operation is ``newest``."""
     unit = [newest]
-    for operation in back(store, newest.parent) if newest.group is not None else ():
+    for operation in history_from(store, newest.parent) if newest.group is not None else ():
         if operation.undoes or operation.redoes or operation.group != newest.group:
             break
         unit.append(operation)

@@ -42,28 +42,28 @@ def origin(
     meta = meta_of(store, sid)
     header = meta.header
     format = with_capability(header.agent, Delegating) if header is not None else None
-    named = parent_of(header)
-    above = find(header.agent, named) if header is not None and named is not None else None
-    if above is None:
+    parent_id = parent_of(header)
+    parent = find(header.agent, parent_id) if header is not None and parent_id is not None else None
+    if parent is None:
         return _continued(store, sid, meta)
     if format is None or source_id is None:
-        return Origin(above, None)
-    begun = {sid: _Begun(source_id, _beside(meta, store))}
-    return Origin(above, dict(_calls(store, graph.tree(store, above), format, begun)).get(sid))
+        return Origin(parent, None)
+    wanted = {sid: _Child(source_id, _attachments(meta, store))}
+    return Origin(parent, dict(_calls(store, graph.tree(store, parent), format, wanted)).get(sid))
 
 
-def started(store: ObjectStore, node: Node, tree: Tree, agent: str, begun: Mapping[str, str | None]) -> list[str]:
+def started(store: ObjectStore, node: Node, tree: Tree, agent: str, ids: Mapping[str, str | None]) -> list[str]:
     """Return the ids of the sub-agents' sessions that the calls of an entry started.
 
-    ``tree``: the tree of the entry's session. ``begun``: the sessions whose header names this session as their origin,
+    ``tree``: the tree of the entry's session. ``ids``: the sessions whose header names this session as their origin,
     with the agent's ids. The records from the call to the last one that names a started session are read.
     """
     format = with_capability(agent, Delegating)
-    if format is None or not begun or node.oid not in tree.nodes or not _makes_calls(store, node):
+    if format is None or not ids or node.oid not in tree.nodes or not _makes_calls(store, node):
         return []
-    asked = {sid: _Begun(id, _beside(meta_of(store, sid), store)) for sid, id in begun.items() if id is not None}
-    below = graph.below(tree, node.oid)
-    return [sid for sid, found in _calls(store, below, format, asked) if found is not None and found.oid == node.oid]
+    wanted = {sid: _Child(id, _attachments(meta_of(store, sid), store)) for sid, id in ids.items() if id is not None}
+    subtree = graph.subtree(tree, node.oid)
+    return [sid for sid, found in _calls(store, subtree, format, wanted) if found is not None and found.oid == node.oid]
 
 
 def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
@@ -79,28 +79,28 @@ def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
+class _Child:
     """A session that another one started: the agent's id of the session, and its attachments by name."""
 
     id: str
     beside: Mapping[str, bytes]
 
 
-def _beside(meta: Meta, store: ObjectStore) -> dict[str, bytes]:
-    kept = [content.entry_of(store, node) for node in meta.nodes if node.kind == Attachment.kind]
-    return {entry.name: entry.data for entry in kept if isinstance(entry, Attachment)}
+def _attachments(meta: Meta, store: ObjectStore) -> dict[str, bytes]:
+    entries = [content.entry_of(store, node) for node in meta.nodes if node.kind == Attachment.kind]
+    return {entry.name: entry.data for entry in entries if isinstance(entry, Attachment)}
 
 
 def _calls(
-    store: ObjectStore, tree: Tree, format: Delegating, begun: Mapping[str, _Begun]
+    store: ObjectStore, tree: Tree, format: Delegating, wanted: Mapping[str, _Child]
 ) -> Iterator[tuple[str, Node | None]]:
-    """Yield each session in ``begun`` that a call in ``tree`` started, with the entry of that call.
+    """Yield each session in ``wanted`` that a call in ``tree`` started, with the entry of that call.
 
     The entry is ``None`` if only the result of the call is in ``tree``.
     """
-    left = dict(begun)
+    remaining = dict(wanted)
     for node, _ in tree.walk():
-        if not left:
+        if not remaining:
             return
         if node.source is None:
             continue
@@ -108,26 +108,26 @@ def _calls(
             payload = content.payload_of(store, node)
         except DAMAGE:
             continue
-        for sid, each in list(left.items()):
+        for sid, each in list(remaining.items()):
             call = format.starting_call(payload, each.id, each.beside)
             if call:
-                del left[sid]
-                yield sid, _made_by(store, tree, node, call)
+                del remaining[sid]
+                yield sid, _calling_entry(store, tree, node, call)
 
 
 def _makes_calls(store: ObjectStore, node: Node) -> bool:
     try:
-        said = content.entry_of(store, node)
+        entry = content.entry_of(store, node)
     except DAMAGE:
         return False
-    return isinstance(said, Message) and any(isinstance(each, ToolCall) for each in said.content)
+    return isinstance(entry, Message) and any(isinstance(each, ToolCall) for each in entry.content)
 
 
-def _made_by(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:
+def _calling_entry(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:
     """Return the entry with the call: ``node``, or the nearest entry before it that contains the call."""
     while node is not None:
-        said = content.entry_of(store, node)
-        if isinstance(said, Message) and any(isinstance(each, ToolCall) and each.id == call for each in said.content):
+        entry = content.entry_of(store, node)
+        if isinstance(entry, Message) and any(isinstance(each, ToolCall) and each.id == call for each in entry.content):
             return node
         node = tree.nodes.get(node.parent or "")
     return None
@@ -141,10 +141,10 @@ def parent_of(header: SessionHeader | None) -> str | None:
 
     The headers of pi and omp contain the path of that session's file, which ends with its id.
     """
-    stated = header.parent if header is not None else None
-    if not stated or not stated.endswith(_FILE):
-        return stated or None
-    return stated.replace("\\", "/").rpartition("/")[2].removesuffix(_FILE).rpartition("_")[2] or None
+    parent = header.parent if header is not None else None
+    if not parent or not parent.endswith(_FILE):
+        return parent or None
+    return parent.replace("\\", "/").rpartition("/")[2].removesuffix(_FILE).rpartition("_")[2] or None
 
 
 def is_delegated(agent: str, source_id: str | None, header: SessionHeader | None) -> bool:

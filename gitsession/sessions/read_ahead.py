@@ -19,22 +19,22 @@ class ReadAheadReader:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._at_hand: dict[Oid, tuple[Kind, bytes]] = {}
+        self._cache: dict[Oid, tuple[Kind, bytes]] = {}
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        return self._at_hand.get(oid) or self._store.read(oid)
+        return self._cache.get(oid) or self._store.read(oid)
 
     def contains(self, oid: Oid) -> bool:
-        return oid in self._at_hand or self._store.contains(oid)
+        return oid in self._cache or self._store.contains(oid)
 
-    def look(self, entries: Iterable[Node]) -> None:
+    def load(self, entries: Iterable[Node]) -> None:
         """Load the trees and payloads of ``entries`` into the cache, and remove all other objects from it."""
-        found = self._at_hand = self._read({node.tree for node in entries})
-        inside: set[Oid] = set()
+        found = self._cache = self._read({node.tree for node in entries})
+        blobs: set[Oid] = set()
         for _, data in found.values():
             with contextlib.suppress(Malformed):
-                inside.update(oid for mode, _, oid in parse_tree(data) if mode == layout.FILE_MODE)
-        found.update(self._read(inside))
+                blobs.update(oid for mode, _, oid in parse_tree(data) if mode == layout.FILE_MODE)
+        found.update(self._read(blobs))
 
     def _read(self, oids: Iterable[Oid]) -> dict[Oid, tuple[Kind, bytes]]:
         return {oid: (kind, data) for oid, kind, data in self._store.read_all(oids)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gitsession.errors import NotFound
 from gitsession.sessions import graph
-from gitsession.sessions.content import begins_fork
+from gitsession.sessions.content import is_fork_start
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
@@ -15,4 +15,4 @@ def beginning(store: ObjectStore, sid: str) -> Node:
     if not leaves:
         raise NotFound(f"session {sid} has no entries yet")
     line = graph.history(store, next(iter(leaves.values())))
-    return next(node for node in line if node.parent is None or begins_fork(store, node, sid))
+    return next(node for node in line if node.parent is None or is_fork_start(store, node, sid))

@@ -66,12 +66,12 @@ class StoredSession:
         clock: Clock,
         *,
         view: int = VIEW,
-        birth: _PendingSession | None = None,
+        pending: _PendingSession | None = None,
     ) -> None:
         self._store = store
         self._view = view
         self._clock = self.clock = clock
-        self._birth = birth
+        self._pending = pending
         self._tip: Node | None = None
         self._captured: tuple[Oid | None, Oid | None] = (None, None)
         self.id = sid
@@ -93,7 +93,7 @@ class StoredSession:
             session_ids.random(at_ms),
             refs.MAIN,
             clock,
-            birth=_PendingSession(root, header, project, store.guard),
+            pending=_PendingSession(root, header, project, store.guard),
         )
 
     @classmethod
@@ -106,7 +106,7 @@ class StoredSession:
     def on(self, branch: str) -> StoredSession:
         """Return a handle of this session on another branch. Nothing is written. Raises ``NotFound``."""
         if not self.has_branch(branch):
-            raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_list(self.branches()))
+            raise NotFound(f"session {self.id} has no branch {branch[:80]!r}", hint=_branch_list(self.branches()))
         return StoredSession(self._store, self.id, branch, self._clock, view=self._view)
 
     # ---- reading
@@ -114,12 +114,12 @@ class StoredSession:
     @property
     def pending_agent(self) -> str:
         """The agent of a session that is not stored yet; "" if the session is stored."""
-        return self._birth.agent if self._birth else ""
+        return self._pending.agent if self._pending else ""
 
     @property
     def leaf(self) -> Node | None:
         """The tip of the branch; ``None`` before the first entry is written. Raises ``NotFound``."""
-        oid = self._end()
+        oid = self._tip_oid()
         return self._node(oid) if oid else None
 
     def history(self) -> list[Node]:
@@ -127,7 +127,7 @@ class StoredSession:
 
         Raises ``Corrupt`` if an entry in it is lost, and ``NotFound`` if the branch was removed.
         """
-        oid = self._end()
+        oid = self._tip_oid()
         try:
             return list(graph.history(self._store, oid))[::-1] if oid else []
         except DAMAGE as error:
@@ -138,7 +138,7 @@ class StoredSession:
 
     def history_with_gaps(self) -> list[Node | Gap]:
         """Return the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry."""
-        oid = self._end()
+        oid = self._tip_oid()
         return list(graph.history_with_gaps(self._store, self.id, oid))[::-1] if oid else []
 
     def tree(self) -> graph.Tree:
@@ -196,26 +196,26 @@ class StoredSession:
         if on_moved not in get_args(OnMoved):
             raise ValueError(f"on_moved must be one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
         require(entry, Entry, "an entry such as Message.user('...')")
-        draft = commit_writer.own(
+        draft = commit_writer.draft_own(
             entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
         )
         if summarises is not None:
             draft = dataclasses.replace(draft, second_parent=summarises.oid)
-        if self._birth is not None:
-            return self._bear(self._birth, entry, draft)
+        if self._pending is not None:
+            return self._add_pending(self._pending, entry, draft)
         branch = self.branch_name
         ref = refs.leaf(self.id, branch)
         store = self._store
         with operation_log.recording(store, command, self._clock()) if command else store.transaction() as tx:
             seen = self._store.ref(ref)
             if seen is None:
-                raise self._gone()
+                raise self._removed_error()
             files = self._files()
             if files is not None:
                 draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
                 leaf = self._node(seen)
-                commit_writer.check_goes_on(store, self.id, leaf)
+                commit_writer.check_not_purged(store, self.id, leaf)
                 node = commit_writer.put(tx, leaf, draft)
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":
@@ -246,7 +246,7 @@ class StoredSession:
                 f"cannot create the branch: its name contains a secret ({rule})", hint="choose another name"
             )
         node = self.resolve(at)
-        commit_writer.check_goes_on(self._store, self.id, node)
+        commit_writer.check_not_purged(self._store, self.id, node)
         with operation_log.recording(self._store, f"branch {self.id} {name}", self._clock()) as tx:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
@@ -264,12 +264,12 @@ class StoredSession:
             target = refs.leaf(self.id, name)
             oid = self._store.ref(target) if refs.is_branch(name) else None
             if oid is None:
-                raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_list(self.branches()))
+                raise NotFound(f"session {self.id} has no branch {name[:80]!r}", hint=_branch_list(self.branches()))
             self._activate(tx, name)
         self.branch_name = name
         return self._node(oid)
 
-    def go_on(self, tx: Transaction | operation_log.RecordingTransaction, node: Node, onto: str = "") -> str:
+    def continue_after(self, tx: Transaction | operation_log.RecordingTransaction, node: Node, onto: str = "") -> str:
         """Continue the conversation after ``node`` in a transaction, and return the name of the branch.
 
         If ``node`` is the tip of the branch ``onto``, that branch is used, otherwise a new one is created. The branch
@@ -277,8 +277,8 @@ class StoredSession:
         """
         name = onto
         if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
-            taken = self.branches()
-            name = next(name for number in count(1) if (name := f"rewind-{number}") not in taken)
+            existing = self.branches()
+            name = next(name for number in count(1) if (name := f"rewind-{number}") not in existing)
             tx.move(refs.leaf(self.id, name), node.oid, expected=None)
         self._activate(tx, name)
         return name
@@ -294,13 +294,13 @@ class StoredSession:
         self.check_view()
         at_ms = self._clock()
         node = self.resolve(at)
-        commit_writer.check_goes_on(self._store, self.id, node)
+        commit_writer.check_not_purged(self._store, self.id, node)
         sid = session_ids.random(at_ms)
         entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
-            fork = commit_writer.put(tx, node, commit_writer.own(entry, _nonce(), self._store.guard))
+            fork = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
-            checkpoint = checkpoint_refs.end(self._store, self.id)
+            checkpoint = checkpoint_refs.newest(self._store, self.id)
             if checkpoint is not None:
                 tx.move(refs.files(sid), checkpoint, expected=None)
         return StoredSession(self._store, sid, refs.MAIN, self._clock)
@@ -308,7 +308,7 @@ class StoredSession:
     def label(self, at: str | Node, label: str) -> Node:
         """Set the label of an entry. An empty label removes the label."""
         node = self.resolve(at)
-        name = name_of(label)
+        name = clean_name(label)
         if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
             raise InvalidName(
                 f"cannot set label {name!r}: leaf, root and NAME~N are reserved", hint="choose another label"
@@ -319,7 +319,7 @@ class StoredSession:
 
     def rename(self, title: str) -> None:
         """Set the title of the session. An empty title removes it."""
-        entry = kinds.Title(title=name_of(title) or None, at_ms=self._clock())
+        entry = kinds.Title(title=clean_name(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
     def seal(self, seal: kinds.Seal) -> Node:
@@ -328,21 +328,21 @@ class StoredSession:
 
     # ---- implementation
 
-    def _end(self) -> Oid | None:
+    def _tip_oid(self) -> Oid | None:
         """Return the tip of the branch; ``None`` before the first entry is written. Raises ``NotFound``."""
         oid = self._store.ref(refs.leaf(self.id, self.branch_name))
-        if oid is None and self._birth is None:
-            raise self._gone()
+        if oid is None and self._pending is None:
+            raise self._removed_error()
         return oid
 
-    def _gone(self) -> NotFound:
+    def _removed_error(self) -> NotFound:
         """Return the error for a branch that an undo or another writer removed."""
         branches = self.branches()
         if not branches:
             return NotFound(f"session {self.id} is no longer in the store")
         return NotFound(
             f"session {self.id} has no branch {self.branch_name!r}: an undo or another writer removed it",
-            hint=f"call on(BRANCH) to continue on another branch: {_list(branches)}",
+            hint=f"call on(BRANCH) to continue on another branch: {_branch_list(branches)}",
         )
 
     def _activate(self, tx: Transaction | operation_log.RecordingTransaction, name: str) -> None:
@@ -351,23 +351,23 @@ class StoredSession:
         if seen != value:
             tx.move(ref, value, expected=seen)
 
-    def _bear(self, birth: _PendingSession, entry: Entry, draft: commit_writer.Draft) -> Node:
+    def _add_pending(self, pending: _PendingSession, entry: Entry, draft: commit_writer.Draft) -> Node:
         """Add an entry to a session that is not stored yet. The first user message stores all entries together."""
-        before = birth.place()
-        node = birth.add(draft)
+        savepoint = pending.savepoint()
+        node = pending.add(draft)
         if isinstance(entry, kinds.Message) and entry.role == "user":
             try:
                 with self._store.transaction() as tx:
-                    for kind, data in birth.objects:
+                    for kind, data in pending.objects:
                         tx.put(kind, data)
-                    for original in birth.originals:
+                    for original in pending.originals:
                         tx.keep_original(original)
                     tx.move(refs.leaf(self.id), node.oid, expected=None)
-                    tx.move(refs.meta(self.id), birth.meta.oid, expected=None)
+                    tx.move(refs.meta(self.id), pending.meta.oid, expected=None)
             except BaseException:
-                birth.go_back(before)  # so that the caller can append the entry again
+                pending.roll_back(savepoint)  # so that the caller can append the entry again
                 raise
-            self._birth = None
+            self._pending = None
         self._tip = node
         return node
 
@@ -388,8 +388,8 @@ class StoredSession:
         with operation_log.recording(self._store, command, entry.at_ms) as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
-            commit_writer.check_goes_on(self._store, self.id, parent)
-            node = commit_writer.put(tx, parent, commit_writer.own(entry, _nonce(), self._store.guard))
+            commit_writer.check_not_purged(self._store, self.id, parent)
+            node = commit_writer.put(tx, parent, commit_writer.draft_own(entry, _nonce(), self._store.guard))
             tx.move(ref, node.oid, expected=seen)
         return node
 
@@ -400,7 +400,7 @@ class StoredSession:
         """
         first = self._store.ref(refs.chosen_files(self.id, self._store.ref))
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
-            newest = checkpoint_refs.end(self._store, self.id) if first else None
+            newest = checkpoint_refs.newest(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None
             # If the checkpoints continue at another ref, the first ref does not change when that one moves.
             self._captured = (first if newest == first else None, found)
@@ -420,22 +420,22 @@ class _PendingSession:
         self.agent = root.agent
         self.objects: list[tuple[Kind, bytes]] = []
         self.originals: list[Original] = []
-        self._last = commit_writer.put(self, None, commit_writer.own(root, _nonce(), guard))
-        self.meta = commit_writer.put(self, self._last, commit_writer.own(header, _nonce(), guard))
+        self._last = commit_writer.put(self, None, commit_writer.draft_own(root, _nonce(), guard))
+        self.meta = commit_writer.put(self, self._last, commit_writer.draft_own(header, _nonce(), guard))
         if project is not None:
-            said = kinds.Project(identity=project, at_ms=header.at_ms)
-            self.meta = commit_writer.put(self, self.meta, commit_writer.own(said, _nonce(), guard))
+            entry = kinds.Project(identity=project, at_ms=header.at_ms)
+            self.meta = commit_writer.put(self, self.meta, commit_writer.draft_own(entry, _nonce(), guard))
 
     def add(self, draft: commit_writer.Draft) -> Node:
         self._last = commit_writer.put(self, self._last, draft)
         return self._last
 
-    def place(self) -> tuple[int, Node]:
+    def savepoint(self) -> tuple[int, Node]:
         return len(self.objects), self._last
 
-    def go_back(self, place: tuple[int, Node]) -> None:
-        """Discard the objects and entries that were added since ``place``."""
-        count, self._last = place
+    def roll_back(self, savepoint: tuple[int, Node]) -> None:
+        """Discard the objects and entries that were added since ``savepoint``."""
+        count, self._last = savepoint
         del self.objects[count:]
 
     def keep_original(self, original: Original) -> None:
@@ -450,7 +450,7 @@ def _nonce() -> bytes:
     return os.urandom(NONCE_BYTES)
 
 
-def name_of(text: str) -> str:
+def clean_name(text: str) -> str:
     """Return a label or title as one line without control characters. Raises ``InvalidName`` if it is too long."""
     require(text, str, "a text: a label or a title")
     name = " ".join(clean(text).split())
@@ -459,5 +459,5 @@ def name_of(text: str) -> str:
     return name
 
 
-def _list(branches: Mapping[str, Oid]) -> str:
+def _branch_list(branches: Mapping[str, Oid]) -> str:
     return "choose one of " + ", ".join(list(branches)[:20])

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Mapping
 from gitsession.codec.digest import to_base64url
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork, SessionHeader
-from gitsession.sessions.content import begins_fork, entry_of
-from gitsession.sessions.graph import Tree, below, place
+from gitsession.sessions.content import entry_of, is_fork_start
+from gitsession.sessions.graph import Tree, sibling_order, subtree
 from gitsession.sessions.marks import SessionMark
 from gitsession.sessions.meta import Meta, marks_of
 from gitsession.sessions.node import Node, position, short_id
@@ -18,18 +18,18 @@ MARKING = frozenset({"label", "title"})
 """The kinds of entries outside ``meta`` that are marks."""
 
 
-def imported_now(tree: Tree, superseded: Iterable[str]) -> list[Node]:
+def entries_in_file(tree: Tree, superseded: Iterable[str]) -> list[Node]:
     """Return the entries that are in the agent's file now.
 
     These are the imported entries that are not superseded and not below a superseded entry.
     """
-    gone = set(superseded)
+    removed = set(superseded)
     found: list[Node] = []
     stack = list(tree.children.get(None, []))
     while stack:
         node = tree.nodes[stack.pop()]
         if node.source is not None:
-            if position(node) in gone:
+            if position(node) in removed:
                 continue
             found.append(node)
         stack += tree.children.get(node.oid, [])
@@ -42,7 +42,7 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHe
     The entry is a root, or the ``fork`` entry of a file that continues another file. Entries before it belong to the
     other file. The content is ``None`` if it is neither a header nor a fork, for example after a purge.
     """
-    at = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
+    at = next((oid for oid in tree.nodes if is_fork_start(store, tree.nodes[oid], sid)), None)
     while at is not None:
         node = tree.nodes[at]
         if node.kind == Fork.kind and node.source is None:
@@ -78,7 +78,7 @@ def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | 
 def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | None) -> Tree:
     """Return the subtree with the entries of one of the agent's files: ``segment``, or the first file for ``None``."""
     if not starts and segment is None:
-        return below(tree, start)
+        return subtree(tree, start)
     tops = [start] if segment is None else [oid for oid, id in starts.items() if id == segment]
     nodes: dict[Oid, Node] = {}
     stack = list(tops)
@@ -92,16 +92,16 @@ def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | 
     return Tree(tree.branches, nodes, {**children, None: tops}, tree.gaps)
 
 
-def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionMark]:
-    """Return all marks of a session. ``seen``: the content of its ``meta``.
+def marks(store: ObjectStore, sid: str, tree: Tree, meta: Meta) -> list[SessionMark]:
+    """Return all marks of a session. ``meta``: the content of its ``meta``.
 
     Marks before a fork belong to the original session and are left out. So are lines that are no longer in the agent's
     file.
     """
-    found = list(seen.marks)
-    start = next((oid for oid in tree.nodes if begins_fork(store, tree.nodes[oid], sid)), None)
-    older = above(tree, start)
-    in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
+    found = list(meta.marks)
+    start = next((oid for oid in tree.nodes if is_fork_start(store, tree.nodes[oid], sid)), None)
+    older = entries_before(tree, start)
+    in_file = {node.oid for node in entries_in_file(tree, meta.source_file.superseded)}
     for node in tree.nodes.values():
         counts = node.oid not in older and (node.source is None or node.oid in in_file)
         if counts and (node.kind in MARKING or node.oid == start):
@@ -109,7 +109,7 @@ def marks(store: ObjectStore, sid: str, tree: Tree, seen: Meta) -> list[SessionM
     return found
 
 
-def above(tree: Tree, start: Oid | None) -> set[Oid]:
+def entries_before(tree: Tree, start: Oid | None) -> set[Oid]:
     """Return the entries before the fork entry ``start``, which belong to other sessions."""
     found: set[Oid] = set()
     oid = tree.parent(start) if start is not None else None
@@ -119,17 +119,17 @@ def above(tree: Tree, start: Oid | None) -> set[Oid]:
     return found
 
 
-def targets(tree: Tree, seen: Meta) -> dict[str, Oid]:
+def targets(tree: Tree, meta: Meta) -> dict[str, Oid]:
     """Return the entries that a label or an address can name, by chain digest, short id and agent's id.
 
     If several entries have the same id, an entry in the agent's file takes precedence, then the one with the highest
     line number.
     """
-    named = {short_id(node.chain): node.oid for node in tree.nodes.values() if node.source is None}
-    named |= {to_base64url(node.chain): node.oid for node in tree.nodes.values()}
-    in_file = {node.oid for node in imported_now(tree, seen.source_file.superseded)}
+    by_name = {short_id(node.chain): node.oid for node in tree.nodes.values() if node.source is None}
+    by_name |= {to_base64url(node.chain): node.oid for node in tree.nodes.values()}
+    in_file = {node.oid for node in entries_in_file(tree, meta.source_file.superseded)}
     imported = [node for node in tree.nodes.values() if node.source is not None]
-    for node in sorted(imported, key=lambda node: (node.oid in in_file, place(node))):
+    for node in sorted(imported, key=lambda node: (node.oid in in_file, sibling_order(node))):
         if node.source is not None and node.source.id is not None:
-            named[node.source.id] = node.oid
-    return named
+            by_name[node.source.id] = node.oid
+    return by_name

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from gitsession.codec.digest import hash_of, to_base32
 
 LENGTH = 13
-LENGTH_TAKEN = 26
+LENGTH_LONG = 26
 
 _NAME = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 
@@ -31,7 +31,7 @@ def derived(agent: str, source_id: str, started_ms: int, *, length: int = LENGTH
     return f"{date(started_ms)}-{to_base32(hash_of(seed(agent, source_id, started_ms)), length)}"
 
 
-def is_one(text: str) -> bool:
+def is_valid(text: str) -> bool:
     """Return whether ``text`` has the format of a session id."""
     return _NAME.fullmatch(text) is not None
 

@@ -13,7 +13,7 @@ from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid
 from gitsession.redaction.guard import Guard, Redacted, find
 from gitsession.sessions import checkpoint_refs, graph, layout
-from gitsession.sessions.content import kept, whole
+from gitsession.sessions.content import entry_tree, full_payload
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, load
 from gitsession.store import refs
@@ -57,8 +57,8 @@ class SecretSearch:
     def _session(self, sid: str) -> Iterator[FoundSecret]:
         tree = graph.tree(self._store, sid)
         nodes = list(tree.nodes.values())
-        ends = [self._store.ref(refs.meta(sid)), *(end for _, end in checkpoint_refs.ends(self._store, sid))]
-        for end in ends:
+        tips = [self._store.ref(refs.meta(sid)), *(end for _, end in checkpoint_refs.line_refs(self._store, sid))]
+        for end in tips:
             nodes += self._line(end) if end else []
         for node in nodes:
             if node.oid not in self._seen:
@@ -79,8 +79,8 @@ class SecretSearch:
             oid = node.parent
 
     def _entry(self, sid: str, node: Node) -> Iterator[FoundSecret]:
-        parts = kept(self._store, node)
-        redacted = self._guard.redact(parts.form, whole(self._store, node, parts))
+        parts = entry_tree(self._store, node)
+        redacted = self._guard.redact(parts.form, full_payload(self._store, node, parts))
         digest = parts.digest.hex() if self._known and redacted.rows else ""
         for rule, count in sorted(Counter(rule for _, _, rule in redacted.rows).items()):
             if f"{digest}:{rule}" not in self._known:
@@ -123,37 +123,37 @@ class RedactedEntry:
 
 def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry | None:
     """Return the replacement of an entry; ``None`` if there is nothing to redact. Existing placeholders are kept."""
-    parts = kept(store, node)
-    data = whole(store, node, parts)
+    parts = entry_tree(store, node)
+    data = full_payload(store, node, parts)
     redacted = guard.redact(parts.form, data)
     if not redacted.is_changed:
         return None
     digest = parts.digest
-    stored = _stored(parts.form, redacted, _moved(holes.hidden(parts.holes), data, redacted))
+    stored = _stored(parts.form, redacted, _shift_rows(holes.hidden(parts.holes), data, redacted))
     original = store.vault.original(digest, node.chain) if holes.hidden(parts.holes) else data
     return RedactedEntry(digest, parts.form, stored, digest_of(stored.payload, stored.holes), original or data)
 
 
-def _stored(form: str, redacted: Redacted, older: list[tuple[int, int, str]]) -> StoredPayload:
+def _stored(form: str, redacted: Redacted, existing: list[tuple[int, int, str]]) -> StoredPayload:
     data = redacted.payload
-    rows = sorted([*redacted.rows, *older])
+    rows = sorted([*redacted.rows, *existing])
     if form == layout.OWN:
         return holes.cut(data, payload.spans(payload.decode(data)[0], data), rows)
     return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
-def _moved(older: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
+def _shift_rows(existing: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:
     """Return the existing placeholders with their offsets after the redaction.
 
     The search for each placeholder starts after the previous one.
     """
     moved = []
     at = 0
-    for row in older:
+    for row in existing:
         text = before[row.offset : row.offset + row.length]
-        taken = {offset for offset, _, _ in redacted.rows}
+        used = {offset for offset, _, _ in redacted.rows}
         at = redacted.payload.find(text, at)
-        while at in taken:
+        while at in used:
             at = redacted.payload.find(text, at + 1)
         if at < 0:
             break

@@ -47,7 +47,7 @@ class SubstituteCommit:
 
 def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> SubstituteCommit:
     """Return the tombstone of ``node``, whose entry has the digest ``digest``, with the given parents."""
-    return _stand(node, drafted(_entry(node, digest)), parents)
+    return _substitute(node, draft_tombstone(_entry(node, digest)), parents)
 
 
 def of_session(reader: Reader, node: Node, digest: str) -> SubstituteCommit:
@@ -57,7 +57,7 @@ def of_session(reader: Reader, node: Node, digest: str) -> SubstituteCommit:
     """
     entry = of_node(reader, node) if node.is_tombstone else _entry(node, digest)
     chain = chain_of(None, bytes.fromhex(entry.of))
-    return _stand(node._replace(chain=chain, committer_seconds=node.author_seconds), drafted(entry), [])
+    return _substitute(node._replace(chain=chain, committer_seconds=node.author_seconds), draft_tombstone(entry), [])
 
 
 def _entry(node: Node, digest: str) -> Tombstone:
@@ -69,21 +69,23 @@ def _entry(node: Node, digest: str) -> Tombstone:
     )
 
 
-def drafted(entry: Tombstone) -> commit_writer.Draft:
+def draft_tombstone(entry: Tombstone) -> commit_writer.Draft:
     """Return the draft of a tombstone, without a source and parents."""
     of = bytes.fromhex(entry.of)
     data = payload.encode(entry, of[:NONCE_BYTES])
     return commit_writer.Draft(layout.OWN, StoredPayload(data, b"", ()), payload.headline(entry), of=of)
 
 
-def replaced(node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]) -> SubstituteCommit:
+def build_replacement(
+    node: Node, digest: str, by: Replacement, files: Oid | None, parents: Sequence[Oid]
+) -> SubstituteCommit:
     """Return the commit of ``by``, which replaces ``node``. ``digest``: the digest of the original entry.
 
     Raises ``Refused`` if this release does not support the agent of the entry, and ``Malformed`` if the payload is
     invalid.
     """
-    headline = words_of(node, by)
-    return _stand(
+    headline = replacement_headline(node, by)
+    return _substitute(
         node, commit_writer.Draft(by.form, by.stored, headline, files=files, of=bytes.fromhex(digest)), parents
     )
 
@@ -94,27 +96,27 @@ def put_unless_purged(
     """Write ``draft`` as a child of ``parent``. If it was purged, write its tombstone or replacement instead.
 
     The set is searched for the digests of both the stored and the original payload, because the entry may have been
-    purged before its secret was redacted. Raises the same errors as ``replaced``.
+    purged before its secret was redacted. Raises the same errors as ``build_replacement``.
     """
     digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None) if purged else None
     if digest is None:
         return commit_writer.put(to, parent, draft)
     _, node = commit_writer.commit_of(dataclasses.replace(draft, of=bytes.fromhex(digest)), EMPTY_TREE, parent)
-    by = purged.instead(digest)
+    by = purged.replacement_of(digest)
     parents = [oid for oid in (node.parent, node.second_parent) if oid is not None]
-    made = replaced(node, digest, by, draft.files, parents) if by else of_entry(node, digest, parents)
+    made = build_replacement(node, digest, by, draft.files, parents) if by else of_entry(node, digest, parents)
     for kind, data in (*made.objects.values(), ("commit", made.commit)):
         to.put(kind, data)
-    stands = parse(made.oid, made.commit)
+    substitute = parse(made.oid, made.commit)
     table = b"" if by is None else by.stored.holes
     if by is not None and draft.original is not None and holes.hidden(table) and not holes.holds_purged(table):
-        to.keep_original(commit_writer.original_of(stands, by.stored.payload, by.stored.holes, draft.original))
-    return stands
+        to.keep_original(commit_writer.original_of(substitute, by.stored.payload, by.stored.holes, draft.original))
+    return substitute
 
 
-def words_of(node: Node, by: Replacement) -> Headline:
-    """Return the headline of ``by``, which replaces ``node``. Raises the same errors as ``replaced``."""
-    data = by.whole()
+def replacement_headline(node: Node, by: Replacement) -> Headline:
+    """Return the headline of ``by``, which replaces ``node``. Raises the same errors as ``build_replacement``."""
+    data = by.full_payload()
     if node.source is None:
         return payload.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent)
@@ -123,7 +125,7 @@ def words_of(node: Node, by: Replacement) -> Headline:
     return format.headline(data)
 
 
-def stands_for(node: Node, parts: EntryTree) -> bytes:
+def replaced_digest(node: Node, parts: EntryTree) -> bytes:
     """Return the digest of the entry that ``node`` replaces; ``b""`` if ``node`` replaces no entry.
 
     Raises ``Malformed`` for an invalid tombstone.
@@ -141,22 +143,22 @@ def read(node: Node, form: str, data: bytes) -> Tombstone:
 
 def of_node(store: Reader, node: Node) -> Tombstone:
     """Return the content of a tombstone from its node. Raises ``Malformed``."""
-    parts = content.kept(store, node)
+    parts = content.entry_tree(store, node)
     return read(node, parts.form, parts.stored)
 
 
-def _stand(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> SubstituteCommit:
+def _substitute(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> SubstituteCommit:
     """Return a commit of ``draft`` with the times, the source and the chain digest of ``node``."""
     objects: dict[Oid, tuple[Kind, bytes]] = {}
 
-    class Put:
+    class Collector:
         def put(self, kind: Kind, data: bytes) -> Oid:
             oid = oid_of(kind, data)
             objects[oid] = (kind, data)
             return oid
 
     commit = encode_commit(
-        tree=commit_writer.put_tree(Put(), draft.form, draft.stored, draft.files),
+        tree=commit_writer.put_tree(Collector(), draft.form, draft.stored, draft.files),
         parents=parents,
         author_name=draft.headline.role,
         author_seconds=node.author_seconds,

@@ -29,18 +29,18 @@ VERSION = 1
 
 FILE, SESSION = "file:", "session:"
 
-WITHHELD = b"[purged]\n"
+PURGED_CONTENT = b"[purged]\n"
 """The content that replaces the content of a purged captured file. A rewind restores no file from it."""
 
 RULE = "purged"
 """The reason why a file that still has purged content is left out of a checkpoint."""
 
-WITHHELD_OID = oid_of("blob", WITHHELD)
+PURGED_CONTENT_OID = oid_of("blob", PURGED_CONTENT)
 
-TWICE = "redacted-twice"
+REDACTED_TWICE = "redacted-twice"
 """The rule in the placeholder of a text that two redactions replaced differently."""
 
-_HIDDEN = f"{OPENS}{TWICE}]"
+_HIDDEN = f"{OPENS}{REDACTED_TWICE}]"
 _PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
 _FOLDERS: Final = {
     "": layout.PURGED_ENTRIES,
@@ -66,13 +66,13 @@ class Replacement:
         if self == other:
             return self
         try:
-            wholes = self.whole(), other.whole()
+            payloads = self.full_payload(), other.full_payload()
         except Malformed:
             return None
-        stored = _joined_payload(self.form, *wholes) if self.form == other.form else None
+        stored = _joined_payload(self.form, *payloads) if self.form == other.form else None
         return Replacement(self.form, stored) if stored else None
 
-    def whole(self) -> bytes:
+    def full_payload(self) -> bytes:
         """Return the payload with its holes filled. Raises ``Malformed``."""
         lifted = {(digest, encoding): data for digest, encoding, data in self.stored.lifted}
 
@@ -121,15 +121,15 @@ class Tombstones:
         replaced: dict[str, Replacement] = {}
         for key in sorted({*self.replaced, *other.replaced} - removed):
             both = [one for one in (self.replaced.get(key), other.replaced.get(key)) if one is not None]
-            made = both[0] | both[-1]
-            if made is None:
+            merged = both[0] | both[-1]
+            if merged is None:
                 removed.add(key)
             else:
-                replaced[key] = made
-        begun = {sid: self.began(sid) | other.began(sid) for sid in sorted({*self.sessions, *other.sessions})}
-        return Tombstones(frozenset(removed), replaced, begun)
+                replaced[key] = merged
+        sessions = {sid: self.roots_of(sid) | other.roots_of(sid) for sid in sorted({*self.sessions, *other.sessions})}
+        return Tombstones(frozenset(removed), replaced, sessions)
 
-    def began(self, sid: str) -> frozenset[str]:
+    def roots_of(self, sid: str) -> frozenset[str]:
         """Return the digests of the first entries of a purged session; none if it was not purged."""
         return self.sessions.get(sid, frozenset())
 
@@ -137,7 +137,7 @@ class Tombstones:
         """Return whether the entry with this digest was purged or redacted."""
         return digest in self.removed or digest in self.replaced
 
-    def instead(self, digest: str) -> Replacement | None:
+    def replacement_of(self, digest: str) -> Replacement | None:
         """Return the replacement of an entry in this set; ``None`` if a tombstone replaces the entry."""
         seen: set[str] = set()
         found: Replacement | None = None
@@ -151,16 +151,18 @@ class Tombstones:
             digest = found.digest
         return None
 
-    def stands(self, of: str) -> bool:
+    def is_valid(self, of: str) -> bool:
         """Return whether a tombstone for the entry with the digest ``of`` is valid."""
-        return (self.has_entry(of) and self.instead(of) is None) or any(of in began for began in self.sessions.values())
+        return (self.has_entry(of) and self.replacement_of(of) is None) or any(
+            of in roots for roots in self.sessions.values()
+        )
 
     def has_file(self, oid: Oid) -> bool:
         """Return whether the captured file ``oid`` was purged.
 
         The content that replaces a purged file never counts as purged, even if the set contains its oid.
         """
-        return FILE + oid in self.removed and oid != WITHHELD_OID
+        return FILE + oid in self.removed and oid != PURGED_CONTENT_OID
 
     @property
     def has_files(self) -> bool:
@@ -189,7 +191,7 @@ def at(reader: Reader, oid: Oid) -> Tombstones:
                 raise Malformed(f"{name[:80]!r} is not allowed in {folder}", where=oid)
             record = known[blob] if blob in known else known.setdefault(blob, _record(reader, blob))
             if folder == layout.PURGED_SESSIONS:
-                sessions[name] = _began(record, blob)
+                sessions[name] = _parse_roots(record, blob)
             elif folder == layout.PURGED_ENTRIES and "payload" in record:
                 replaced[name] = _replacement(record, blob)
             else:
@@ -203,9 +205,9 @@ def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
 
 def is_key(key: str) -> bool:
     """Return whether ``key`` is a valid key of the set."""
-    for prefix, fits in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_one)):
+    for prefix, matches in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_valid)):
         if key.startswith(prefix):
-            return bool(fits(key.removeprefix(prefix)))
+            return bool(matches(key.removeprefix(prefix)))
     return bool(_DIGEST.fullmatch(key))
 
 
@@ -241,10 +243,10 @@ SET = GrowOnlySet(
     at=at,
     before=_parents,
     tree_of=tree_of,
-    words=lambda said, _: f"{len(said)} purged\n",
+    message=lambda said, _: f"{len(said)} purged\n",
 )
 
-read, is_behind, merge = SET.read, SET.is_behind, SET.merge
+read, is_ancestor, merge = SET.read, SET.is_ancestor, SET.merge
 """Methods of ``SET``, which read the set of a store, test whether a commit is an ancestor, and merge two tips."""
 
 
@@ -263,7 +265,7 @@ def _record(reader: Reader, blob: Oid) -> dict[str, cbor.Plain]:
     return record
 
 
-def _began(record: dict[str, cbor.Plain], where: Oid) -> frozenset[str]:
+def _parse_roots(record: dict[str, cbor.Plain], where: Oid) -> frozenset[str]:
     began = record.get("begins")
     if type(began) is not list or not all(type(one) is str and _DIGEST.fullmatch(one) for one in began):
         raise Malformed("expected a list of digests", where=f"{where}: begins")
@@ -298,7 +300,7 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
     return Replacement(form, StoredPayload(payload, table, tuple(found)))
 
 
-def added(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None) -> Merged:
+def add(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None) -> Merged:
     """Return a commit of the set at ``tip`` with ``more``, or ``tip`` itself if it includes ``more``.
 
     ``seen``: the commits of the set that remotes have, if they are known. Commits and records that no remote has are
@@ -311,23 +313,23 @@ def added(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: C
         return Merged(tip)
     earliest = 0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1
     parents = _published(reader, tip, seen)
-    given = NONE
+    published = NONE
     for oid in parents:
-        given |= at(reader, oid)
-    return SET.commit(_straight(after, given), parents, max(earliest, at_ms // 1000))
+        published |= at(reader, oid)
+    return SET.commit(_without_intermediates(after, published), parents, max(earliest, at_ms // 1000))
 
 
-def _straight(tombstones: Tombstones, given: Tombstones) -> Tombstones:
+def _without_intermediates(tombstones: Tombstones, published: Tombstones) -> Tombstones:
     """Return the set without intermediate replacements, so that each entry has only its last replacement.
 
-    Replacements in ``given``, the published set, are kept.
+    Replacements in ``published``, the published set, are kept.
     """
-    ends = {
-        key: by if given.replaced.get(key) == by else tombstones.instead(key)
+    final = {
+        key: by if published.replaced.get(key) == by else tombstones.replacement_of(key)
         for key, by in tombstones.replaced.items()
     }
-    removed = tombstones.removed | {key for key, by in ends.items() if by is None}
-    return Tombstones(removed, {key: by for key, by in ends.items() if by is not None}, tombstones.sessions)
+    removed = tombstones.removed | {key for key, by in final.items() if by is None}
+    return Tombstones(removed, {key: by for key, by in final.items() if by is not None}, tombstones.sessions)
 
 
 def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) -> list[Oid]:
@@ -335,12 +337,12 @@ def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) ->
     if tip is None:
         return []
     known = {*(seen if seen is not None else [tip])}
-    if tip in known or not all(reader.contains(oid) and is_behind(reader, oid, tip) for oid in known):
+    if tip in known or not all(reader.contains(oid) and is_ancestor(reader, oid, tip) for oid in known):
         return [tip]
-    return sorted(oid for oid in known if not any(is_behind(reader, oid, other) for other in known))
+    return sorted(oid for oid in known if not any(is_ancestor(reader, oid, other) for other in known))
 
 
-def is_given(store: ObjectStore) -> bool:
+def is_published(store: ObjectStore) -> bool:
     """Return whether the last known state of a remote includes a tombstone set of this store."""
     return any(name.endswith(refs.TOMBSTONES.removeprefix("refs/heads")) for name in store.refs(refs.TRACKING))
 

@@ -38,13 +38,13 @@ class PublishedRef(NamedTuple):
 
 def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[list[PlannedMove], list[PublishedRef]]:
     """Return the moves to apply, and the refs to keep. Raises ``Refused``."""
-    made: list[PlannedMove] = []
+    applied: list[PlannedMove] = []
     stays: list[PublishedRef] = []
     for step in steps:
         parsed = refs.parse(step.ref)
         remote = store.published_to(step.ref, step.new) if parsed is not None else None
         if parsed is None or remote is None:
-            made.append(step)
+            applied.append(step)
         elif not refs.is_branch(parsed[1]):
             raise Refused(
                 f"cannot undo a change that was pushed to {remote!r}",
@@ -53,22 +53,22 @@ def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[li
         elif step.new is None:
             stays.append(PublishedRef(step.ref, remote))
         else:
-            name = _free(store, parsed[0])
-            made.append(PlannedMove(refs.leaf(parsed[0], name), None, step.new))
+            name = _free_name(store, parsed[0])
+            applied.append(PlannedMove(refs.leaf(parsed[0], name), None, step.new))
             stays.append(PublishedRef(step.ref, remote, name))
-    return _active_instead(store, made, stays), stays
+    return _active_instead(store, applied, stays), stays
 
 
-def _active_instead(store: ObjectStore, made: list[PlannedMove], stays: list[PublishedRef]) -> list[PlannedMove]:
+def _active_instead(store: ObjectStore, applied: list[PlannedMove], stays: list[PublishedRef]) -> list[PlannedMove]:
     """Add moves that make the new branches active in place of the kept ones."""
     for stay in stays:
         sid = refs.session_of(stay.ref)
         choice = refs.active(sid)
         if stay.instead:
-            made = [step for step in made if step.ref != choice]
-            made.append(PlannedMove(choice, store.ref(choice), refs.symbolic(refs.leaf(sid, stay.instead))))
-    return made
+            applied = [step for step in applied if step.ref != choice]
+            applied.append(PlannedMove(choice, store.ref(choice), refs.symbolic(refs.leaf(sid, stay.instead))))
+    return applied
 
 
-def _free(store: ObjectStore, sid: str) -> str:
+def _free_name(store: ObjectStore, sid: str) -> str:
     return next(name for number in count(1) if store.ref(refs.leaf(sid, name := f"undo-{number}")) is None)

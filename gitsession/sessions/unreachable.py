@@ -73,7 +73,7 @@ def fill(
     """
     search = _Search(store, sid, dict(nodes), dict(gaps))
     search.prove()
-    search.take_what_can_only_be_ours()
+    search.add_own_histories()
     search.prove()
     return search.nodes, search.gaps
 
@@ -93,7 +93,7 @@ def unassigned(store: ObjectStore, listed: Callable[[str], Iterable[Oid]]) -> li
     """
     search = _Search(store, "", {}, {})
     for sid in search.damaged:
-        search.leave_out(listed(sid))
+        search.exclude(listed(sid))
     return search.unassigned()
 
 
@@ -101,15 +101,15 @@ class _Search:
     def __init__(self, store: ObjectStore, sid: str, nodes: dict[Oid, Node], gaps: dict[Oid, Gap]) -> None:
         self.nodes, self.gaps = nodes, gaps
         self._store, self._sid = store, sid
-        self._all = _Scan.of(store)
-        led_to, self.damaged = self._follow_refs()
+        self._scan = _Scan.of(store)
+        reached, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
         self._starts = self._find_starts()
-        led_to -= self._starts  # it stays a candidate, because only ``meta`` reaches it if all later entries are lost
+        reached -= self._starts  # it stays a candidate, because only ``meta`` reaches it if all later entries are lost
         self._free = {
             oid: node
-            for oid, node in self._all.entries.items()
-            if oid not in nodes and oid not in led_to and node.kind != Checkpoint.kind  # not part of the conversation
+            for oid, node in self._scan.entries.items()
+            if oid not in nodes and oid not in reached and node.kind != Checkpoint.kind  # not part of the conversation
         }
 
     def prove(self) -> None:
@@ -118,31 +118,31 @@ class _Search:
             open_gaps = {oid for oid, gap in self.gaps.items() if gap.is_open}
             after = [node for node in self.nodes.values() if node.parent in open_gaps]
             joined = [
-                (node.parent, oid) for node in after if node.parent for found, oid in [self._place(node)] if found
+                (node.parent, oid) for node in after if node.parent for found, oid in [self._predecessor(node)] if found
             ]
             if not joined:
                 return
             for gap, oid in joined:
                 self.gaps[gap] = replace(self.gaps[gap], before=oid, is_first=oid is None)
                 if oid is not None:
-                    self._take(oid)
+                    self._add_history(oid)
 
-    def take_what_can_only_be_ours(self) -> None:
+    def add_own_histories(self) -> None:
         """Add unreachable histories that start at an entry of the session, or that can belong only to this session."""
         for tip in self._tips():
             line = self._line(tip)
             bottom = line[-1]
-            ours = bottom.oid in self._starts or bottom.parent in self._starts or bottom.parent in self.nodes
-            if ours or (bottom.parent not in self._all.entries and self._could_be(line) == {self._sid}):
-                self._take(tip)
+            is_own = bottom.oid in self._starts or bottom.parent in self._starts or bottom.parent in self.nodes
+            if is_own or (bottom.parent not in self._scan.entries and self._possible_sessions(line) == {self._sid}):
+                self._add_history(tip)
         named = set(self._leaves())
-        lone = [gap for gap in self.gaps.values() if gap.oid in named and gap.is_open]
-        ends = [oid for oid in self._unjoined() if oid not in named]
-        if len(lone) == 1 and len(ends) == 1:
+        open_tips = [gap for gap in self.gaps.values() if gap.oid in named and gap.is_open]
+        ends = [oid for oid in self._without_successor() if oid not in named]
+        if len(open_tips) == 1 and len(ends) == 1:
             # The tip of one branch is lost, and exactly one history has no successor. So it belongs to that branch.
-            self.gaps[lone[0].oid] = replace(lone[0], before=ends[0])
+            self.gaps[open_tips[0].oid] = replace(open_tips[0], before=ends[0])
 
-    def leave_out(self, oids: Iterable[Oid]) -> None:
+    def exclude(self, oids: Iterable[Oid]) -> None:
         for oid in oids:
             self._free.pop(oid, None)
 
@@ -150,15 +150,15 @@ class _Search:
         found = []
         for tip in self._tips():
             line = self._line(tip)
-            could_be = self._could_be(line)
+            sids = self._possible_sessions(line)
             before = line[-1].parent
-            if could_be and before is not None and before not in self._all.entries:
-                found.append(Unassigned(tuple(line), tuple(sorted(could_be))))
+            if sids and before is not None and before not in self._scan.entries:
+                found.append(Unassigned(tuple(line), tuple(sorted(sids))))
         return sorted(found, key=lambda one: (one.sessions, one.entries[0].committer_seconds, one.entries[0].oid))
 
     # -- proofs
 
-    def _place(self, after: Node) -> tuple[bool, Oid | None]:
+    def _predecessor(self, after: Node) -> tuple[bool, Oid | None]:
         """Return whether the entry before the lost parent of ``after`` is proven, and its oid.
 
         The oid is ``None`` if the lost entries are the first of the history.
@@ -166,19 +166,19 @@ class _Search:
         digest = self._digest(after)
         if not digest:
             return False, None
-        everywhere: dict[bytes, Oid | None] = {node.chain: oid for oid, node in self._all.entries.items()}
+        all_chains: dict[bytes, Oid | None] = {node.chain: oid for oid, node in self._scan.entries.items()}
         ends: dict[bytes, Oid | None] = {self._free[oid].chain: oid for oid in self._tips()}
-        for level, steps in (({**everywhere, b"": None}, 1), ({**ends, b"": None}, _IN_A_ROW_MAX)):
+        for level, steps in (({**all_chains, b"": None}, 1), ({**ends, b"": None}, _IN_A_ROW_MAX)):
             for _ in range(steps):
-                if len(level) * len(self._all.payloads) > _TRIES_MAX:
+                if len(level) * len(self._scan.payloads) > _TRIES_MAX:
                     break
                 later: dict[bytes, Oid | None] = {}
                 for chain, oid in level.items():
-                    for payload in self._all.payloads:
-                        made = chain_of(chain or None, payload)
-                        if chain_of(made, digest) == after.chain:
+                    for payload in self._scan.payloads:
+                        candidate = chain_of(chain or None, payload)
+                        if chain_of(candidate, digest) == after.chain:
                             return True, oid
-                        later[made] = oid
+                        later[candidate] = oid
                 level = later
         return False, None
 
@@ -189,11 +189,11 @@ class _Search:
 
     # -- histories
 
-    def _take(self, tip: Oid) -> None:
+    def _add_history(self, tip: Oid) -> None:
         """Add the history with the newest entry ``tip`` to the session. A missing entry before it becomes a gap."""
         oid: Oid | None = tip
         while oid is not None and oid not in self.nodes:
-            node = self._all.entries.get(oid)
+            node = self._scan.entries.get(oid)
             if node is None:
                 if oid not in self.gaps:
                     self.gaps[oid] = Gap(oid, _problem(self._store, oid), foreign=False)
@@ -212,7 +212,7 @@ class _Search:
             line.append(self._free[line[-1].parent])
         return line
 
-    def _unjoined(self) -> list[Oid]:
+    def _without_successor(self) -> list[Oid]:
         before = {gap.before for gap in self.gaps.values()} | {node.parent for node in self.nodes.values()}
         return [oid for oid in self.nodes if oid not in before]
 
@@ -225,13 +225,13 @@ class _Search:
         The oid is read from ``meta``.
         """
         oid = self._store.ref(refs.meta(self._sid))
-        while oid is not None and (node := self._all.entries.get(oid)) is not None:
+        while oid is not None and (node := self._scan.entries.get(oid)) is not None:
             if node.parent is None or node.kind == Fork.kind:
                 return {oid}
             oid = node.parent
         return {oid} if oid is not None else set()
 
-    def _could_be(self, line: Iterable[Node]) -> set[str]:
+    def _possible_sessions(self, line: Iterable[Node]) -> set[str]:
         """Return the damaged sessions with entries of the same agents. The history may belong to any of them."""
         agents = {_agent(node) for node in line}
         return {sid for sid, known in self.damaged.items() if not known or known & agents}
@@ -247,7 +247,7 @@ class _Search:
                 continue
             sid, oid = parsed[0], value
             while (sid, oid) not in reached:
-                node = self._all.entries.get(oid)
+                node = self._scan.entries.get(oid)
                 if node is None:
                     damaged.add(sid)
                     break
@@ -268,7 +268,7 @@ def _agent(node: Node) -> str:
 def _digest(store: ObjectStore, tree: Oid) -> bytes:
     """Return the digest of the payload in an entry's tree; ``b""`` if it cannot be read."""
     try:
-        parts = content.kept_in(store, tree)
+        parts = content.entry_tree_at(store, tree)
     except (*DAMAGE, Unavailable):
         return b""
     return parts.digest

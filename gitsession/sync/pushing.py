@@ -219,9 +219,9 @@ def _store_refs(only: set[str]) -> set[str]:
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
     """Return whether ``new`` continues ``old``. A history follows first parents; a set follows both parents."""
     if ref == refs.ARCHIVE:
-        return new == old or archive_set.is_behind(store, old, new)
+        return new == old or archive_set.is_ancestor(store, old, new)
     if ref == refs.TOMBSTONES:
-        return new == old or tombstone_set.is_behind(store, old, new)
+        return new == old or tombstone_set.is_ancestor(store, old, new)
     return histories.holds(store.read, new, old)
 
 

@@ -172,7 +172,7 @@ def forget(store: GitStore, keys: Iterable[str]) -> int:
 
 def of_entry(store: GitStore, node: Node) -> list[str]:
     """Return the exceptions that apply to an entry: for its payload, and for its files with secrets."""
-    parts = content.kept(store, node)
+    parts = content.entry_tree(store, node)
     found = at(store, "", node)
     subjects = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
     return [key for key in allowances(store) if key.rpartition(":")[0] in subjects]
@@ -219,12 +219,12 @@ def _scan_entries(
     """Yield the secrets found in the entries. ``files``: the rules that found a secret, by scanned file."""
     nodes = list(nodes)
     read = ReadAheadReader(store)
-    read.look(nodes)
+    read.load(nodes)
     entries: list[tuple[Node, content.EntryTree, bytes]] = []
     for node in nodes:
         with contextlib.suppress(*_UNREADABLE):
-            parts = content.kept(read, node)
-            entries.append((node, parts, content.whole(read, node, parts)))
+            parts = content.entry_tree(read, node)
+            entries.append((node, parts, content.full_payload(read, node, parts)))
     for number in sorted(suspects([(parts.form, data) for _, parts, data in entries], rules)):
         node, parts, data = entries[number]
         for rule in sorted({rule for *_, rule in redact(parts.form, data, rules).rows}):

@@ -351,13 +351,13 @@ def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]
     waiting -= set(remote_tombstones.replaced.items())
     if not waiting:
         return Merged(local)
-    replacements = {tombstones.instead(digest) for digest in _replaced(store, remote, sids)} - {None}
-    fits = {key for key in tombstones.replaced if tombstones.instead(key) in replacements}
+    replacements = {tombstones.replacement_of(digest) for digest in _replaced(store, remote, sids)} - {None}
+    fits = {key for key in tombstones.replaced if tombstones.replacement_of(key) in replacements}
     if all(key in fits for key, _ in waiting):
         return Merged(local)
     part = {key: by for key, by in tombstones.replaced.items() if key in fits}
     in_scope = Tombstones(tombstones.removed, part, tombstones.sessions)
-    return tombstone_set.added(store, tracked, in_scope, grow_only_sets.seconds_of(store, local) * 1000)
+    return tombstone_set.add(store, tracked, in_scope, grow_only_sets.seconds_of(store, local) * 1000)
 
 
 def _steps(store: GitStore, local: Oid, tracked: Oid | None) -> list[Oid]:

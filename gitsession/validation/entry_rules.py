@@ -97,9 +97,9 @@ def faults(
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
     """Return a fault if an entry was purged, or if it replaces one that was not purged. Raises ``GitSessionError``."""
-    parts = content.kept_in(reader, node.tree)
+    parts = content.entry_tree_at(reader, node.tree)
     digest = parts.digest
-    original = tombstone.stands_for(node, parts) or digest
+    original = tombstone.replaced_digest(node, parts) or digest
     for what in purge_problems(node, digest.hex(), original.hex(), tombstones):
         return Fault("purged", f"{what}: {REMOVE_HINT}")
     return None

@@ -330,7 +330,7 @@ def _is_first(
 
 def _is_known_fork(reader: GitReader, sid: str, tips: Iterable[Oid]) -> bool:
     starts = {oid: load(reader, oid) for tip in tips for oid in reader.starts(tip)}
-    return any(content.begins_fork(reader, node, sid) for node in starts.values())
+    return any(content.is_fork_start(reader, node, sid) for node in starts.values())
 
 
 def _first_root(
@@ -364,7 +364,7 @@ def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
         return None
     if entry.source_id is None:
         return frozenset({session_ids.date(entry.at_ms)})
-    lengths = (session_ids.LENGTH, session_ids.LENGTH_TAKEN)
+    lengths = (session_ids.LENGTH, session_ids.LENGTH_LONG)
     return frozenset(
         session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths
     )

@@ -44,7 +44,7 @@ def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple
         if move.old is not None:
             known.add(move.old)
         archive = _Walk(reader, limits, known).archive_at(move.new)
-        if move.old is not None and not archive_set.is_behind(reader, move.old, move.new):
+        if move.old is not None and not archive_set.is_ancestor(reader, move.old, move.new):
             return Fault("rewind", "it does not continue this repository's archive: run `gitsession sync`"), []
         known_archive = NONE
         for oid in sorted(known):

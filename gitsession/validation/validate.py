@@ -293,7 +293,7 @@ class _EntryValidation:
         if isinstance(node, Fault) or not node.is_tombstone or node.parent is not None:
             return False
         try:
-            return tombstone.of_node(self._read, node).of in self._tombstones.began(proposed.sid)
+            return tombstone.of_node(self._read, node).of in self._tombstones.roots_of(proposed.sid)
         except GitSessionError:
             return False
 

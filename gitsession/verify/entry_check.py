@@ -28,7 +28,7 @@ from gitsession.model.headline import Headline
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import commit_writer, content, layout, tombstone
 from gitsession.sessions.content import Rows, tree_of
-from gitsession.sessions.meta import is_of_ours
+from gitsession.sessions.meta import is_exported_line
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
@@ -125,7 +125,7 @@ def is_allowed_on(node: Node, ref_type: str) -> bool:
     if node.kind not in KINDS and node.source is None:
         return True
     if ref_type == refs.META:
-        return node.kind in _ON_META or _is_file_part(node) or is_of_ours(node)
+        return node.kind in _ON_META or _is_file_part(node) or is_exported_line(node)
     if ref_type == refs.FILES:
         return node.kind in _ON_FILES
     return node.source is not None or node.kind not in _NOT_ON_A_BRANCH
@@ -164,9 +164,9 @@ def check(
         yield from _second_parent_problems(store, node.second_parent)
     tree = content.tree_of(store, node.tree)
     yield from _tree_problems(store, node.tree, tree)
-    parts = content.kept_of(store, node.tree, tree)
+    parts = content.entry_tree_from_rows(store, node.tree, tree)
     digest = parts.digest
-    original = tombstone.stands_for(node, parts) or digest
+    original = tombstone.replaced_digest(node, parts) or digest
     chain = chain_of(None if parent is None else parent.chain, original)
     if chain != node.chain:
         yield "the chain digest does not match: the payload or an earlier entry was changed"
@@ -174,7 +174,7 @@ def check(
         yield from purge_problems(node, digest.hex(), original.hex(), tombstones)
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
-    data = content.whole(store, node, parts)
+    data = content.full_payload(store, node, parts)
     if any(not _is_placeholder(data, row) for row in holes.hidden(parts.holes)):
         yield "a placeholder for a secret is not at its position in the list of holes"
     headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None
@@ -191,10 +191,10 @@ def check(
 def purge_problems(node: Node, digest: str, original: str, tombstones: Tombstones) -> Iterator[str]:
     """Yield a problem if an entry was purged but exists, or if it replaces an entry that was not purged."""
     if node.is_tombstone:
-        if not tombstones.stands(original):
+        if not tombstones.is_valid(original):
             yield f"a tombstone of {original}, which was not purged"
         return
-    replacement = tombstones.instead(original) if tombstones.has_entry(original) else None
+    replacement = tombstones.replacement_of(original) if tombstones.has_entry(original) else None
     if tombstones.has_entry(original):
         if replacement is None or replacement.digest != digest:
             yield f"the entry {original} was purged"

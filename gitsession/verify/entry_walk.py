@@ -132,7 +132,7 @@ class Walk:
 
     def check_row(self, oids: Sequence[Oid]) -> None:
         """Check a few entries, each separately. Their objects are read together."""
-        self._ahead.look(self.nodes[oid] for oid in oids)
+        self._ahead.load(self.nodes[oid] for oid in oids)
         for oid in oids:
             self.check(oid)
 
@@ -263,7 +263,7 @@ def check_log(store: ObjectStore, report: Report) -> None:
     """Check that the operation log can be read and that all entries in it exist."""
     try:
         for operation in operation_log.history(store):
-            for oid in operation.named:
+            for oid in operation.oids:
                 if not store.contains(oid):
                     report.add(refs.OPLOG, f"operation {operation.id} refers to {oid}, which is missing")
     except GitSessionError as error:

@@ -47,7 +47,7 @@ def problem(check: SignatureCheck) -> Finding | None:
 def statement(entry: Seal) -> bytes:
     """Return the text to sign. FROZEN: a changed text needs another first line. Raises ``Malformed`` for bad names."""
     leaf = refs.leaf(entry.session, entry.branch)
-    if not refs.is_session_ref(leaf) or not session_ids.is_one(entry.session) or not _CHAIN.fullmatch(entry.leaf):
+    if not refs.is_session_ref(leaf) or not session_ids.is_valid(entry.session) or not _CHAIN.fullmatch(entry.leaf):
         raise Malformed("invalid session, branch or chain digest in a signature")
     lines = (
         "gitsession seal 1",
@@ -162,6 +162,6 @@ class _Branches:
         if self._tombstones is None:
             return True
         if not node.is_tombstone:
-            return self._tombstones.instead(node.replaces.hex()) is not None
+            return self._tombstones.replacement_of(node.replaces.hex()) is not None
         entry = self._sessions.read(node)
-        return isinstance(entry, Tombstone) and self._tombstones.stands(entry.of)
+        return isinstance(entry, Tombstone) and self._tombstones.is_valid(entry.of)

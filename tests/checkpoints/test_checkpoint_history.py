@@ -207,7 +207,7 @@ def test_lost_newest_checkpoint_moves_the_branch_aside_until_it_is_repaired(lost
         assert content.files_of(store, talk.append(Message.user("on")).oid) == four.files
         store._objects[gone] = kept
         assert [point.oid for point in line.walk(store, talk.id)] == [four.oid, three.oid, two.oid, one.oid]
-        assert checkpoint_refs.aside(store) == []
+        assert checkpoint_refs.unassigned_refs(store) == []
         assert_clean(store)
 
 
@@ -217,7 +217,7 @@ def test_renamed_checkpoint_branch_is_listed(store):
     name = refs.leaf(talk.id, "files-abcdefgh")
     with store.transaction() as tx:
         tx.move(name, one.oid, expected=None)
-    assert checkpoint_refs.aside(store) == [name]
+    assert checkpoint_refs.unassigned_refs(store) == [name]
 
 
 def test_git_log_shows_the_file_changes(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from gitsession.checkpoints import rewind_decisions
 from gitsession.checkpoints.attribution import PathAttribution
 from gitsession.checkpoints.rewind_decisions import ALREADY_REVERTED, CONFLICT, MERGED, NotMerged, decide, revert
-from gitsession.sessions.tombstone_set import WITHHELD_OID
+from gitsession.sessions.tombstone_set import PURGED_CONTENT_OID
 from gitsession.workspace.inspect import SpecialFile
 from gitsession.workspace.trees import TreeEntry
 
@@ -92,7 +92,7 @@ def test_decisions_of_an_undo(now, expected):
 
 
 FIVE, MADE = TreeEntry("100644", "5" * 40), TreeEntry("100644", "a" * 40)
-RUNS, LINK, GONE = TreeEntry("100755", TWO.oid), TreeEntry("120000", THREE.oid), TreeEntry("100644", WITHHELD_OID)
+RUNS, LINK, GONE = TreeEntry("100755", TWO.oid), TreeEntry("120000", THREE.oid), TreeEntry("100644", PURGED_CONTENT_OID)
 
 
 def merging(path, base, ours, theirs):

@@ -39,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "_SILENT_SECONDS", 0)
+    monkeypatch.setattr(output, "_DELAY_SECONDS", 0)
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from gitsession.checkpoints.rewinding import FileOutcome
 from gitsession.cli import hooking, output
 from gitsession.cli.app import run
 from gitsession.cli.commands import checkpoints, remotes
-from gitsession.cli.text import columns, pad, paint, shell_words, shorten, width
+from gitsession.cli.text import columns, pad, paint, shell_command, shorten, width
 from gitsession.codec.message import render
 from gitsession.formats import Resumable, all_with_capability
 from gitsession.model.headline import Headline, clean
@@ -352,7 +352,7 @@ def test_no_terminal_controls_from_questions_and_diffs_of_settings(tmp_path, mon
 @pytest.mark.parametrize("word", [*ATTACKS.values(), "it's", "a b", "", "back\\slash", "two\nlines", "é"])
 def test_printed_command_is_quoted_for_a_shell(word):
     word = word.replace("\0", "").encode("utf-8", "replace").decode()
-    printed = shell_words(["printf", "%s", word])
+    printed = shell_command(["printf", "%s", word])
     assert left(printed) == [] and "\n" not in printed
     assert subprocess.run(["bash", "-c", printed], capture_output=True, check=True).stdout == word.encode()
 

@@ -39,7 +39,7 @@ from gitsession.model.entries import (
     UnknownEntry,
     Usage,
 )
-from gitsession.model.headline import first_line, lines, tokens
+from gitsession.model.headline import first_line, format_tokens, line_count
 
 CALL = ToolCall("1", "bash", {"command": "ls"})
 SUBJECTS = {
@@ -157,7 +157,7 @@ def test_model_needs_a_provider_and_a_model():
     ("count", "said"), [(0, "0"), (999, "999"), (1_000, "1k"), (1_499, "1k"), (1_500, "2k"), (61_234, "61k")]
 )
 def test_tokens_are_counted_in_thousands_half_up(count, said):
-    assert tokens(count) == said
+    assert format_tokens(count) == said
 
 
 OUTPUTS = {"": "no output", "\n": "1 line", "a": "1 line", "a\n": "1 line", "a\n\n": "2 lines", "\na": "2 lines"}
@@ -165,7 +165,7 @@ OUTPUTS = {"": "no output", "\n": "1 line", "a": "1 line", "a\n": "1 line", "a\n
 
 @pytest.mark.parametrize(("text", "said"), OUTPUTS.items())
 def test_lines_are_counted_as_in_an_editor(text, said):
-    assert lines(text) == said
+    assert line_count(text) == said
 
 
 @pytest.mark.parametrize(

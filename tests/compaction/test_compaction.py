@@ -176,7 +176,7 @@ def test_compaction_of_an_imported_session_names_its_first_kept_entry(store: Sto
     session.compact(plan, SummaryOptions(summarizer=Scripted()))
     shown = ["I " if profile == "aider" else "sh", *ids[-len(plan.kept) :]]  # text of Aider itself comes before it
     assert [text[:2] for text in texts(session, profile)] == shown
-    assert store.export(session.id, as_it_came=True).data == pi_file(*lines)
+    assert store.export(session.id, original=True).data == pi_file(*lines)
 
 
 # ---- model and level
@@ -394,7 +394,7 @@ def test_fifty_compactions_lose_nothing_and_cost_next_to_nothing(tmp_path: Path)
                 session.append(Message.user(f"request {number}: {LONG * 5}"))
                 session.append(Message.assistant(f"answer {number}: {LONG * 5}"))
             assert session.history()[: len(before)] == before
-            assert store.export(session.id, as_it_came=True).data == data
+            assert store.export(session.id, original=True).data == data
             assert_clean(store.objects)
             store.maintain()
             sizes.append(_packed(store))

@@ -75,7 +75,7 @@ def test_odd_text_is_compacted_and_invalid_parts_are_marked(
         assert "half a character: \ufffd, and" in entry.summary
         assert {path[:2] for path in entry.modified_files} == {"b/"}
         assert session.context().digest
-        assert store.export(session.id, as_it_came=True).data == data
+        assert store.export(session.id, original=True).data == data
         assert_clean(store.objects)
 
 

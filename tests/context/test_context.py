@@ -475,7 +475,7 @@ def test_state_of_a_branch_is_the_same_from_any_start(happened: list[kinds.Entry
     for each in happened:
         session.append(each)
     line = session.history()
-    said_at, so_far = {}, history_state.NOTHING_SAID
+    said_at, so_far = {}, history_state.EMPTY_STATE
     for node in line:
         so_far = history_state.step(so_far, node.oid, entry_of(store, node))
         said_at[node.oid] = so_far
@@ -510,7 +510,9 @@ def test_index_has_the_state_of_every_branch_after_any_update(store: Store, seed
         assert known.anchors(leaf.oid) in (walked, None)  # None: above a fork, the older session has the anchors
         assert ContextHistory(store.objects, leaf.oid, known).anchors == walked
         lines = ContextHistory(store.objects, leaf.oid), ContextHistory(store.objects, leaf.oid, known)
-        shown = [[node.oid for node in line.showable_entries() if node.kind in history_state.SHOWING] for line in lines]
+        shown = [
+            [node.oid for node in line.showable_entries() if node.kind in history_state.CONTEXT_KINDS] for line in lines
+        ]
         assert shown[0] == shown[1]
         assert made.context().digest == build.context(ContextHistory(store.objects, leaf.oid)).digest
 

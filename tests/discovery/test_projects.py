@@ -207,7 +207,7 @@ def test_index_can_be_rebuilt(store: Store, tmp_path: Path):
     store.agents.import_data(pi, held_in(repository(tmp_path / "app", "git@host:o/app.git")))
     before = store.sessions()
     catalogue = store.catalogue()
-    catalogue.begin_anew()
+    catalogue.reset()
     assert store.sessions() == before
 
 

@@ -111,7 +111,7 @@ def test_own_compaction_is_a_line_after_the_agents_own(store: Store) -> None:
     assert (line["type"], line["parentId"], line["firstKeptEntryId"]) == ("compaction", "d", "c")
     assert line["details"] == {"readFiles": ["r"], "modifiedFiles": ["m"]}
     assert (sent.added, sent.left_out) == (1, 0)
-    assert store.export(session.id, as_it_came=True).data == pi_file(*LONG)
+    assert store.export(session.id, original=True).data == pi_file(*LONG)
 
 
 def test_a_compaction_that_keeps_nothing_names_itself(store: Store) -> None:
@@ -222,7 +222,7 @@ def test_file_of_version_1_is_exported_as_upgraded_by_its_agent(store: Store, tm
     grown = agent_goes_on(store.export(session.id).data, "p")
     done = store.agents.import_data(pi, grown)
     assert (done.new, done.branch, done.rewritten) == (1, "main", None)
-    assert store.export(session.id).data == store.export(session.id, as_it_came=True).data == grown
+    assert store.export(session.id).data == store.export(session.id, original=True).data == grown
 
 
 # ---- imports of the exported file
@@ -263,7 +263,7 @@ def test_imported_again_nothing_is_new_and_the_file_is_the_same(store: Store, ma
     assert store.agents.import_data(pi, data).moves == ()
     assert all_refs(store.objects) == refs
     assert store.export(session.id).data == data
-    assert store.export(session.id, as_it_came=True).data == data
+    assert store.export(session.id, original=True).data == data
 
 
 @pytest.mark.parametrize("made", OURS.values(), ids=OURS)
@@ -353,9 +353,9 @@ def test_two_diverged_files_lose_nothing(store: Store) -> None:
     store.agents.import_data(pi, grown)
     done = store.agents.import_data(pi, theirs)
     assert done.rewritten is not None
-    assert store.export(session.id, as_it_came=True).data == theirs
+    assert store.export(session.id, original=True).data == theirs
     store.agents.import_data(pi, grown)
-    assert store.export(session.id, as_it_came=True).data == grown
+    assert store.export(session.id, original=True).data == grown
     ids = {node.source.id for node in session.tree().nodes.values() if node.source}
     assert {"p", "x", "y"} <= ids
 
@@ -366,7 +366,7 @@ def test_added_line_changed_by_the_agent_belongs_to_the_agent(store: Store) -> N
     data = store.export(session.id).data.replace(b'"ours"', b'"changed"')
     done = store.agents.import_data(pi, data)
     assert done.new == 1
-    assert store.export(session.id, as_it_came=True).data == data
+    assert store.export(session.id, original=True).data == data
 
 
 # ---- sessions of gitsession

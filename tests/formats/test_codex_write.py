@@ -252,7 +252,7 @@ def test_export_has_added_entries_and_the_original_has_none(kept: Store) -> None
     assert kept.export(sid).data == data
     kept.session(sid).append(Message.user("ours"))
     assert said_in(kept.export(sid).data) == ["U t1", "A t1", "ours"]
-    assert kept.export(sid, as_it_came=True).data == data
+    assert kept.export(sid, original=True).data == data
 
 
 def test_fork_is_exported_to_codex_without_and_to_others_with_its_base(kept: Store) -> None:

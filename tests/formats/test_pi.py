@@ -12,7 +12,7 @@ from gitsession.errors import Malformed
 from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.record import Record
 from gitsession.formats.pi.agent import pi
-from gitsession.formats.pi.headline import tokens
+from gitsession.formats.pi.headline import format_tokens
 from gitsession.model import entries
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message, Opaque, UnknownEntry
@@ -758,7 +758,7 @@ def test_headline_of_a_line_is_stable(payload, said):
     [(0, "0"), (999, "999"), (1000, "1k"), (1499, "1k"), (1500, "2k"), (61_234, "61k"), (999_999, "1000k")],
 )
 def test_tokens_in_few_characters(count, words):
-    assert tokens(count) == words
+    assert format_tokens(count) == words
 
 
 # Arbitrary input

@@ -194,7 +194,7 @@ def test_a_session_is_named_by_the_day_it_began(started, date):
 
 @given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40), st.integers(-(2**63), 2**64))
 def test_any_imported_session_has_an_id_valid_in_a_ref(agent, source_id, started):
-    for length in (session_ids.LENGTH, session_ids.LENGTH_TAKEN):
+    for length in (session_ids.LENGTH, session_ids.LENGTH_LONG):
         name = session_ids.derived(agent, source_id, started, length=length)
         assert re.fullmatch(rf"[0-9]{{8}}-[a-z2-7]{{{length}}}", name)
         check_ref_name(refs.leaf(name, "a" * 64))

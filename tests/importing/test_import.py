@@ -625,7 +625,7 @@ def test_image_is_stored_as_bytes_and_exported_as_text(store: ObjectStore) -> No
     data = pi_file(entry("message", "a", None, message={"role": "user", "content": [image]}))
     sid = bring(store, data).session
     node = session(store, sid).resolve("a")
-    kept = content.kept(store, node)
+    kept = content.entry_tree(store, node)
     assert kept.holes
     assert len(kept.stored) < 500
     assert exported(store, sid) == data
@@ -634,7 +634,7 @@ def test_image_is_stored_as_bytes_and_exported_as_text(store: ObjectStore) -> No
 
 def test_string_of_100_kb_is_stored_beside_the_entry(store: ObjectStore) -> None:
     sid = bring(store, STRANGE["a long string"]).session
-    assert len(content.kept(store, session(store, sid).resolve("w")).stored) < 500
+    assert len(content.entry_tree(store, session(store, sid).resolve("w")).stored) < 500
 
 
 def omp_home(folder: Path, *contents: bytes, names: list[str] | None = None) -> tuple[Path, bytes]:

@@ -177,14 +177,14 @@ def test_a_damaged_session_does_not_hide_the_others(store: Store) -> None:
     broken = Damaged(store.objects)
     broken.gone.add(damaged.history()[-1].oid)
     catalogue = store.catalogue()
-    catalogue.begin_anew()
+    catalogue.reset()
     update.refresh(catalogue, broken)
     assert {row.sid for row in catalogue.sessions()} == {whole.id, damaged.id}
     broken.gone = {damaged.history()[0].oid}
-    catalogue.begin_anew()
+    catalogue.reset()
     update.refresh(catalogue, broken)
     assert {row.sid for row in catalogue.sessions()} == {whole.id, damaged.id}
-    catalogue.begin_anew()
+    catalogue.reset()
 
 
 class Damaged(Watched):

@@ -249,17 +249,17 @@ def test_an_append_does_not_touch_it(store: Store):
 def test_interrupted_build_continues(store: Store, monkeypatch: pytest.MonkeyPatch):
     spoken(store, *(f"bread {n}" for n in range(30)))
     monkeypatch.setattr(search, "BATCH", 7)
-    taken = search._take_in
+    taken = search._insert
     left = iter(range(20))
 
     def until_killed(*args: object) -> None:
         next(left)
         taken(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(search, "_take_in", until_killed)
+    monkeypatch.setattr(search, "_insert", until_killed)
     with pytest.raises(StopIteration):
         store.search("bread")
-    monkeypatch.setattr(search, "_take_in", taken)
+    monkeypatch.setattr(search, "_insert", taken)
     assert len(store.search("bread", most=100)) == 30
 
 

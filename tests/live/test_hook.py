@@ -146,7 +146,7 @@ def test_long_scan_is_given_up_and_reported(tmp_path: Path, monkeypatch: pytest.
 
     from gitsession.live import spool_snapshot
 
-    monkeypatch.setattr(hooking, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(hooking, "CAPTURE_SECONDS", 0.1)
     monkeypatch.setattr(spool_snapshot, "spool_snapshot", lambda *_, **__: time.sleep(30))
     agent = Agent(tmp_path)
     assert agent.tell("PreToolUse", tool_name="Bash", tool_use_id="t")

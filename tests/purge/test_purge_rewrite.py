@@ -20,7 +20,7 @@ from gitsession.purge.rewriting import Rewriter
 from gitsession.sessions import commit_writer, content, graph, tombstone_set
 from gitsession.sessions import tombstone_set as purged
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
+from gitsession.sessions.tombstone_set import PURGED_CONTENT_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
@@ -46,7 +46,7 @@ class Histories:
                     entry = Checkpoint(mode="workspace", at_ms=1000 * word)
                 else:
                     entry = Message.user(f"word {word}", at_ms=1000 * word)
-                draft = commit_writer.own(entry, bytes([word]) * 16, None)
+                draft = commit_writer.draft_own(entry, bytes([word]) * 16, None)
                 if number % 3 == 2:
                     draft = replace(draft, files=files)
                 above = self.nodes[first % number] if number else None
@@ -58,7 +58,7 @@ class Histories:
         assert clock() > 0
 
     def digest(self, number: int) -> str:
-        parts = content.kept(self.store, self.nodes[number])
+        parts = content.entry_tree(self.store, self.nodes[number])
         return digest_of(parts.stored, parts.holes).hex()
 
     def named(self) -> dict[str, Oid]:
@@ -113,7 +113,7 @@ def test_other_entries_are_valid_and_keep_their_chain_digests(histories, chosen)
         for at, node in enumerate(new):
             parent = new[at + 1] if at + 1 < len(new) else None
             assert list(check(store, node, parent, tombstones=tombs)) == []
-            parts = content.kept(store, node)
+            parts = content.entry_tree(store, node)
             assert not tombs.has_entry(digest_of(parts.stored, parts.holes).hex())
 
 
@@ -163,7 +163,7 @@ def test_set_is_read_from_its_tree(chosen, with_session) -> None:
     if with_session:
         said |= Tombstones(sessions={SID: frozenset({"cd" * 32})})
     store = MemoryStore()
-    made = tombstone_set.added(store, None, said, 5000)
+    made = tombstone_set.add(store, None, said, 5000)
     put(store, made)
     assert tombstone_set.at(store, made.oid) == said
 
@@ -175,10 +175,10 @@ def put(store: ObjectStore, made: tombstone_set.Merged) -> None:
 
 def test_two_stores_make_the_same_commit_of_two_sets() -> None:
     store = MemoryStore()
-    first = tombstone_set.added(store, None, Tombstones(frozenset({"aa" * 32})), 1000)
+    first = tombstone_set.add(store, None, Tombstones(frozenset({"aa" * 32})), 1000)
     put(store, first)
-    one = tombstone_set.added(store, first.oid, Tombstones(frozenset({"bb" * 32})), 9000)
-    other = tombstone_set.added(store, first.oid, Tombstones(frozenset({"cc" * 32})), 7000)
+    one = tombstone_set.add(store, first.oid, Tombstones(frozenset({"bb" * 32})), 9000)
+    other = tombstone_set.add(store, first.oid, Tombstones(frozenset({"cc" * 32})), 7000)
     put(store, one)
     put(store, other)
     merged = tombstone_set.merge(store, one.oid, other.oid)
@@ -193,14 +193,14 @@ def test_two_stores_make_the_same_commit_of_two_sets() -> None:
 def test_replacements_that_lead_in_a_circle_are_removals() -> None:
     a, b = stands_in("one"), stands_in("two")
     said = Tombstones(replaced={a.digest: b, b.digest: a})
-    assert said.instead(a.digest) is None
-    assert said.stands(a.digest)
+    assert said.replacement_of(a.digest) is None
+    assert said.is_valid(a.digest)
 
 
 def test_a_replacement_of_a_replacement_is_followed() -> None:
     a, b = stands_in("one"), stands_in("two")
     said = Tombstones(replaced={"ab" * 32: a, a.digest: b})
-    assert said.instead("ab" * 32) == b
+    assert said.replacement_of("ab" * 32) == b
 
 
 def test_a_captured_file_is_withheld_in_every_tree() -> None:
@@ -208,7 +208,7 @@ def test_a_captured_file_is_withheld_in_every_tree() -> None:
     tombs = Tombstones(frozenset({purged.FILE + histories.file}))
     after = rewritten(histories.store, tombs, histories.named())
     files = content.files_of(histories.store, after[refs.leaf(SID, "b2")])
-    assert [(name, oid) for _, name, oid in content.tree_of(histories.store, files)] == [("a.txt", WITHHELD_OID)]
+    assert [(name, oid) for _, name, oid in content.tree_of(histories.store, files)] == [("a.txt", PURGED_CONTENT_OID)]
 
 
 def test_users_commit_on_top_of_an_entry_is_rewritten() -> None:
@@ -258,10 +258,10 @@ def test_conflicting_redactions_remove_the_entry() -> None:
     """Neither replacement may restore the text that only the other one hid, nor may a third one."""
     key = "ab" * 32
     one, other, third = (Tombstones(replaced={key: stands_in(text)}) for text in TEXTS)
-    assert (one | other).instead(key) is None
+    assert (one | other).replacement_of(key) is None
     assert key in (one | other).removed
     assert one | other == (other | third) | one
-    assert (one | one).instead(key) == stands_in("one")
+    assert (one | one).replacement_of(key) == stands_in("one")
     assert one <= one | other
     assert not one | other <= one
 
@@ -274,7 +274,7 @@ def begins(cwd: str, agent: str = "agent") -> Replacement:
 def test_conflicting_redactions_of_a_session_start_remove_it() -> None:
     key = "ab" * 32
     one, other, third = (Tombstones(replaced={key: begins(cwd)}) for cwd in ("/a/[redacted:x]/c", "/a/b", "/d"))
-    both = (one | other).instead(key)
+    both = (one | other).replacement_of(key)
     assert both is not None
     entry = payload.decode(both.whole())[0]
     assert (entry.agent, entry.cwd) == ("agent", "[redacted:redacted-twice]")
@@ -283,4 +283,4 @@ def test_conflicting_redactions_of_a_session_start_remove_it() -> None:
     assert (one | other) | one == one | other
     assert one <= one | other
     another = Tombstones(replaced={key: replace(begins("/a/b"), form="jsonl")})
-    assert (one | another).instead(key) is None
+    assert (one | another).replacement_of(key) is None

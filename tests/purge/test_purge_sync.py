@@ -122,7 +122,7 @@ def test_two_stores_with_different_purges_end_equal(tmp_path: Path, place: Path,
         more = keys(b, next(node for node in line if node.subject.endswith(SECRET)))
         other = a.ref(refs.TOMBSTONES) or ""
         times = (n * 1000 for n in range(1000))
-        at_ms = next(at for at in times if ((tombstone_set.added(b, None, more, at).oid or "") < other) == first)
+        at_ms = next(at for at in times if ((tombstone_set.add(b, None, more, at).oid or "") < other) == first)
         purging.add(b, more, at_ms)
         for store in (a, b, a, b):
             sync(store)

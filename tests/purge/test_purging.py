@@ -33,7 +33,7 @@ from gitsession.git.objects import parse_commit
 from gitsession.model.entries import BranchSummary, Message
 from gitsession.purge import purging
 from gitsession.sessions import graph, operation_log, purged_ids, tombstone, tombstone_set
-from gitsession.sessions.commit_writer import own
+from gitsession.sessions.commit_writer import draft_own
 from gitsession.store import create, drop_objects, journal_frames, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import exclusive_lock
@@ -251,7 +251,7 @@ def test_purge_of_a_fork_whose_first_entry_was_redacted(store) -> None:
     said = begun(store, "shared")
     forked = said.fork("leaf", agent="test", cwd=None, title=SECRET, labels={})
     first = next(node for node in forked.history() if node.kind == "fork")
-    hidden = own(dataclasses.replace(forked.read(first), title="[redacted:x]"), bytes(16), None)
+    hidden = draft_own(dataclasses.replace(forked.read(first), title="[redacted:x]"), bytes(16), None)
     purging.replace(store, {key_of(store, first): (hidden.form, hidden.stored)}, 1)
     forked.append(Message.user("said in the fork"))
     purging.add(store, whole(store, forked.id), 2)
@@ -594,7 +594,7 @@ def test_verify_names_a_restored_entry_and_an_unknown_tombstone(store, tmp_path)
     shutil.copytree(store.git_dir, tmp_path / "other.git")
     key = key_of(store, secret)
     with store.transaction() as tx:
-        grown = tombstone_set.added(store, None, tombstone_set.Tombstones(frozenset({key})), 1)
+        grown = tombstone_set.add(store, None, tombstone_set.Tombstones(frozenset({key})), 1)
         tx.put_all(grown.objects)
         tx.move(refs.TOMBSTONES, grown.oid, expected=None)
     assert [f"the entry {key} was purged"] == [found.what for found in verifying.verify(store).problems]

@@ -27,7 +27,7 @@ from gitsession.model.entries import Compaction
 from gitsession.redaction.original import Original
 from gitsession.redaction.own_rules import is_exponential
 from gitsession.redaction.vault import Vault
-from gitsession.sessions.content import kept, payload_of
+from gitsession.sessions.content import entry_tree, payload_of
 from gitsession.sessions.node import Node
 from gitsession.verify.entry_walk import verify
 from gitsession.workspace.root import WorkspaceRoot
@@ -238,10 +238,10 @@ def test_an_import_fills_the_vault_of_a_machine_that_had_none(store: Store, tmp_
 def test_export_redacts_and_counts_unless_secrets_are_requested(store: Store, tmp_path: Path) -> None:
     sid = bring(store, tmp_path, a_file())
     for as_it_came in (False, True):
-        sent = store.export(sid, as_it_came=as_it_came)
+        sent = store.export(sid, original=as_it_came)
         assert not TOKEN.is_in(sent.data)
         assert sent.hidden == 6
-        exact = store.export(sid, as_it_came=as_it_came, with_secrets=True)
+        exact = store.export(sid, original=as_it_came, with_secrets=True)
         assert exact.data == a_file()
         assert exact.hidden == 0
     for to in ("markdown", "jsonl"):
@@ -291,7 +291,7 @@ def test_two_originals_of_one_entry_are_both_kept_and_neither_is_shown(store: St
 def test_typed_placeholder_is_text(store: Store) -> None:
     session = store.new_session(agent="x")
     node = session.append(Message.user("[redacted:github-token] is what it says"))
-    assert holes.hidden(kept(store.objects, node).holes) == []
+    assert holes.hidden(entry_tree(store.objects, node).holes) == []
     assert session.context().hidden == 0
 
 

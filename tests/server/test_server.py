@@ -387,7 +387,7 @@ def test_tombstone_set_only_grows(shared) -> None:
     assert push(one.git_dir, place, GONE).returncode == 0
     tip = one.ref(refs.TOMBSTONES)
     assert tip is not None
-    empty = tombstone_set.added(one, None, keys(one, find(one, "after")), 1000)
+    empty = tombstone_set.add(one, None, keys(one, find(one, "after")), 1000)
     shrunk = put(one, empty, parent=tip)
     for value, rule in ((shrunk, "tombstones"), (put(one, empty), "rewind")):
         done = push(one.git_dir, place, f"+{value}:{refs.TOMBSTONES}")

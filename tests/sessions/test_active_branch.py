@@ -8,7 +8,7 @@ from builders import Clock, Watched, begun, bring, fork, pi_file, said, session,
 from gitsession.errors import NotFound
 from gitsession.model.entries import Message
 from gitsession.sessions import session as sessions
-from gitsession.sessions.active_branch import active, chosen
+from gitsession.sessions.active_branch import active, selected_branch
 from gitsession.store import refs
 from gitsession.store.memory import MemoryStore
 
@@ -62,7 +62,7 @@ def test_chosen_branch_comes_before_all_others() -> None:
     sid = bring(store, pi_file(*talk("a", "b", "c"), said("d", "a"))).session
     session(store, sid).switch("main")
     bring(store, pi_file(*talk("a", "b", "c"), said("d", "a"), said("e", "d")))
-    assert (active(store, sid), chosen(store, sid)) == ("main", "main")
+    assert (active(store, sid), selected_branch(store, sid)) == ("main", "main")
 
 
 def test_chosen_branch_is_not_synced() -> None:

@@ -34,13 +34,13 @@ class Put:
 
 
 def commit(entry, parent=None):
-    draft = commit_writer.own(entry, NONCE, None)
+    draft = commit_writer.draft_own(entry, NONCE, None)
     return commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), parent)
 
 
 @given(ENTRIES | st.builds(UnknownEntry, name=TEXT.filter(lambda name: name not in KINDS)), NONCES)
 def test_append_returns_the_node_of_a_reader(entry, nonce):
-    draft = commit_writer.own(entry, nonce, None)
+    draft = commit_writer.draft_own(entry, nonce, None)
     data, node = commit_writer.commit_of(draft, commit_writer.tree_of(draft.form, draft.stored), None)
     assert parse(node.oid, data) == node
 
@@ -85,7 +85,7 @@ def test_entry_without_a_time_has_that_of_its_parent():
 
 def test_tree_has_the_payload_and_its_holes():
     entry = Compaction(summary="We did it.", preserve={"shot": PNG, "again": PNG})
-    draft = commit_writer.own(entry, NONCE, None)
+    draft = commit_writer.draft_own(entry, NONCE, None)
     put = Put()
     tree = commit_writer.put_tree(put, draft.form, draft.stored)
     objects = {commit_writer.oid_of(kind, data): data for kind, data in put.parts}
@@ -111,7 +111,7 @@ def test_git_accepts_a_history_of_entries(tmp_path):
     git("init", "-q", "--bare", ".")
     node = None
     for entry in (Message.user("hi"), Message.user([Text("see"), Image(PNG, "image/png")]), Compaction(summary="ok")):
-        draft = commit_writer.own(entry, NONCE, None)
+        draft = commit_writer.draft_own(entry, NONCE, None)
         put = Put()
         data, node = commit_writer.commit_of(draft, commit_writer.put_tree(put, draft.form, draft.stored), node)
         for kind, part in [*put.parts, ("commit", data)]:

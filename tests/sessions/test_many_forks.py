@@ -26,7 +26,7 @@ def test_chain_of_forks_costs_as_much_as_any_history(tmp_path: Path, faults) -> 
             for number in range(MANY):
                 sid = "19700101-" + f"{number:013d}".translate(str.maketrans("0123456789", "abcdefghij"))
                 entry = Fork(at_ms=0, session=sid, agent="a") if number else SessionHeader(at_ms=0, agent="a", view=1)
-                leaf = commit_writer.put(tx, leaf, commit_writer.own(entry, number.to_bytes(16, "big"), None))
+                leaf = commit_writer.put(tx, leaf, commit_writer.draft_own(entry, number.to_bytes(16, "big"), None))
             assert leaf is not None
         store.flush()
         with GitReader(store.git_dir, {}) as read, faults.one():

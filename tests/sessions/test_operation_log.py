@@ -280,7 +280,7 @@ def test_undone_switch_returns_to_the_previous_branch(store: ObjectStore) -> Non
     undo(store)
     assert active_branch.active(store, held.id) == "side"
     undo(store)
-    assert active_branch.chosen(store, held.id) is None
+    assert active_branch.selected_branch(store, held.id) is None
 
 
 def test_the_active_branch_that_was_undone_is_not_the_active_one(store: ObjectStore) -> None:

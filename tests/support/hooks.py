@@ -23,7 +23,7 @@ from gitsession.model.entries import Checkpoint
 from gitsession.workspace import trees
 
 # The time limits of hooks on a busy machine are not tested here.
-hooking.LOOK_SECONDS = hooking.WAIT_SECONDS = 120.0
+hooking.CAPTURE_SECONDS = hooking.WAIT_SECONDS = 120.0
 
 
 def run(store: Path, event: str, said: bytes | dict[str, Any], *words: str, **how: Any) -> subprocess.CompletedProcess:
@@ -39,7 +39,7 @@ def told(store: Path, event: str, said: bytes | dict[str, Any], agent: str = "cl
     started: list[str] = []
     with (
         mock.patch.object(hooking, "_stdin", lambda: (data, True)),
-        mock.patch.object(hooking, "_drain_apart", started.append),
+        mock.patch.object(hooking, "_start_drain", started.append),
     ):
         hooking.run(["--store", str(store), "hook", event, "--from", agent])
     return bool(started)

@@ -23,7 +23,7 @@ SECRET = "the password is hunter2-hunter2"
 
 def key_of(store: ObjectStore, node: Node) -> str:
     """Return the key of an entry in the tombstone set."""
-    parts = content.kept(store, node)
+    parts = content.entry_tree(store, node)
     return digest_of(parts.stored, parts.holes).hex()
 
 

@@ -168,7 +168,7 @@ class Client:
             more: Additional rows of the entry's tree.
             old: Bytes of the commit that are replaced with ``new``.
         """
-        draft = commit_writer.own(entry, NONCE, None)
+        draft = commit_writer.draft_own(entry, NONCE, None)
         if payload is not None:
             draft = commit_writer.Draft(draft.form, StoredPayload(payload, b"", ()), draft.headline)
         if stored is not None:

@@ -221,7 +221,7 @@ class Simulation:
         session = self.session(machine)
         node = self.chance.choice(session.history())
         with operation_log.recording(machine.store, "rewind", machine.clock()) as recorder:
-            session.go_on(recorder, node)
+            session.continue_after(recorder, node)
 
     def begin(self, machine: Machine) -> None:
         text = f"said-{machine.name}-{next(self.numbers)}."

@@ -72,7 +72,7 @@ def test_findings_of_a_batch_are_in_order(store, monkeypatch) -> None:
 def test_unreadable_entry_does_not_hide_other_findings(store) -> None:
     said = begun(store, "hi", f"the key is {KEY}", "thanks")
     store.flush()
-    without(store.git_dir, content.kept(store, said.leaf).blob)
+    without(store.git_dir, content.entry_tree(store, said.leaf).blob)
     with GitStore.open(store.git_dir) as again:
         assert told(again) == [(said.id, RULE, "")]
 

@@ -84,7 +84,7 @@ def test_names_by_writer_that_overwrite_are_caught(folder, monkeypatch):
         tx.move(ref, end, expected=store.ref(ref))
 
     monkeypatch.setattr(histories, "unused_name", by_writer)
-    monkeypatch.setattr(merge_remote_branches, "_bring_to", overwriting)
+    monkeypatch.setattr(merge_remote_branches, "_advance", overwriting)
     assert caught(folder)
 
 
@@ -100,7 +100,7 @@ def test_overwriting_a_diverged_branch_is_caught(folder, monkeypatch):
         tx.move(ref, there, expected=mine)
         return merge_remote_branches.SyncedBranch(ref, "forwarded", mine, there)
 
-    monkeypatch.setattr(merge_remote_branches, "_step_aside", taken)
+    monkeypatch.setattr(merge_remote_branches, "_rename_local", taken)
     assert caught(folder)
 
 

@@ -153,7 +153,7 @@ def test_git_has_nothing_to_warn_of(run: Run, here: Path) -> None:
     run("sync")
     told: list[bytes] = []
     with Store.open() as store:
-        store.remotes.sync(options=TransportOptions(told.append))
+        store.remotes.sync(transport=TransportOptions(told.append))
     assert b"warning" not in b"".join(told)
 
 

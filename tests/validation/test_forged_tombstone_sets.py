@@ -20,8 +20,8 @@ from gitsession.codec.holes import StoredPayload
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Entry
 from gitsession.sessions import tombstone_set
-from gitsession.sessions.commit_writer import own
-from gitsession.sessions.tombstone_set import WITHHELD_OID, Replacement, Tombstones
+from gitsession.sessions.commit_writer import draft_own
+from gitsession.sessions.tombstone_set import PURGED_CONTENT_OID, Replacement, Tombstones
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.validation import quarantine_reader, validate
@@ -37,7 +37,7 @@ def instead(client: Client, form: str, data: bytes, holes: bytes = b"", *, of: s
 
 
 def says(client: Client, entry: Callable[..., Entry], of: str = "leaf") -> Tombstones:
-    draft = own(entry("I never said that", at_ms=client.leaf.author_seconds * 1000), bytes(16), None)
+    draft = draft_own(entry("I never said that", at_ms=client.leaf.author_seconds * 1000), bytes(16), None)
     return instead(client, draft.form, draft.stored.payload, of=of)
 
 
@@ -65,7 +65,7 @@ def client(tmp_path: Path) -> Client:
 
 
 def pushed(client: Client, to: Path, said: Tombstones) -> subprocess.CompletedProcess[str]:
-    made = tombstone_set.added(client.store, None, said, 1000)
+    made = tombstone_set.add(client.store, None, said, 1000)
     for kind, data in made.objects.values():
         client.put(kind, data)
     return push(client.path, to, f"{made.oid}:{refs.TOMBSTONES}")
@@ -145,7 +145,7 @@ def test_placeholder_of_a_purged_file_is_never_purged(tmp_path: Path) -> None:
         said.files.take_checkpoint()
         one.purges.apply(one.purges.plan(text="the word"))
         assert one.purges.plan(text="[purged]").is_empty
-        assert not Tombstones(frozenset({f"file:{WITHHELD_OID}"})).has_file(WITHHELD_OID)
+        assert not Tombstones(frozenset({f"file:{PURGED_CONTENT_OID}"})).has_file(PURGED_CONTENT_OID)
         assert not one.remotes.sync("origin").of("refused")
 
 
@@ -217,9 +217,9 @@ def test_an_entry_that_was_redacted_can_only_be_hidden_more(tmp_path: Path) -> N
             store.remotes.sync("origin")
     with GitStore.open(paths[0]) as forger, GitStore.open(paths[1]) as ours:
         [by] = tombstone_set.read(forger).replaced.values()
-        draft = own(Message.user("I never said that", at_ms=1000), bytes(16), None)
+        draft = draft_own(Message.user("I never said that", at_ms=1000), bytes(16), None)
         words = Replacement(draft.form, draft.stored)
-        made = tombstone_set.added(forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000)
+        made = tombstone_set.add(forger, forger.ref(refs.TOMBSTONES), Tombstones(replaced={by.digest: words}), 2000)
         with forger.transaction() as tx:
             tx.put_all(made.objects)
             tx.move("refs/heads/gitsession/forged", made.oid, expected=None)
@@ -239,7 +239,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_time_for_judging_counts_for_sets_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     tip = None
     for number in range(4):
-        made = tombstone_set.added(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
+        made = tombstone_set.add(client.store, tip, Tombstones(frozenset({f"{number:064x}"})), 1000)
         for kind, data in made.objects.values():
             client.put(kind, data)
         tip = made.oid

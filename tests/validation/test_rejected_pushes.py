@@ -505,7 +505,7 @@ def _(client: Client) -> list[str]:
 @bad("an imported session by both of its names", "root", "another session begins with the same entry")
 def _(client: Client) -> list[str]:
     leaf = client.entry(user(), client.entry(kinds.SessionHeader(at_ms=0, agent="pi", source_id="x", view=1))).oid
-    lengths = session_names.LENGTH, session_names.LENGTH_TAKEN
+    lengths = session_names.LENGTH, session_names.LENGTH_LONG
     sids = [session_names.derived("pi", "x", 0, length=length) for length in lengths]
     return [f"{leaf}:{refs.leaf(sid)}" for sid in sids]
 

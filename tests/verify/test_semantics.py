@@ -54,7 +54,7 @@ def put(store: ObjectStore, what: Entry, parent: Oid | None, ref: str, files: Oi
     """Write an entry after ``parent`` without any validation, and move ``ref`` to it."""
     with store.transaction() as tx:
         draft = dataclasses.replace(
-            commit_writer.own(dataclasses.replace(what, at_ms=1000), os.urandom(16), None), files=files
+            commit_writer.draft_own(dataclasses.replace(what, at_ms=1000), os.urandom(16), None), files=files
         )
         node = commit_writer.put(tx, load(store, parent) if parent else None, draft)
         tx.move(ref, node.oid, expected=store.ref(ref))

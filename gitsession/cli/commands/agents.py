@@ -55,10 +55,10 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
     AGENT is claude, codex, omp, opencode, or pi. The size of the change to its settings is shown before you
     confirm. Run `gitsession disable AGENT` to remove the hooks.
     """
-    told = hook_locations.find(agent)
-    file = hook_locations.file_of(told, Path.home(), os.environ)
-    edit = settings_edits.plan_enable(app.path, told, file, program(app.path), force=force)
-    return carry_out(app, "enable", edit, told.then, yes=yes, dry_run=dry_run)
+    location = hook_locations.find(agent)
+    file = hook_locations.file_of(location, Path.home(), os.environ)
+    edit = settings_edits.plan_enable(app.path, location, file, program(app.path), force=force)
+    return carry_out(app, "enable", edit, location.then, yes=yes, dry_run=dry_run)
 
 
 @click.command()
@@ -74,9 +74,9 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
     If the settings have not been edited since `enable`, they are restored byte for byte. Otherwise, only the hooks
     of gitsession are removed.
     """
-    told = hook_locations.find(agent)
-    file = hook_locations.file_of(told, Path.home(), os.environ)
-    edit = settings_edits.plan_disable(app.path, told, file, force=force)
+    location = hook_locations.find(agent)
+    file = hook_locations.file_of(location, Path.home(), os.environ)
+    edit = settings_edits.plan_disable(app.path, location, file, force=force)
     return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run)
 
 
@@ -90,7 +90,7 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
 
     Other commands that open the store ingest pending events first, so you rarely need this command.
     """
-    store = app.store(make=True, drained=False)
+    store = app.store(make=True, ingest=False)
     if forget_failures:
         spool.forget_failures(os.fspath(app.path))
     done = store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
@@ -98,10 +98,10 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
     if not (quiet or wants_json()):
         for what in done.failed:
             warn(f"error: {what}")
-        words = [count(done.taken, "event") + " ingested", count(done.checkpoints, "checkpoint")]
-        words += [f"{count(done.waiting, 'event')} waiting"] if done.waiting else []
-        words += ["another process is ingesting"] if done.busy else []
-        say(", ".join(words))
+        parts = [count(done.taken, "event") + " ingested", count(done.checkpoints, "checkpoint")]
+        parts += [f"{count(done.waiting, 'event')} waiting"] if done.waiting else []
+        parts += ["another process is ingesting"] if done.busy else []
+        say(", ".join(parts))
     return exits.TRY_AGAIN if done.busy else exits.OK
 
 
@@ -149,8 +149,8 @@ def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
         yield from ((path, None) for path in discover.files_in(paths))
         return
     yield from discover.find_all(Path.home(), os.environ)
-    held = [row.project for row in store.sessions()]
-    yield from discover.in_projects(Path(folder) for folder in dict.fromkeys([current_folder(), *held]) if folder)
+    folders = [row.project for row in store.sessions()]
+    yield from discover.in_projects(Path(folder) for folder in dict.fromkeys([current_folder(), *folders]) if folder)
 
 
 @click.command()
@@ -175,22 +175,22 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     diff = _diff(edit)
     if wants_json() and not (yes or dry_run):
         raise click.UsageError("--json requires --yes or --dry-run")
-    _show_diff(edit.file, diff, whole=dry_run)
-    goes = not edit.is_empty and not dry_run
-    if goes and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
+    _show_diff(edit.file, diff, full=dry_run)
+    is_written = not edit.is_empty and not dry_run
+    if is_written and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
         warn("nothing was written")
         return exits.NOTHING
-    copy = settings_edits.copy_of(app.path, edit) if goes and edit.keeps else None
-    if goes:
+    copy = settings_edits.copy_of(app.path, edit) if is_written and edit.keeps else None
+    if is_written:
         if verb == "enable":
             app.store(make=True)
         settings_edits.perform(app.path, edit, enable=verb == "enable")
-    told = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": goes, "diff": diff, "then": then}
-    emit(verb, told | ({} if copy is None else {"copy": os.fspath(copy)}))
+    document = {"agent": edit.agent, "file": os.fspath(edit.file), "changed": is_written, "diff": diff, "then": then}
+    emit(verb, document | ({} if copy is None else {"copy": os.fspath(copy)}))
     if edit.is_empty:
         is_so = "hooks are already installed" if verb == "enable" else "hooks are not installed"
         say(f"{edit.agent}: {is_so} in {edit.file}")
-    elif goes:
+    elif is_written:
         done = "removed" if edit.new is None else "written"
         say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
     if copy is not None:
@@ -198,9 +198,9 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     return exits.OK
 
 
-def _show_diff(file: Path, diff: Sequence[str], *, whole: bool) -> None:
+def _show_diff(file: Path, diff: Sequence[str], *, full: bool) -> None:
     """Print a diff in full, or only the number of changed lines."""
-    if whole:
+    if full:
         for line in diff:
             say(line, fg=_COLORS.get(line[:1]))
     elif diff:

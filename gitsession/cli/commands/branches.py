@@ -99,7 +99,7 @@ def label_command(app: App, words: tuple[str, ...]) -> None:
     session.label(node, text)
     text = session.names().labels.get(node.oid, "")
     was = f", no longer {before!r}" if before and before != text else ""
-    emit("label", {**_place(session), "id": node.oid, "label": text})
+    emit("label", {**_position(session), "id": node.oid, "label": text})
     say(f"{node.oid[:8]} {node.subject}" + (f" has the label {text!r}{was}" if text.strip() else f" has no label{was}"))
 
 
@@ -116,9 +116,9 @@ def name_command(app: App, words: tuple[str, ...]) -> None:
     found = app.session(session)
     found.rename(text)
     text = found.names().title or ""
-    emit("name", {**_place(found), "title": text})
+    emit("name", {**_position(found), "title": text})
     say(f"{found.id} has the title {text!r}" if text.strip() else f"{found.id} has no title")
 
 
-def _place(session: Session) -> dict[str, str]:
+def _position(session: Session) -> dict[str, str]:
     return {"session": session.id, "branch": session.branch_name, "leaf": session.resolve("leaf").oid}

@@ -113,7 +113,7 @@ def rewind_command(
         session = app.session(split(entry)[0] if entry else "@")
         with report_interrupted_rewind(app):
             done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
-        return _tell_rewound(app, session, None, done, verb="finished" if finish else "aborted")
+        return _print_rewound(app, session, None, done, verb="finished" if finish else "aborted")
     if entry is None:
         raise click.UsageError("missing argument: [SESSION@]ENTRY")
     session, at = _address(app, entry)
@@ -122,7 +122,7 @@ def rewind_command(
         return _show_plan(session, plan)
     with report_interrupted_rewind(app):
         done = session.files.rewind(plan)
-    return _tell_rewound(app, session, plan, done, verb="rewound")
+    return _print_rewound(app, session, plan, done, verb="rewound")
 
 
 def _what(only_files: bool, only_talk: bool) -> What:
@@ -153,13 +153,13 @@ def _show_plan(session: Session, plan: RewindPlan) -> int:
         lines = planned_lines(plan.changes)
         say(f"files in {plan.workspace}:" if lines else f"no file would change in {plan.workspace}")
         say_painted(lines)
-    _tell_of_no_files(session, plan)
+    _report_no_checkpoints(session, plan)
     if plan.is_empty:
         say("nothing would change")
     return nothing
 
 
-def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, verb: str) -> int:
+def _print_rewound(app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, verb: str) -> int:
     wrote = any(one.did != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
     if wants_json():
@@ -173,7 +173,7 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
         say(f"  on branch {done.branch}; the other branch is kept")
     if done.outcomes:
         print_files(done)
-    _tell_of_no_files(session, plan)
+    _report_no_checkpoints(session, plan)
     if code == exits.NOTHING:
         left = any(one.why != UNCHANGED for one in done.outcomes)
         say(
@@ -188,7 +188,7 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
     else:
         say("  `gitsession undo` reverts it")
         if done.moved:
-            _tell_how_to_go_on(app, session)
+            _print_resume_hint(app, session)
     if done.prompt:
         say()
         say("Your prompt at that point:", dim=True)
@@ -197,13 +197,13 @@ def _tell_rewound(app: App, session: Session, plan: RewindPlan | None, done: Rew
     return code
 
 
-def _tell_of_no_files(session: Session, plan: RewindPlan | None) -> None:
+def _report_no_checkpoints(session: Session, plan: RewindPlan | None) -> None:
     """Report that the session has no checkpoints, and that a rewind therefore restores only the conversation."""
     if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
         say("the session has no checkpoints: no file is restored")
 
 
-def _tell_how_to_go_on(app: App, session: Session) -> None:
+def _print_resume_hint(app: App, session: Session) -> None:
     """Print how to resume the session in its agent.
 
     The agent's own file does not contain the rewind. An agent that is started directly continues at the old entry.
@@ -293,13 +293,13 @@ def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None
     trees = (old.tree or _EMPTY, new.tree or _EMPTY)
     only = (f":(literal){path.rstrip('/')}" for path in paths)
     how = ("--no-ext-diff", "--no-textconv", "--no-color")
-    told = process.run(store.objects.git_dir, "diff", *how, *trees, "--", *only)
+    result = process.run(store.objects.git_dir, "diff", *how, *trees, "--", *only)
     if sys.stdout.isatty():
-        lines = told.out.decode("utf-8", "replace").removesuffix("\n").split("\n")
+        lines = result.out.decode("utf-8", "replace").removesuffix("\n").split("\n")
         paged([paint(line, fg=_COLORS.get(line[:1])) for line in lines])
     else:
         sys.stdout.flush()
-        sys.stdout.buffer.write(told.out)
+        sys.stdout.buffer.write(result.out)
         sys.stdout.buffer.flush()
 
 
@@ -332,8 +332,8 @@ def summary(outcomes: Iterable[FileOutcome]) -> str:
     """Return text such as ``files: 2 written, 1 removed, 3 left``. Files that needed no change are not counted."""
     done = [one.did for one in outcomes if one.why != UNCHANGED]
     parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
-    said = [f"{number:,} {what}" for number, what in parts if number]
-    return f"files: {', '.join(said)}" if said else "no file was changed"
+    phrases = [f"{number:,} {what}" for number, what in parts if number]
+    return f"files: {', '.join(phrases)}" if phrases else "no file was changed"
 
 
 def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:

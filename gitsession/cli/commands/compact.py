@@ -96,8 +96,8 @@ def compact_command(
     No entry is removed. The contexts of earlier entries do not change.
     """
     if (at is None) == (strategy in BY_ENTRY):
-        told = "--at ENTRY requires" if at is not None else "--at ENTRY is missing for"
-        raise click.UsageError(f"{told} --strategy {' or '.join(BY_ENTRY)}")
+        problem = "--at ENTRY requires" if at is not None else "--at ENTRY is missing for"
+        raise click.UsageError(f"{problem} --strategy {' or '.join(BY_ENTRY)}")
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
     request = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
@@ -135,37 +135,37 @@ def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
 
 
 def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
-    def progress(words: str) -> None:
+    def progress(text: str) -> None:
         if sys.stderr.isatty():
-            warn(words)
+            warn(text)
 
     how = SummaryOptions(summarizer=make(options), focus=focus, progress=progress)
     node = session.compact(planned.plan, how, undoable=True)
     assert node is not None
-    said = session.read(node)
+    entry = session.read(node)
     after = session.context(node, profile=planned.plan.profile)
     return dataclasses.replace(
         planned,
         branch=session.branch_name,
         after=after,
         node=node,
-        tokens_after=said.tokens_after if isinstance(said, Compaction) else after.tokens.used,
-        method=getattr(said, "method", None),
+        tokens_after=entry.tokens_after if isinstance(entry, Compaction) else after.tokens.used,
+        method=getattr(entry, "method", None),
     )
 
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
     """Return the user's configuration with flags applied. A command or a URL also selects its summarizer."""
-    said: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
+    values: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
         try:
-            said["command"] = tuple(shlex.split(command))
+            values["command"] = tuple(shlex.split(command))
         except ValueError as error:
             raise click.UsageError(f"invalid value of --summarizer-command: {error}") from None
-        said.setdefault("name", "command")
-    elif "url" in said:
-        said.setdefault("name", "http")
-    return dataclasses.replace(users_options(), **said)
+        values.setdefault("name", "command")
+    elif "url" in values:
+        values.setdefault("name", "http")
+    return dataclasses.replace(users_options(), **values)
 
 
 _FILES_MAX = 10
@@ -193,7 +193,7 @@ class CompactionOutcome:
 def as_document(done: CompactionOutcome) -> dict[str, Any]:
     """Return the JSON document of ``compact``."""
     plan, after = done.plan, done.after
-    taken = (*plan.history, *plan.prefix)
+    entries = (*plan.history, *plan.prefix)
     return {
         "session": done.session,
         "branch": done.branch,
@@ -203,9 +203,9 @@ def as_document(done: CompactionOutcome) -> dict[str, Any]:
         "tokens_after": done.tokens_after,
         "tokens_summarized": plan.replaced,
         "tokens_kept": tokens_after(plan, ""),
-        "summarized": len(taken),
-        "summarized_from": taken[0].oid if taken else None,
-        "summarized_to": taken[-1].oid if taken else None,
+        "summarized": len(entries),
+        "summarized_from": entries[0].oid if entries else None,
+        "summarized_to": entries[-1].oid if entries else None,
         "split_turn": len(plan.prefix),
         "carries_on": bool(plan.previous),
         "method": done.method,
@@ -230,7 +230,7 @@ def as_text(done: CompactionOutcome) -> list[str]:
     return [
         *head,
         *_summarised(done.plan, done=done.node is not None),
-        *_kept(done),
+        *_kept_text(done),
         _fact("tokens", wins),
         *(_table(now, then) if then is not None else []),
         *_files("read", done.plan.files.read),
@@ -239,16 +239,16 @@ def as_text(done: CompactionOutcome) -> list[str]:
 
 
 def _summarised(plan: Plan, *, done: bool) -> Iterable[str]:
-    taken = (*plan.history, *plan.prefix)
-    yield _fact("summarized" if done else "summarize", f"{_entries(len(taken))}, about {plan.replaced:,} tokens")
-    yield from _ends(plan, taken)
+    entries = (*plan.history, *plan.prefix)
+    yield _fact("summarized" if done else "summarize", f"{_entries(len(entries))}, about {plan.replaced:,} tokens")
+    yield from _ends(plan, entries)
     if plan.previous:
         yield _fact("", "together with the previous summary")
     if plan.prefix:
         yield _fact("", f"the last {len(plan.prefix):,} start a turn whose end is kept: they are summarized separately")
 
 
-def _kept(done: CompactionOutcome) -> Iterable[str]:
+def _kept_text(done: CompactionOutcome) -> Iterable[str]:
     plan = done.plan
     if plan.onto is not None:
         onto = shorten(f"{plan.onto.oid[:8]}  {plan.onto.subject}", width() - 40)

@@ -75,7 +75,7 @@ def context_command(
     session, node = app.entry(entry)
     chosen: list[Policy] = [POLICIES[name]() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
-    warn_of_hidden(context.hidden, what_to_do="this machine does not have them")
+    warn_of_hidden(context.hidden, hint="this machine does not have them")
     request = context.request(form) if form else {}
     if raw:
         emit_bare(request)
@@ -145,7 +145,7 @@ def as_lines(items: Sequence[Item], estimate: Callable[[Shown], int], *, indent:
 
     ``estimate``: a function that returns the estimated number of tokens.
     """
-    rows = [(item.oid[:8], role(item.entry), f"{estimate(item.entry):,}", words(item.entry)) for item in items]
+    rows = [(item.oid[:8], role(item.entry), f"{estimate(item.entry):,}", entry_text(item.entry)) for item in items]
     roles, sizes = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
     room = width() - len(indent) - 8 - roles - sizes - 6
     return [
@@ -158,7 +158,7 @@ def role(entry: Shown) -> str:
     return entry.role if isinstance(entry, Message) else entry.kind
 
 
-def words(entry: Shown) -> str:
+def entry_text(entry: Shown) -> str:
     """Return the text of an entry on one line, with the names of called tools, and the error of a failed answer."""
     if isinstance(entry, Compaction | BranchSummary):
         return entry.summary

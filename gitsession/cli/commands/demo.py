@@ -34,8 +34,8 @@ def demo_command(folder: Path | None) -> None:
     The demo then rewinds a small project and undoes the rewind. Your own store is not changed.
     """
     process.version()
-    place = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
-    path = place / "store.git"
+    directory = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
+    path = directory / "store.git"
     if path.exists():
         raise Unavailable(
             f"cannot create the demo in '{path}': it already exists", hint="pass another folder: --in DIR"
@@ -56,7 +56,7 @@ def demo_command(folder: Path | None) -> None:
         say(f"# {about}", bold=True)
         say(f"$ {git} {command}", dim=True)
         _run(path, command)
-    rewound = _show_a_rewind(path, place / "project")
+    rewound = _show_a_rewind(path, directory / "project")
     say()
     say("# The same with gitsession:", bold=True)
     first = f"{rewound}@root"
@@ -66,7 +66,7 @@ def demo_command(folder: Path | None) -> None:
     ):  # fmt: skip
         say(f"  gitsession --store {path} {command}")
     say()
-    say(f"Everything is in {place}. Remove the folder when you are done.")
+    say(f"Everything is in {directory}. Remove the folder when you are done.")
 
 
 def _show_a_rewind(path: Path, project: Path) -> str:
@@ -76,7 +76,7 @@ def _show_a_rewind(path: Path, project: Path) -> str:
     (project / "notes.txt").write_text("mine\n")
     with Store.open(path) as store:
         session = store.new_session(agent="demo", cwd=str(project))
-        asked = session.append(Message.user("Follow ?next= after logging in."))
+        prompt = session.append(Message.user("Follow ?next= after logging in."))
         call = ToolCall("call-1", "bash", {"command": "sed -i ... auth.py"})
         session.append(_answer("I'll change it.", call))
         with session.files.checkpoint(project, call=call.id, reason="bash: sed -i ... auth.py"):
@@ -92,14 +92,14 @@ def _show_a_rewind(path: Path, project: Path) -> str:
         (project / "notes.txt").write_text("mine, and changed since\n")
         say()
         say("# A rewind reverts the changes of the agent, not yours. undo reverts the rewind.", bold=True)
-        say(f"$ gitsession --store {path} rewind {session.id}@{asked.oid[:8]}", dim=True)
-        _tell_files(session.files.rewind(session.files.plan_rewind(asked, workspace=project)), project)
+        say(f"$ gitsession --store {path} rewind {session.id}@{prompt.oid[:8]}", dim=True)
+        _print_files(session.files.rewind(session.files.plan_rewind(prompt, workspace=project)), project)
         say(f"$ gitsession --store {path} undo", dim=True)
-        _tell_files(store.undo(project), project)
+        _print_files(store.undo(project), project)
         return session.id
 
 
-def _tell_files(done: RewindResult, project: Path) -> None:
+def _print_files(done: RewindResult, project: Path) -> None:
     for line in checkpoints.outcome_lines(done.outcomes):
         click.echo(line)
     if done.prompt:
@@ -136,7 +136,7 @@ def _build(path: Path) -> str:
         session.append(_answer("Now the tests.", test))
         passed = session.append(Message.tool(test, "....\n4 passed in 0.21s\n"))
         session.label(passed, "tests-pass")
-        asked = session.append(Message.user("Could ?next= send people to another site?"))
+        prompt = session.append(Message.user("Could ?next= send people to another site?"))
         summary = (
             "The login redirect was fixed text in auth.py; it now follows `next`, tests pass.\n"
             "Open: `next` must not lead to another site.\n"
@@ -144,7 +144,7 @@ def _build(path: Path) -> str:
         session.append(
             Compaction(
                 summary=summary,
-                first_kept=to_base64url(asked.chain),
+                first_kept=to_base64url(prompt.chain),
                 tokens_before=61_204,
                 tokens_after=8_120,
                 modified_files=("auth.py",),
@@ -158,5 +158,5 @@ def _build(path: Path) -> str:
     return session.id
 
 
-def _answer(words: str, *calls: ToolCall) -> Message:
-    return Message.assistant([text(words), *calls], provider=PROVIDER, model=MODEL)
+def _answer(reply: str, *calls: ToolCall) -> Message:
+    return Message.assistant([text(reply), *calls], provider=PROVIDER, model=MODEL)

@@ -18,7 +18,7 @@ from gitsession.api.store import Store
 from gitsession.archive import trash
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.expiry import expiry_words, forecast_expiry
+from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.output import emit, json_option, say
 from gitsession.cli.text import clock, count
 from gitsession.errors import GitSessionError
@@ -45,15 +45,15 @@ def doctor_command(app: App) -> int:
     """Diagnose problems and suggest fixes."""
     parts = {"programs": _programs(), "store": _store_checks(app), "hooks": _live(app), "sweep": _sweep(app)}
     checks = [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
-    wrong = [check for check in checks if check.mend]
-    problems = [{"where": check.what, "what": check.found, "mend": check.mend} for check in wrong]
+    wrong = [check for check in checks if check.fix]
+    problems = [{"where": check.what, "what": check.found, "mend": check.fix} for check in wrong]
     facts = {check.what: check.found for check in checks}
     notes = [check.what for check in checks if check.is_note]
     emit("doctor", {"checked": len(checks), "facts": facts, "notes": notes, "problems": problems})
     for check in checks:
         say(f"{check.mark}  {check.what:<12}  {check.found}")
-        if check.mend:
-            say(f"                  {check.mend}")
+        if check.fix:
+            say(f"                  {check.fix}")
     if not os.path.lexists(app.path):
         return exits.NOT_FOUND
     app.warn_of_damage()
@@ -119,7 +119,7 @@ def _store_checks(app: App) -> Iterator[Check]:
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
             yield Check("refs", f"{name} points at {value[:12]}, which does not exist", _REPAIR)
-    for name in checkpoint_refs.aside(objects):
+    for name in checkpoint_refs.unassigned_refs(objects):
         yield Check("checkpoints", f"{name} is not a branch of checkpoints (rewind ignores it)", is_note=True)
     for begun in store.unfinished():
         yield Check(
@@ -132,15 +132,15 @@ def _store_checks(app: App) -> Iterator[Check]:
     yield from locks(path, pending)
     yield from reflog(path)
     yield from purge(store)
-    yield from beside(store)
+    yield from local_checks(store)
 
 
 def _live(app: App) -> Iterator[Check]:
     """Check the hooks of agents, their pending events and their failures."""
-    for agent, told in hook_locations.AGENTS.items():
-        file = hook_locations.file_of(told, Path.home(), os.environ)
+    for agent, location in hook_locations.AGENTS.items():
+        file = hook_locations.file_of(location, Path.home(), os.environ)
         try:
-            if settings_edits.is_enabled(told, file):
+            if settings_edits.is_enabled(location, file):
                 yield Check("hooks", f"hooks of {agent} are installed in {file}")
         except (GitSessionError, OSError) as error:
             yield Check("hooks", f"{agent}: {error}")
@@ -149,13 +149,13 @@ def _live(app: App) -> Iterator[Check]:
     if waiting:
         yield Check("spool", f"{count(len(waiting), 'event')} waiting for sessions that are not imported yet")
     if aside:
-        mend = f"inspect {spool.folder(store)}, then run `gitsession drain --forget-failures`"
-        yield Check("spool", f"{count(len(aside), 'event')} cannot be ingested", mend)
+        fix = f"inspect {spool.folder(store)}, then run `gitsession drain --forget-failures`"
+        yield Check("spool", f"{count(len(aside), 'event')} cannot be ingested", fix)
     if failed:
-        at_ms, words = failed[-1]
+        at_ms, reason = failed[-1]
         more = f", and {count(len(failed) - 1, 'earlier failure')}" if len(failed) > 1 else ""
-        mend = "run `gitsession drain --forget-failures` to remove this message"
-        yield Check("hooks", f"{clock(at_ms)}  {words}{more}", mend)
+        fix = "run `gitsession drain --forget-failures` to remove this message"
+        yield Check("hooks", f"{clock(at_ms)}  {reason}{more}", fix)
 
 
 def _sweep(app: App) -> Iterator[Check]:
@@ -165,7 +165,7 @@ def _sweep(app: App) -> Iterator[Check]:
         catalogue = None  # there is no store yet, or the checks of the store report the problem
     found = forecast_expiry(catalogue)
     if found.files:
-        yield Check("sweep", expiry_words(found), is_note=found.not_imported > 0)
+        yield Check("sweep", expiry_text(found), is_note=found.not_imported > 0)
 
 
 def _size(path: Path) -> int:
@@ -176,21 +176,21 @@ def _size(path: Path) -> int:
 class Check:
     """A finding of ``doctor``.
 
-    ``mend``: the instructions to fix the problem; "" if there is no problem. ``is_note``: whether this is information
+    ``fix``: the instructions to fix the problem; "" if there is no problem. ``is_note``: whether this is information
     for the user and not a problem.
     """
 
     what: str
     found: str
-    mend: str = ""
+    fix: str = ""
     is_note: bool = False
 
     @property
     def mark(self) -> str:
-        return "!!" if self.mend else "--" if self.is_note else "ok"
+        return "!!" if self.fix else "--" if self.is_note else "ok"
 
 
-def beside(store: Store) -> Iterator[Check]:
+def local_checks(store: Store) -> Iterator[Check]:
     """Check remotes, trash, vault, redaction rules and git hooks.
 
     No remote is contacted. There are no findings for remotes, trash, vault and hooks that do not exist.
@@ -214,8 +214,8 @@ def purge(store: Store) -> Iterator[Check]:
         store.purges.settle()
         yield Check("purge", "an interrupted purge was completed", is_note=True)
     except GitSessionError as error:
-        mend = error.hint or "fix the problem: the next command that opens the store continues the purge"
-        yield Check("purge", f"a purge was interrupted: {error}", mend)
+        fix = error.hint or "fix the problem: the next command that opens the store continues the purge"
+        yield Check("purge", f"a purge was interrupted: {error}", fix)
 
 
 def locks(git_dir: Path, pending: int) -> Iterator[Check]:
@@ -229,10 +229,10 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
         if lock.is_own:
             yield Check("locks", f"{lock.path}: left by a gitsession process that died", "run `gitsession maintain`")
             continue
-        held = f", and {count(pending, 'write')} may wait for it" if pending else ""
+        consequence = f", and {count(pending, 'write')} may wait for it" if pending else ""
         old = f"{lock.age_s / 60:,.0f} minutes" if lock.age_s >= 120 else f"{lock.age_s:,.0f} seconds"
-        mend = f"if no git command is running in this store, run `rm {shlex.quote(lock.path)}`"
-        yield Check("locks", f"{lock.path}: {old} old, of another program{held}", mend)
+        fix = f"if no git command is running in this store, run `rm {shlex.quote(lock.path)}`"
+        yield Check("locks", f"{lock.path}: {old} old, of another program{consequence}", fix)
     if not stale:
         yield Check("locks", count(len(found), "lock"))
 
@@ -244,8 +244,8 @@ def reflog(git_dir: Path) -> Iterator[Check]:
     """
     problem = flushing.reflog_problem(git_dir)
     if problem:
-        mend = "move it away: the next flush creates a new reflog"
-        yield Check("reflog", f"{problem}: `git gc` deletes the entries of a branch that git deleted", mend)
+        fix = "move it away: the next flush creates a new reflog"
+        yield Check("reflog", f"{problem}: `git gc` deletes the entries of a branch that git deleted", fix)
 
 
 def _remotes(store: Store) -> Iterator[Check]:
@@ -257,36 +257,36 @@ def _remotes(store: Store) -> Iterator[Check]:
         yield Check("remotes", str(error), error.hint or "fix the configuration of the store")
         return
     for name, spec in unsafe:
-        mend = f"git --git-dir={shlex.quote(str(git_dir))} config --unset-all --fixed-value"
-        mend = f"{mend} remote.{name}.fetch {shlex.quote(spec)}"
-        yield Check(f"remote {name}", f"plain `git fetch` with {spec} overwrites and deletes local branches", mend)
+        fix = f"git --git-dir={shlex.quote(str(git_dir))} config --unset-all --fixed-value"
+        fix = f"{fix} remote.{name}.fetch {shlex.quote(spec)}"
+        yield Check(f"remote {name}", f"plain `git fetch` with {spec} overwrites and deletes local branches", fix)
     for remote in known:
         what = f"remote {remote.name}"
         try:
-            there = store.remotes.status(remote)
+            status = store.remotes.status(remote)
         except GitSessionError as error:
             yield Check(what, str(error), error.hint or "run `gitsession verify`")
             continue
-        ours = "in its scope" if remote.scope.is_limited else "here"
-        if not there.seen:
-            words = f"never contacted; {count(len(there.unsent), 'ref')} {ours}"
-            yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
-        elif there.unsent:
-            entries = "" if there.entries is None else f"{count(there.entries, 'entry', 'entries')} on "
-            words = f"{entries}{count(len(there.unsent), 'ref')} missing there at the last contact"
-            yield Check(what, f"{words}: `gitsession sync {remote.name}`", is_note=True)
+        scope = "in its scope" if remote.scope.is_limited else "here"
+        if not status.seen:
+            problem = f"never contacted; {count(len(status.unsent), 'ref')} {scope}"
+            yield Check(what, f"{problem}: `gitsession sync {remote.name}`", is_note=True)
+        elif status.unsent:
+            entries = "" if status.entries is None else f"{count(status.entries, 'entry', 'entries')} on "
+            problem = f"{entries}{count(len(status.unsent), 'ref')} missing there at the last contact"
+            yield Check(what, f"{problem}: `gitsession sync {remote.name}`", is_note=True)
         else:
-            yield Check(what, f"had everything {ours} at the last contact")
-        if there.noted:
-            words = f"a push was interrupted: {count(there.noted, 'ref')} may have arrived"
-            yield Check(f"push {remote.name}", f"{words}; `gitsession pull {remote.name}` checks", is_note=True)
+            yield Check(what, f"had everything {scope} at the last contact")
+        if status.noted:
+            problem = f"a push was interrupted: {count(status.noted, 'ref')} may have arrived"
+            yield Check(f"push {remote.name}", f"{problem}; `gitsession pull {remote.name}` checks", is_note=True)
 
 
 def _trash(store: GitStore) -> Iterator[Check]:
     left = set(trash.sessions(store))
     if not left:
         return
-    words, oldest = count(len(left), "session"), 0
+    text, oldest = count(len(left), "session"), 0
     try:
         for operation in operation_log.history(store):
             put = [move.ref for move in operation.moves if move.new and move.ref.startswith(refs.TRASH)]
@@ -300,18 +300,18 @@ def _trash(store: GitStore) -> Iterator[Check]:
     since = f", the oldest since {clock(oldest)}" if oldest and not left else ""
     size = _only_in_trash(store)
     room = "" if size is None else f", {size / 2**20:,.1f} MiB used by it alone"
-    what_to_do = "`gitsession restore SESSION` restores one, `gitsession purge SESSION` deletes it for good"
-    yield Check("trash", f"{words}{since}{room}: {what_to_do}", is_note=True)
+    advice = "`gitsession restore SESSION` restores one, `gitsession purge SESSION` deletes it for good"
+    yield Check("trash", f"{text}{since}{room}: {advice}", is_note=True)
 
 
 def _only_in_trash(store: GitStore) -> int | None:
     """Return the disk usage of objects that only the trash refers to, in bytes; ``None`` if git cannot compute it."""
     inside = [oid for oid in store.refs(refs.TRASH).values() if refs.target(oid) is None]
-    held = {*store.refs("refs/heads/").values(), *store.refs(refs.TRACKING).values()}
-    asked = "".join([*(f"{oid}\n" for oid in inside), *(f"^{oid}\n" for oid in held)])
-    words = ("rev-list", "--objects", "--disk-usage", "--ignore-missing", "--stdin")
+    kept_oids = {*store.refs("refs/heads/").values(), *store.refs(refs.TRACKING).values()}
+    stdin = "".join([*(f"{oid}\n" for oid in inside), *(f"^{oid}\n" for oid in kept_oids)])
+    arguments = ("rev-list", "--objects", "--disk-usage", "--ignore-missing", "--stdin")
     try:
-        return int(process.run(store.git_dir, *words, stdin=asked.encode()).out)
+        return int(process.run(store.git_dir, *arguments, stdin=stdin.encode()).out)
     except (GitSessionError, ValueError):
         return None
 

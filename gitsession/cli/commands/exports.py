@@ -14,7 +14,7 @@ import click
 
 from gitsession.cli.context import App, split, with_app
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
-from gitsession.cli.text import count, shell_words
+from gitsession.cli.text import count, shell_command
 from gitsession.discovery import sources
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting.export_session import READABLE_FORMATS, ExportResult
@@ -47,7 +47,7 @@ def export_command(
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *READABLE_FORMATS])}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
-    sent = app.store().export(found.id, at, to=agent, as_it_came=as_it_came, with_secrets=with_secrets)
+    sent = app.store().export(found.id, at, to=agent, original=as_it_came, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
         hint = f"omit --as-it-came to write the session for {agent}"
         raise Refused(f"cannot export the original file for {agent}: the session is from {sent.agent}", hint=hint)
@@ -59,7 +59,7 @@ def export_command(
         )
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
-        _tell_what_waits(app.store().catalogue().files_of(found.id), sent.data)
+        _report_unimported(app.store().catalogue().files_of(found.id), sent.data)
     if sent.other_files and not (output is not None and output.is_dir()):
         more = count(len(sent.other_files), "other file")
         warn(f"the agent has {more} of this session: pass -o FOLDER to write all")
@@ -94,18 +94,18 @@ def _write(output: Path, data: bytes) -> None:
         file.write(data)
 
 
-def _tell_what_waits(files: Iterable[Path], data: bytes) -> None:
+def _report_unimported(files: Iterable[Path], data: bytes) -> None:
     """Warn if a file of the session has more data than was imported, because the export lacks this data."""
     for path in files:
         try:
-            _, held = sources.read(path)
+            _, content = sources.read(path)
         except (OSError, Malformed):
             continue  # the file was deleted, or the session is in a database
-        if len(held) > len(data) and held.startswith(data):
-            how = "" if b"\n" in held[len(data) :] else "--final "
+        if len(content) > len(data) and content.startswith(data):
+            option = "" if b"\n" in content[len(data) :] else "--final "
             warn(
-                f"not imported: the last {count(len(held) - len(data), 'byte')} of '{path}' "
-                f"(run `gitsession import {how}{shlex.quote(str(path))}`)"
+                f"not imported: the last {count(len(content) - len(data), 'byte')} of '{path}' "
+                f"(run `gitsession import {option}{shlex.quote(str(path))}`)"
             )
 
 
@@ -145,11 +145,11 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
     sys.stdout.flush()
     os.chdir(done.cwd)
     *before, last = done.commands
-    for words in before:
-        code = subprocess.run(words).returncode
+    for command in before:
+        code = subprocess.run(command).returncode
         if code:
             raise Unavailable(
-                f"`{shell_words(words)}` failed with exit code {code}",
+                f"`{shell_command(command)}` failed with exit code {code}",
                 hint=f"run it again (the session is in {done.file})",
             )
     os.execvp(last[0], last)
@@ -162,7 +162,7 @@ def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
     """
     here = os.path.realpath(current_folder() or "/")
     way = [] if here == cwd else [["cd", cwd]]
-    return " && ".join(map(shell_words, [*way, *commands]))
+    return " && ".join(map(shell_command, [*way, *commands]))
 
 
 def _document(sid: str, done: ResumePlan, *, dry_run: bool) -> dict[str, object]:

@@ -70,7 +70,7 @@ def check(app: App, remote: str) -> int:
         if len(words) == 4:
             _, new, ref, old = words
             moves.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
-    objects = app.store(drained=False).objects
+    objects = app.store(ingest=False).objects
     known = objects.refs(f"refs/remotes/{remote}/").values() if remote else ()
     found = secret_scan.scan_new(objects, moves, known)
     for hit in found[:_SHOWN]:

@@ -123,9 +123,9 @@ def tree_command(app: App, session: str) -> int:
             for it, at in _drawn(tree)
         )
     for gap in tree.gaps:
-        told = "is not an entry" if gap.foreign else "cannot be read"
+        problem = "is not an entry" if gap.foreign else "cannot be read"
         unknown = ", and its parent cannot be determined" if gap.is_open else ""
-        warn(f"warning: {gap.oid} {told}{unknown}: {gap.problem}")
+        warn(f"warning: {gap.oid} {problem}{unknown}: {gap.problem}")
     return exits.INTEGRITY if tree.gaps else 0
 
 
@@ -177,12 +177,12 @@ _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yel
 
 def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
     """Return a line such as ``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``."""
-    head, colon, words = node.subject.partition(": ")
+    head, colon, text = node.subject.partition(": ")
     marks = on_a_line(f"  [{', '.join(names)}]") if names else ""
     time = clock(node.author_seconds * 1000)
     room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - columns(marks)
     label = shorten(head + colon.rstrip(), room)
-    rest = shorten(words, room - columns(label) - 1)
+    rest = shorten(text, room - columns(label) - 1)
     return "  ".join(
         [
             paint(node.oid[:8], fg="yellow"),

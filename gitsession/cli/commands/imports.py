@@ -16,7 +16,7 @@ from gitsession.api import Store
 from gitsession.api.imports import ImportFailure, Imports, known, spelled
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
-from gitsession.cli.expiry import expiry_words, forecast_expiry
+from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.output import complain, current_folder, emit, json_option, say, wants_json
 from gitsession.cli.text import count, shorten, width
 from gitsession.discovery import discover
@@ -77,9 +77,9 @@ def import_command(
     if wants_json():
         emit("import", _document(store, work, sweep))
     else:
-        _tell(store, work, lambda: _searched(paths, everything, agent))
+        _print_results(store, work, lambda: _searched(paths, everything, agent))
         if sweep is not None and sweep.soon and is_first:
-            say(expiry_words(sweep))
+            say(expiry_text(sweep))
     if work.failed:
         return _worst(work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
@@ -106,17 +106,17 @@ def _worst(failed: list[ImportFailure]) -> int:
 
 def _projects(store: Store) -> list[Path]:
     """Return the folders of all sessions, and the working directory."""
-    held = (row.project for row in store.catalogue().sessions())
-    return [Path(folder) for folder in dict.fromkeys((current_folder(), *held)) if folder]
+    folders = (row.project for row in store.catalogue().sessions())
+    return [Path(folder) for folder in dict.fromkeys((current_folder(), *folders)) if folder]
 
 
 def _document(store: Store, work: Imports, sweep: ExpiryForecast | None) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "sessions": [_object(store, *done) for done in work.done],
         "failed": [{"path": failure.path, "what": failure.what} for failure in work.failed],
     }
-    told |= {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
-    return told | ({"behind": work.behind} if work.dry_run else {})
+    document |= {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+    return document | ({"behind": work.postponed} if work.dry_run else {})
 
 
 def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[str, Any]:
@@ -151,25 +151,25 @@ def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> s
     return f"{named} and the projects of known sessions" if named else "the projects of known sessions"
 
 
-def _tell(store: Store, work: Imports, searched: Callable[[], str]) -> None:
+def _print_results(store: Store, work: Imports, searched: Callable[[], str]) -> None:
     for path, _, done in work.done:
         if done.moves or path in work.named:  # other files are only counted below
-            for line in _told(store, work, path, done):
+            for line in _result_lines(store, work, path, done):
                 say(line)
-    for each in work.behind:
+    for each in work.postponed:
         say(f"{each['path']}  {each['what']} and would be imported after it")
     hints: set[str] = set()
     for failure in work.failed:
         hint = getattr(failure.error, "hint", "")
         complain(f"cannot import '{failure.path}': {failure.what}", hint="" if hint in hints else hint)
         hints.add(hint)
-    if len(work.done) + len(work.behind) > 1 or work.unchanged or work.skipped:
+    if len(work.done) + len(work.postponed) > 1 or work.unchanged or work.skipped:
         say(_sum(work))
     elif not work.done and not work.failed:
         complain(f"no session files found in {searched()}", hint=f"pass a session file or its folder ({known()})")
 
 
-def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
+def _result_lines(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
     """Yield lines with the result for one file, and its problems."""
     if done.is_purged:
         yield f"{done.session}  not imported: the session in '{path}' was purged"
@@ -192,8 +192,8 @@ def _told(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterat
 def _sum(work: Imports) -> str:
     changed = {done.session for _, _, done in work.done if done.moves}
     unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
-    taken = count(len(changed) + len(work.behind), "session")
-    parts = [f"{taken} would be imported" if work.dry_run else f"{taken} imported"]
+    imported = count(len(changed) + len(work.postponed), "session")
+    parts = [f"{imported} would be imported" if work.dry_run else f"{imported} imported"]
     parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
     parts += [f"{count(work.skipped, 'other file')} skipped ({known()})"] if work.skipped else []
     return ", ".join(parts)

@@ -122,7 +122,7 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
         told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
         say(f"{count(len(report.signatures), 'signature')}: {told}")
     if report.covered is not None:
-        say(_coverage_words(report.covered))
+        say(_coverage_line(report.covered))
     if report.problems:
         say("Run `gitsession repair` to restore damaged entries. All other entries can still be read.")
 
@@ -134,7 +134,7 @@ def _address(app: App, found: Finding) -> str:
     return f"session {found.session}, {found.where}"
 
 
-def _coverage_words(covered: CheckCoverage) -> str:
+def _coverage_line(covered: CheckCoverage) -> str:
     """Return a sentence about the progress of the current pass over the store."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
     before = f"; the previous complete check ended {clock(covered.before_ms)}" if covered.before_ms else ""
@@ -222,7 +222,7 @@ def _document(done: RepairResult) -> dict[str, Any]:
 
 
 def _print_repaired(done: RepairResult, dry_run: bool) -> None:
-    for line in (*_mended(done, dry_run), *_missing(done)):
+    for line in (*_repair_lines(done, dry_run), *_missing(done)):
         say(line)
     if done.plan.is_empty and done.is_whole:
         say("nothing to repair")
@@ -232,7 +232,7 @@ def _print_repaired(done: RepairResult, dry_run: bool) -> None:
         say("hint: run `gitsession repair --from WHERE` with a clone, another store or a session file")
 
 
-def _mended(done: RepairResult, dry_run: bool) -> Iterator[str]:
+def _repair_lines(done: RepairResult, dry_run: bool) -> Iterator[str]:
     """Yield lines that describe the damage and its repair."""
     plan = done.plan
     would = "would be " if dry_run else ""
@@ -276,7 +276,7 @@ def _missing(done: RepairResult) -> Iterator[str]:
     if len(done.unassigned) > _SHOWN:
         yield f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them"
     yield from (f"still missing: {ref.name} {ref.what}" for ref in plan.lost_refs)
-    yield from (f"still missing: {_records(hole)} lost in {hole.file}: {_where(hole)}" for hole in plan.lost_records)
+    yield from (f"still missing: {_records(hole)} lost in {hole.file}: {_location(hole)}" for hole in plan.lost_records)
     unread = [] if done.is_whole else plan.unread
     yield from (f"cannot rebuild from '{file.path}': {file.what}" for file in unread[:_SHOWN])
     if len(unread) > _SHOWN:
@@ -289,7 +289,7 @@ def _records(hole: LostRecords) -> str:
     return f"{hole.count} records of the journal are" if hole.count else "at least 1 record of the journal is"
 
 
-def _where(hole: LostRecords) -> str:
+def _location(hole: LostRecords) -> str:
     """Return text such as ``an entry of session S between A and B``."""
     places = []
     for jump in hole.jumps:
@@ -304,7 +304,7 @@ def _session(ref: str) -> str | None:
     return refs.session_of(ref) or None
 
 
-_SEAL_WORDS = {
+_SEAL_FORMATS = {
     "good": "good, by {by}",
     "untrusted": "good, by {by}, but the key is not certified",
     "unknown": "not trusted: the key of {by} is unknown",
@@ -342,19 +342,19 @@ def sign_command(app: App, session: str, branch: str | None, key: str, check: bo
         return exits.OK
     seals = [sealed for sealed in found.signatures() if branch in (None, sealed.entry.branch)]
     emit("sign", {"session": found.id, "signatures": [_seal_object(sealed) for sealed in seals]})
-    for words in map(_seal_words, seals) if seals else [f"{found.id} has no signature"]:
+    for words in map(_signature_line, seals) if seals else [f"{found.id} has no signature"]:
         say(words)
     if any(sealed.is_wrong for sealed in seals):
         return exits.INTEGRITY
     return exits.OK if seals else exits.NOTHING
 
 
-def _seal_words(sealed: SignatureCheck) -> str:
+def _signature_line(sealed: SignatureCheck) -> str:
     entry = sealed.entry
     after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} not signed"
-    gone = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
-    worth = _SEAL_WORDS[sealed.state].format(by=sealed.by or "an unknown signer")
-    return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{gone}{after}  {worth}"
+    purged = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
+    worth = _SEAL_FORMATS[sealed.state].format(by=sealed.by or "an unknown signer")
+    return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{purged}{after}  {worth}"
 
 
 def _seal_object(sealed: SignatureCheck) -> dict[str, Any]:

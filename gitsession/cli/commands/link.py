@@ -65,12 +65,12 @@ def message(app: App, file: Path) -> int:
     """Add the session that made a commit to the commit message in FILE. The hook runs this command."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
-    here = Path.cwd()
-    recent = commit_trailers.active_sessions(app.catalogue().sessions(), here, time.time_ns() // 1_000_000)
+    current = Path.cwd()
+    recent = commit_trailers.active_sessions(app.catalogue().sessions(), current, time.time_ns() // 1_000_000)
     if not recent:
         return exits.NOTHING
     index_file = os.environ.get("GIT_INDEX_FILE", "")
-    row = commit_trailers.author(app.objects(), recent, here, index_file and os.path.abspath(index_file))
+    row = commit_trailers.author(app.objects(), recent, current, index_file and os.path.abspath(index_file))
     if row is None:
         say("no session of the last hours changed a staged file: the commit names no session")
         return exits.NOTHING
@@ -79,10 +79,10 @@ def message(app: App, file: Path) -> int:
 
 
 def _print_link(verb: str, folder: Path, changed: bool) -> None:
-    told = (
+    text = (
         "hook installed: new commits name their sessions"
         if verb == "enable"
         else "hook removed: new commits name no sessions"
     )
     emit(f"link-{verb}", {"folder": os.path.abspath(folder), "changed": changed})
-    say(told if changed else "nothing to do")
+    say(text if changed else "nothing to do")

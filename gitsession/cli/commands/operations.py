@@ -81,15 +81,15 @@ def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
         raise click.UsageError("SESSION and --any cannot be combined")
     if session is not None:
         return {"session": session}
-    here = current_folder()
-    return {"project": here} if here and not everywhere else {}
+    current = current_folder()
+    return {"project": current} if current and not everywhere else {}
 
 
 def refuse_unfinished(app: App, workspace: Path | None) -> None:
     """Raise ``Refused`` if a rewind in this folder is unfinished, because the log does not contain it yet."""
-    here = Path(os.path.realpath(workspace or current_folder() or "/"))
+    current = Path(os.path.realpath(workspace or current_folder() or "/"))
     for one in intents.pending(app.store().objects):
-        if here.is_relative_to(one.workspace):
+        if current.is_relative_to(one.workspace):
             raise Refused(f"cannot undo: {one.description} was interrupted", hint=HALF_DONE)
 
 

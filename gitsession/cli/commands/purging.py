@@ -92,34 +92,34 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
     return session.id, found
 
 
-def _sum(what: PurgePlan) -> str:
-    parts = [count(len(what.sessions), "session")] if what.sessions else []
-    parts += [count(len(what.entries), "entry", "entries")] if what.entries else []
-    parts += [f"parts of {count(len(what.redacted), 'entry', 'entries')}"] if what.redacted else []
-    parts += [count(len(what.files), "captured file")] if what.files else []
+def _sum(plan: PurgePlan) -> str:
+    parts = [count(len(plan.sessions), "session")] if plan.sessions else []
+    parts += [count(len(plan.entries), "entry", "entries")] if plan.entries else []
+    parts += [f"parts of {count(len(plan.redacted), 'entry', 'entries')}"] if plan.redacted else []
+    parts += [count(len(plan.files), "captured file")] if plan.files else []
     return ", ".join(parts) or "already purged"
 
 
-def _print_plan(what: PurgePlan, *, redacts: bool) -> None:
-    lines = [_named(hit) for hit in what.entries]
+def _print_plan(plan: PurgePlan, *, redacts: bool) -> None:
+    lines = [_named(hit) for hit in plan.entries]
     lines += [
-        f"{_named(hit)} (only the agent's lines beside it are redacted; the message stays)" for hit in what.redacted
+        f"{_named(hit)} (only the agent's lines beside it are redacted; the message stays)" for hit in plan.redacted
     ]
     for line in first(lines, _SHOWN, " entries: --json lists them"):
         say(line)
-    for file in what.files[:_SHOWN]:
+    for file in plan.files[:_SHOWN]:
         say(f"{file.session}  {file.oid[:12]}  {file.path}")
-    for found in what.exports:
+    for found in plan.exports:
         hint = "" if redacts else " (pass --exports to redact it)"
         say(f"still in: {found.export.path}: written for {found.export.agent}{hint}")
-    lines = [f"still in: {spelled(file.path)}: the agent's own file (edit or delete it)" for file in what.agent_files]
+    lines = [f"still in: {spelled(file.path)}: the agent's own file (edit or delete it)" for file in plan.agent_files]
     for line in first(lines, _SHOWN, " files: --json lists them"):
         say(line)
-    for problem in what.problems:
+    for problem in plan.problems:
         say(f"stays: {problem.where}: {problem.what}")
-    if not what.is_empty:
-        for words in _ALWAYS:
-            say(f"not reached: {words}")
+    if not plan.is_empty:
+        for note in _ALWAYS:
+            say(f"not reached: {note}")
 
 
 def _named(hit: EntryHit) -> str:
@@ -134,16 +134,16 @@ def _listed(hits: Sequence[EntryHit]) -> list[dict[str, Any]]:
 
 
 def _document(
-    what: PurgePlan, done: PurgeResult | None, redacted: Sequence[RedactedExport], *, dry_run: bool
+    plan: PurgePlan, done: PurgeResult | None, redacted: Sequence[RedactedExport], *, dry_run: bool
 ) -> dict[str, Any]:
     problems = {each.path: each.problem for each in redacted}
     return {
-        "checked": len(what.entries),
-        "sessions": list(what.sessions),
-        "entries": _listed(what.entries),
-        "redacted": _listed(what.redacted),
-        "files": [{"session": file.session, "path": file.path, "id": file.oid} for file in what.files],
-        "problems": [{"where": problem.where, "what": problem.what} for problem in what.problems],
+        "checked": len(plan.entries),
+        "sessions": list(plan.sessions),
+        "entries": _listed(plan.entries),
+        "redacted": _listed(plan.redacted),
+        "files": [{"session": file.session, "path": file.path, "id": file.oid} for file in plan.files],
+        "problems": [{"where": problem.where, "what": problem.what} for problem in plan.problems],
         "exports": [
             {
                 "path": spelled(Path(hit.export.path)),
@@ -152,9 +152,9 @@ def _document(
                 "redacted": problems.get(hit.export.path) == "",
                 "problem": problems.get(hit.export.path) or None,
             }
-            for hit in what.exports
+            for hit in plan.exports
         ],
-        "agent_files": [{"path": spelled(file.path), "session": file.session} for file in what.agent_files],
+        "agent_files": [{"path": spelled(file.path), "session": file.session} for file in plan.agent_files],
         "not_reached": list(_ALWAYS),
         "dropped": None if done is None else done.dropped,
         "moved": None if done is None else list(done.moved),
@@ -190,11 +190,11 @@ def redact_command(app: App, session: str | None, dry_run: bool) -> int:
         warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: run `gitsession verify` for the reason")
     if any(each.path for each in found) and not dry_run:
         warn("files of checkpoints cannot be redacted: run `gitsession purge` to delete them")
-    if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_given(store.objects):
+    if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_published(store.objects):
         warn("secrets that were redacted before stay in the history of the tombstone set: change them, too")
     return exits.SECRETS if found and dry_run else exits.OK
 
 
 def _secret_object(found: FoundSecret) -> dict[str, Any]:
-    place = {"session": found.session, "id": found.node.oid, "path": found.path or None}
-    return {**place, "rule": found.rule, "count": found.count}
+    location = {"session": found.session, "id": found.node.oid, "path": found.path or None}
+    return {**location, "rule": found.rule, "count": found.count}

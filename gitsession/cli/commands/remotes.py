@@ -16,7 +16,7 @@ from gitsession.api.remotes import PushPlan
 from gitsession.cli import exits
 from gitsession.cli.context import App, with_app
 from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
-from gitsession.cli.text import count, first, on_a_line, paint, shell_words, shorten
+from gitsession.cli.text import count, first, on_a_line, paint, shell_command, shorten
 from gitsession.errors import NotFound, Refused
 from gitsession.index.catalogue import Row
 from gitsession.model.headline import clean
@@ -61,10 +61,10 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
         notes = ["home"] if remote.is_home else []
         notes += ["beside code"] if remote.is_shared else []
         scope = remote.scope
-        kept = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
-        notes += [f"{kind} {on_a_line(value)}" for kind, values in kept for value in values]
-        told = f"{remote.name:<{width}}  {plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else "")
-        yield paint(on_a_line(told))
+        criteria = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
+        notes += [f"{kind} {on_a_line(value)}" for kind, values in criteria for value in values]
+        text = f"{remote.name:<{width}}  {plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else "")
+        yield paint(on_a_line(text))
 
 
 @remote_command.command()
@@ -132,9 +132,9 @@ def _warn_of(store: Store, remote: Remote) -> None:
     """Warn if there is no repository at the address of a remote, or if a part of its scope matches no session."""
     if path := missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
-        warn(f"hint: run `git init --bare {shell_words([path])}`")
+        warn(f"hint: run `git init --bare {shell_command([path])}`")
     for kind, value in store.remotes.unmatched_scope(remote):
-        warn(f"warning: no session matches --{kind} {shell_words([value])} now")
+        warn(f"warning: no session matches --{kind} {shell_command([value])} now")
 
 
 def _remote_object(remote: Remote) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
         return print_plan(app, remote)
     confirm_first_push(app, remote, consent=consent)
     with progress():
-        report = app.store().remotes.sync(remote, options=transport_options())
+        report = app.store().remotes.sync(remote, transport=transport_options())
     return print_report(app, "sync", report)
 
 
@@ -183,7 +183,7 @@ def pull_command(app: App, remote: str) -> int:
     REMOTE defaults to the home remote. If a branch diverged, both versions are kept.
     """
     with progress():
-        report = app.store().remotes.pull(remote, options=transport_options())
+        report = app.store().remotes.pull(remote, transport=transport_options())
     return print_report(app, "pull", report)
 
 
@@ -202,7 +202,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
         if not sessions:  # a list of sessions is already an explicit choice
             confirm_first_push(app, remote, consent=consent)
         with progress():
-            report = app.store().remotes.push(remote, sessions=sessions, options=transport_options())
+            report = app.store().remotes.push(remote, sessions=sessions, transport=transport_options())
     except NotFound as error:
         if not remote or sessions:
             raise
@@ -237,7 +237,7 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
     """
     path = folder or app.path
     with progress():
-        store, report = Store.clone(url, path, filter=filter, namespace=namespace, options=transport_options())
+        store, report = Store.clone(url, path, filter=filter, namespace=namespace, transport=transport_options())
     with store:
         refused = report.of("refused")
         branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
@@ -281,12 +281,12 @@ def take_bundle(app: App, file: Path) -> int:
     If a branch diverged, the branch of the bundle is added under another name.
     """
     with progress():
-        report = app.store(make=True).remotes.unbundle(file, options=transport_options())
+        report = app.store(make=True).remotes.unbundle(file, transport=transport_options())
     return print_report(app, "bundle-take", report)
 
 
 _SENT = {"new": "sent", "forwarded": "sent"}
-_WORDS = {
+_OUTCOMES = {
     "new": "new",
     "forwarded": "updated",
     "ahead": "sent",
@@ -324,11 +324,11 @@ class Progress:
     def __init__(self) -> None:
         self._rest = b""
 
-    def __call__(self, words: bytes) -> None:
-        *lines, self._rest = re.split(rb"(?<=[\r\n])", self._rest + words)
-        told = b"".join(line for line in lines if not _NO_PROGRESS.match(line))
+    def __call__(self, data: bytes) -> None:
+        *lines, self._rest = re.split(rb"(?<=[\r\n])", self._rest + data)
+        output = b"".join(line for line in lines if not _NO_PROGRESS.match(line))
         self._rest = self._rest[-_LINE_BYTES_MAX:]
-        sys.stderr.write("\r".join(clean(part) for part in told.decode("utf-8", "replace").split("\r")))
+        sys.stderr.write("\r".join(clean(part) for part in output.decode("utf-8", "replace").split("\r")))
         sys.stderr.flush()
 
 
@@ -399,7 +399,7 @@ def print_report(app: App, schema: str, report: SyncReport) -> int:
     if wants_json():
         emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})
     else:
-        _print_report(app, report, _WORDS | (_SENT if schema == "push" else {}))
+        _print_report(app, report, _OUTCOMES | (_SENT if schema == "push" else {}))
     if any(branch.secret for branch in report.branches):
         return exits.SECRETS
     return exits.REFUSED if report.of("refused") else exits.OK
@@ -416,14 +416,14 @@ def _branch_object(branch: SyncedBranch) -> dict[str, Any]:
     }
 
 
-def _print_report(app: App, report: SyncReport, words: dict[str, str]) -> None:
-    told = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
-    titles = {row.sid: row.name for row in app.catalogue().sessions()} if told else {}
-    left_out = set([branch for branch in told if branch.outcome not in _ALWAYS_SHOWN][_SHOWN:])
-    for branch in told:
+def _print_report(app: App, report: SyncReport, outcomes: dict[str, str]) -> None:
+    shown = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
+    titles = {row.sid: row.name for row in app.catalogue().sessions()} if shown else {}
+    left_out = set([branch for branch in shown if branch.outcome not in _ALWAYS_SHOWN][_SHOWN:])
+    for branch in shown:
         if branch in left_out:
             continue
-        say(_line(branch, words[branch.outcome], titles))
+        say(_line(branch, outcomes[branch.outcome], titles))
         for line in _more(app, branch):
             say(f"{'':10}{line}", dim=True)
     if left_out:
@@ -431,7 +431,7 @@ def _print_report(app: App, report: SyncReport, words: dict[str, str]) -> None:
     for line in report.messages:
         warn(f"{report.remote}: {line}")
     same = len(report.of("same"))
-    sums = Counter(words[branch.outcome] for branch in told)
+    sums = Counter(outcomes[branch.outcome] for branch in shown)
     parts = [f"{number:,} {word}" for word, number in sums.items()]
     parts += [f"{same:,} unchanged"] if same else []
     say(f"{report.remote}: {', '.join(parts) or 'nothing to do'}")
@@ -453,17 +453,17 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
     """Return the detail lines of a ref: the name of a diverged branch, or the reason for a rejection."""
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
-        beside = f" (in this store, it is {branch.beside.rpartition('/')[2]})" if branch.beside else ""
-        return [f"{branch.why}{beside}"]
+        suffix = f" (in this store, it is {branch.beside.rpartition('/')[2]})" if branch.beside else ""
+        return [f"{branch.why}{suffix}"]
     if branch.outcome != "forked" or parsed is None:
         return [branch.why] if branch.why else []
     name = branch.beside.rpartition("/")[2]
     if branch.new == branch.old:
         return [f"diverged: the remote's branch is {name} in this store"]
-    goes_on = (
+    suffix = (
         " and stays the active branch" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
     )
-    return [f"diverged: the remote's branch keeps the name, yours is renamed to {name}{goes_on}"]
+    return [f"diverged: the remote's branch keeps the name, yours is renamed to {name}{suffix}"]
 
 
 def summary(report: SyncReport, what: str) -> str:

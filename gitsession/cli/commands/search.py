@@ -75,17 +75,17 @@ def _object(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _lines(hit: Hit, asked: str) -> list[str]:
+def _lines(hit: Hit, query: str) -> list[str]:
     address = paint(f"{hit.session.sid}@{hit.oid[:OID_CHARS]}", fg="yellow")
     about = f"{hit.role}  {clock(hit.at_ms)}  {hit.session.agent}"
     head = f"{address}  {paint(shorten(f'{about}  {hit.session.name}', width() - 40))}"
-    return [head, f"    {_marked(shorten(hit.snippet, width() - 4), asked)}"]
+    return [head, f"    {_marked(shorten(hit.snippet, width() - 4), query)}"]
 
 
-def _marked(text: str, asked: str) -> str:
+def _marked(text: str, query: str) -> str:
     """Return ``text`` with the words of the query in bold."""
-    words = "|".join(map(re.escape, sorted(re.findall(r"\w+", asked), key=len, reverse=True)))
-    if not words:
+    pattern = "|".join(map(re.escape, sorted(re.findall(r"\w+", query), key=len, reverse=True)))
+    if not pattern:
         return paint(text)
-    pieces = re.split(rf"(?i)(\b(?:{words}))", text)
+    pieces = re.split(rf"(?i)(\b(?:{pattern}))", text)
     return "".join(paint(piece, bold=True) if at % 2 else paint(piece) for at, piece in enumerate(pieces))

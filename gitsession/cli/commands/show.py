@@ -36,15 +36,15 @@ def show_command(app: App, entry: str) -> int:
     store = app.store().objects
     view = session.read(node)
     try:
-        parts, problem = content.kept(store, node), ""
-        content.whole(store, node, parts)
+        parts, problem = content.entry_tree(store, node), ""
+        content.full_payload(store, node, parts)
     except DAMAGE as error:
         parts, problem = content.EntryTree("", b"", b"", None), str(error)
     came_from = session.origin() if isinstance(view, SessionHeader) else None
     document = _document(node, view, parts, problem, came_from, session.started(node))
     emit("show", document)
-    words = [f"    cannot be read: {clean(problem)}"] if problem else _words(view, document)
-    paged([*_head(node, document), "", *words])
+    lines = [f"    cannot be read: {clean(problem)}"] if problem else _body_lines(view, document)
+    paged([*_head(node, document), "", *lines])
     if problem:
         complain(f"cannot read entry {node.oid}: {clean(problem)}", hint="run `gitsession repair`")
     return exits.INTEGRITY if problem else exits.OK
@@ -118,7 +118,7 @@ def _source(node: Node) -> str:
     return f"{node.source.agent}, line {node.source.line}{own_id}"
 
 
-def _words(view: Entry, document: dict[str, Any]) -> list[str]:
+def _body_lines(view: Entry, document: dict[str, Any]) -> list[str]:
     if isinstance(view, Message) and view.role == "shell":
         text = f"$ {view.command or ''}\n{view.output or ''}"
     elif isinstance(view, Message | CustomMessage):
@@ -138,7 +138,7 @@ def _block(block: Any) -> str:
     if block.type == "thinking":
         return "\n".join(f"| {line}" for line in block.text.split("\n"))
     if isinstance(block, OtherBlock):
-        given = result_in(block)
+        result = result_in(block)
         kind = block.value.get("type") if isinstance(block.value, dict) else None
-        return f"<- {given.text}" if given is not None else f"[{kind if isinstance(kind, str) else block.type}]"
+        return f"<- {result.text}" if result is not None else f"[{kind if isinstance(kind, str) else block.type}]"
     return str(getattr(block, "text", "") or f"[{block.type}]")

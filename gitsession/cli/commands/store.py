@@ -23,9 +23,9 @@ def init_command(app: App) -> None:
 
     If the store already exists, it is not changed.
     """
-    was_there = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
+    existed = os.path.lexists(app.path) and not (app.path.is_dir() and not any(app.path.iterdir()))
     app.store(make=True)
-    say(f"the store {app.path} already exists" if was_there else f"created an empty store: {app.path}")
+    say(f"the store {app.path} already exists" if existed else f"created an empty store: {app.path}")
 
 
 @click.command()
@@ -49,7 +49,7 @@ def maintain_command(app: App) -> None:
         say(f"cleaned up: {count(done.dead_locks, 'stale lock')}, {count(len(done.removed), 'temporary file')}")
 
 
-_ELSEWHERE = (
+_REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -88,7 +88,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
     settings = ["-c", f"core.hooksPath={hooks}", "-c", f"gitsession.gate={shlex.join(program(app.path))}"]
     app.close()
     sys.stdout.flush()
-    environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    environment = {name: value for name, value in os.environ.items() if name not in _REPOSITORY_VARIABLES}
     try:
         os.execvpe("git", ["git", *settings, f"--git-dir={path}", *arguments], environment)
     except FileNotFoundError:

@@ -68,8 +68,8 @@ def archive_command(
     emit("archive", {"sessions": found, "dry_run": dry_run})
     for row in rows:
         say(f"{row.sid}  {clock(row.updated_ms)}  {shorten(row.name, 60)}")
-    where = "would be archived" if dry_run else "archived; run `gitsession sync` to archive them on the remotes too"
-    say(f"{count(len(rows), 'session')}: {where}" if rows else "no session matches: nothing to archive")
+    outcome = "would be archived" if dry_run else "archived; run `gitsession sync` to archive them on the remotes too"
+    say(f"{count(len(rows), 'session')}: {outcome}" if rows else "no session matches: nothing to archive")
     return exits.OK if rows else exits.NOTHING
 
 
@@ -105,7 +105,7 @@ def restore_command(app: App, session: str) -> None:
             sid = store.archive.restore(session)
         except NotFound:
             raise missing from None
-    chosen = active_branch.chosen(store.objects, sid)
+    chosen = active_branch.selected_branch(store.objects, sid)
     emit("restore", {"session": sid})
     if len(graph.branches(store.objects, sid)) < 2:
         say(f"{sid} was restored")
@@ -166,8 +166,8 @@ def prune_command(
         else:
             store.trash.put(*(each.row.sid for each in leaves))
     emit("prune", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
-    where = "would be moved to the trash" if dry_run else "purged" if for_good else "moved to the trash"
-    say(f"{count(len(leaves), 'session')} {where}" if leaves else "no session matches: nothing to move")
+    outcome = "would be moved to the trash" if dry_run else "purged" if for_good else "moved to the trash"
+    say(f"{count(len(leaves), 'session')} {outcome}" if leaves else "no session matches: nothing to move")
     return exits.OK if leaves else exits.NOTHING
 
 

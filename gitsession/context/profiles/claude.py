@@ -25,7 +25,7 @@ from gitsession.context.value import Item, Shown
 from gitsession.formats.claude.read_entry import keeps_before, preserved, result_in
 from gitsession.model.blocks import OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Compaction, Message
-from gitsession.model.usage import answer_of
+from gitsession.model.usage import answer_id
 from gitsession.sessions.indexed_entry import Spot
 
 NO_CONTENT = "(no content)"
@@ -117,7 +117,7 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
     at: dict[str, int] = {}
     for item in items:
         entry = item.entry
-        answer = answer_of(entry.extra) if is_message(entry, "assistant") else ""
+        answer = answer_id(entry.extra) if is_message(entry, "assistant") else ""
         if is_message(entry, "assistant") and answer:
             if answer in at:
                 first = found[at[answer]].entry

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from gitsession.formats.base.fields import count, object_in, opaque, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
-from gitsession.model.headline import Headline, first_line, lines, tokens
+from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 
 def headline_of(payload: bytes) -> Headline:
@@ -35,14 +35,14 @@ def _headline(line: Object) -> Headline:
 def _compaction(boundary: Object, summary: str) -> Headline:
     metadata = object_in(boundary, "compactMetadata")
     counts = [count(metadata.get(name)) for name in ("preTokens", "postTokens")]
-    words = " -> ".join(tokens(each) for each in counts if each is not None)
+    words = " -> ".join(format_tokens(each) for each in counts if each is not None)
     return Headline(kind="compaction", label="compaction", words=f"{words} tokens" if words else "", body=summary)
 
 
 def _user(line: Object) -> Headline:
     results = [block for block in _blocks(line) if block.get("type") == "tool_result"]
     if results:
-        words = lines("\n".join(text_of(block.get("content")) for block in results))
+        words = line_count("\n".join(text_of(block.get("content")) for block in results))
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     content = _text_of(line)

@@ -11,7 +11,7 @@ from typing import Any
 from gitsession.formats.base.fields import opaque, plain, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
 from gitsession.formats.codex.split_file import injected
-from gitsession.model.headline import Headline, first_line, lines
+from gitsession.model.headline import Headline, first_line, line_count
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
@@ -75,7 +75,7 @@ def _call(item: Object) -> Headline:
 
 def _output(item: Object) -> Headline:
     output = item.get("output")
-    words = lines(_text_of_output(output))
+    words = line_count(_text_of_output(output))
     if isinstance(output, dict) and output.get("success") is False:
         words = f"error, {words}"
     return Headline(kind="message", role="tool", label="tool", words=words)

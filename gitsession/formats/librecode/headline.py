@@ -6,7 +6,7 @@ from typing import Any
 
 from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
-from gitsession.model.headline import Headline, first_line, lines, tokens
+from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 _ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_result": "tool",
           "bashExecution": "shell", "custom": "custom"}  # fmt: skip
@@ -31,7 +31,7 @@ def headline_of(payload: bytes) -> Headline:
     match name:
         case "compaction":
             before = row.get("compaction_tokens_before")
-            words = f"{tokens(before)} tokens" if type(before) is int and 0 < before < 2**53 else ""
+            words = f"{format_tokens(before)} tokens" if type(before) is int and 0 < before < 2**53 else ""
             return Headline(kind=name, label=name, words=words, body=summary, at_ms=at_ms)
         case "branch_summary":
             words = first_line(summary)
@@ -60,7 +60,7 @@ def _message(row: Object, at_ms: int | None) -> Headline:
     label = own_role or "message"
     if role == "tool":
         label = f"tool {_text(row, 'tool_name')}".strip()
-        words = f"error, {lines(content)}" if row.get("tool_status") == "error" else lines(content)
+        words = f"error, {line_count(content)}" if row.get("tool_status") == "error" else line_count(content)
         return Headline(kind="message", role=role, label=label, words=words, at_ms=at_ms)
     model = "/".join((_text(row, "provider"), _text(row, "model"))) if role == "assistant" and row.get("model") else ""
     body = content if role in ("user", "assistant", "custom") else ""

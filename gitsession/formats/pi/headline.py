@@ -13,7 +13,7 @@ from typing import Any
 
 from gitsession.formats.base.fields import count, opaque, plain, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object
-from gitsession.model.headline import Headline, first_line, lines, tokens
+from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
@@ -68,7 +68,7 @@ def _assistant(message: Object) -> Headline:
 
 
 def _tool(message: Object) -> Headline:
-    words = lines(text_of(message.get("content")))
+    words = line_count(text_of(message.get("content")))
     if message.get("isError") is True:
         words = f"error, {words}"
     return Headline(kind="message", role="tool", label=_label_with_name("tool", message.get("toolName")), words=words)
@@ -121,7 +121,7 @@ def _thinking(line: Object) -> Headline:
 
 def _compaction(line: Object) -> Headline:
     before, after = count(line.get("tokensBefore")), count(line.get("tokensAfter"))
-    words = " -> ".join(tokens(each) for each in (before, after) if each is not None)
+    words = " -> ".join(format_tokens(each) for each in (before, after) if each is not None)
     return Headline(
         kind="compaction", label="compaction", words=f"{words} tokens" if before is not None else "",
         body=plain(line.get("summary")),
