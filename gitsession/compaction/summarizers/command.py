@@ -44,9 +44,9 @@ class CommandSummarizer:
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
         prompt = self.write_prompt(request)
-        given = f"{prompt.system}\n\n{prompt.user}\n".encode(errors="replace")
+        input_data = f"{prompt.system}\n\n{prompt.user}\n".encode(errors="replace")
         program = self.argv[0]
-        progress(f"sending {len(given):,} bytes to '{program}'")
+        progress(f"sending {len(input_data):,} bytes to '{program}'")
         try:
             child = subprocess.Popen(
                 self.argv,
@@ -60,7 +60,7 @@ class CommandSummarizer:
             raise SummaryFailed(f"cannot run '{program}': {why}") from None
         try:
             # A summary must be shorter than its input, and the prompt is longer than this input.
-            running = _Running(child, given, output_bytes_max=len(given))
+            running = _Running(child, input_data, output_bytes_max=len(input_data))
             ended = running.wait(self.time_limit_s, cancelled)
         finally:
             _end(child)
@@ -72,20 +72,20 @@ class CommandSummarizer:
         if not ended:
             raise SummaryFailed(f"'{program}' did not finish within {self.time_limit_s:g} s")
         if child.returncode != 0:
-            raise SummaryFailed(f"'{program}' failed ({_how(child.returncode)}){_last_words(running.errors.kept)}")
+            raise SummaryFailed(f"'{program}' failed ({_how(child.returncode)}){_error_tail(running.errors.kept)}")
         return Summary(text=running.output.kept.decode(errors="replace").strip())
 
 
 class _Running:
     """A child process. One thread serves each of its three pipes, so that no pipe can block the others."""
 
-    def __init__(self, child: subprocess.Popen[bytes], given: bytes, *, output_bytes_max: int) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], input_data: bytes, *, output_bytes_max: int) -> None:
         assert child.stdin and child.stdout and child.stderr
         self._child = child
         self.output = _Reader(child.stdout, output_bytes_max, keep_last=False)
         self.errors = _Reader(child.stderr, 4 * _ERROR_CHARS_MAX, keep_last=True)
         self._readers = [Thread(target=reader.run, daemon=True) for reader in (self.output, self.errors)]
-        self._writer = Thread(target=_write, args=(child.stdin, given), daemon=True)
+        self._writer = Thread(target=_write, args=(child.stdin, input_data), daemon=True)
         for thread in (*self._readers, self._writer):
             thread.start()
 
@@ -158,6 +158,6 @@ def _how(returncode: int) -> str:
     return f"signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
 
 
-def _last_words(errors: bytes) -> str:
-    words = " ".join(errors.decode(errors="replace").split())[-_ERROR_CHARS_MAX:]
-    return f": {words}" if words else ""
+def _error_tail(errors: bytes) -> str:
+    text = " ".join(errors.decode(errors="replace").split())[-_ERROR_CHARS_MAX:]
+    return f": {text}" if text else ""

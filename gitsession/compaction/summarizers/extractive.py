@@ -56,9 +56,9 @@ class Extractive:
         found = _sections(request.items)
         before = _parsed(without_files(request.previous))
         wanted = set(re.findall(r"\w{3,}", request.focus.lower()))
-        given = len(request.conversation) + len(request.previous)
+        input_chars = len(request.conversation) + len(request.previous)
         # At most half of the length of the input, even if the budget is larger.
-        room = min(request.max_tokens * CHARS_PER_TOKEN, given // 2)
+        room = min(request.max_tokens * CHARS_PER_TOKEN, input_chars // 2)
         parts = []
         spare = 0
         for title, share in SHARES.items():
@@ -71,64 +71,82 @@ class Extractive:
         return Summary("\n\n".join(parts))
 
 
-def _sections(said: Sequence[TranscriptItem]) -> dict[str, list[str]]:
-    turns = _turns(said)
-    sentences = [sentence for each in said if each.by in ("user", "assistant") for sentence in _sentences(each.text)]
+def _sections(paragraphs: Sequence[TranscriptItem]) -> dict[str, list[str]]:
+    turns = _turns(paragraphs)
+    sentences = [
+        sentence
+        for paragraph in paragraphs
+        if paragraph.by in ("user", "assistant")
+        for sentence in _sentences(paragraph.text)
+    ]
     return {
-        GOAL: _goals(said),
+        GOAL: _goals(paragraphs),
         PROGRESS: [line for turn in turns for line in _outcome(turn)],
         DECISIONS: [_line(sentence) for sentence in sentences if _DECIDED.search(sentence)],
         NEXT: _next(turns[-1] if turns else ()),
-        FILES: _files(said),
-        EARLIER: [_line(each.text) for each in said if each.by in ("summary", "note")],
+        FILES: _files(paragraphs),
+        EARLIER: [_line(paragraph.text) for paragraph in paragraphs if paragraph.by in ("summary", "note")],
     }
 
 
-def _goals(said: Sequence[TranscriptItem]) -> list[str]:
+def _goals(paragraphs: Sequence[TranscriptItem]) -> list[str]:
     """Return the messages of the user, except short ones such as "ok". The first message is always included."""
-    lines = [_line(each.text) for each in said if each.by == "user"]
+    lines = [_line(paragraph.text) for paragraph in paragraphs if paragraph.by == "user"]
     return [*lines[:1], *(line for line in lines[1:] if len(line) > NO_GOAL_CHARS_MAX or not line.isascii())]
 
 
-def _turns(said: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
+def _turns(paragraphs: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
     """Return the items grouped by user request. Each group begins with the request."""
     number = 0
     numbers = []
-    for each in said:
-        number += each.by == "user"
+    for paragraph in paragraphs:
+        number += paragraph.by == "user"
         numbers.append(number)
-    return [[each for _, each in group] for _, group in groupby(zip(numbers, said, strict=True), lambda pair: pair[0])]
+    return [
+        [paragraph for _, paragraph in group]
+        for _, group in groupby(zip(numbers, paragraphs, strict=True), lambda pair: pair[0])
+    ]
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
     """Yield a turn's last answer, or else the tools used; then the last result if it failed, and the shell commands."""
-    answers = [each.text for each in turn if each.by == "assistant"]
+    answers = [paragraph.text for paragraph in turn if paragraph.by == "assistant"]
     if answers:
         yield _line(answers[-1])
-    tools = Counter(each.name for each in turn if each.by == "call")
+    tools = Counter(paragraph.name for paragraph in turn if paragraph.by == "call")
     if tools and not answers:
         yield _line("used " + ", ".join(f"{name} {times}x" for name, times in tools.items()))
-    results = [each for each in turn if each.by == "result"]
+    results = [paragraph for paragraph in turn if paragraph.by == "result"]
     if results and results[-1].failed:
         yield _line(f"{results[-1].name} failed: {results[-1].text}")
-    yield from (_line(f"ran {each.text}") for each in turn if each.by == "shell")
+    yield from (_line(f"ran {paragraph.text}") for paragraph in turn if paragraph.by == "shell")
 
 
 def _next(turn: Sequence[TranscriptItem]) -> list[str]:
     """Return the current state: plans and questions in the agent's last answer, or a request without an answer."""
-    answers = [each for each in turn if each.by == "assistant"]
-    ahead = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if _AHEAD.search(sentence)]
-    asked = [_line(sentence) for each in answers[-1:] for sentence in _sentences(each.text) if sentence.endswith("?")]
+    answers = [paragraph for paragraph in turn if paragraph.by == "assistant"]
+    ahead = [
+        _line(sentence)
+        for paragraph in answers[-1:]
+        for sentence in _sentences(paragraph.text)
+        if _AHEAD.search(sentence)
+    ]
+    questions = [
+        _line(sentence)
+        for paragraph in answers[-1:]
+        for sentence in _sentences(paragraph.text)
+        if sentence.endswith("?")
+    ]
     waiting = [_line(f"not answered yet: {turn[0].text}")] if turn and turn[0].by == "user" and not answers else []
-    return [*ahead, *(f"open: {question}" for question in asked), *waiting]
+    return [*ahead, *(f"open: {question}" for question in questions), *waiting]
 
 
-def _files(said: Sequence[TranscriptItem]) -> list[str]:
+def _files(paragraphs: Sequence[TranscriptItem]) -> list[str]:
     touched: dict[str, str] = {}
-    for each in said:
-        if each.by == "call" and each.path:
-            path = _line(each.path)
-            how = "changed" if _WRITES.search(each.name) else touched.get(path, "read")
+    for paragraph in paragraphs:
+        if paragraph.by == "call" and paragraph.path:
+            path = _line(paragraph.path)
+            how = "changed" if _WRITES.search(paragraph.name) else touched.get(path, "read")
             touched.pop(path, None)
             touched[path] = how
     return [f"{how} {path}" for path, how in touched.items()]

@@ -161,8 +161,8 @@ class Http:
 
 def _without(key: str, text: str) -> str:
     """Return the message of a server for an error of gitsession: short, on one line, and without the key."""
-    words = " ".join((text.replace(key, _KEY) if key else text).split())[:_ERROR_CHARS_MAX]
-    return f": {words}" if words else ""
+    text_without_key = " ".join((text.replace(key, _KEY) if key else text).split())[:_ERROR_CHARS_MAX]
+    return f": {text_without_key}" if text_without_key else ""
 
 
 _OPENAI = "https://api.openai.com"
@@ -192,10 +192,10 @@ def complaint(answer: bytes) -> str:
     """Return the message of an error, which all three APIs send in the same field; "" if there is none."""
     try:
         error = json.loads(answer)["error"]
-        words = error if isinstance(error, str) else error["message"]
+        message = error if isinstance(error, str) else error["message"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return ""
-    return words if isinstance(words, str) else ""
+    return message if isinstance(message, str) else ""
 
 
 def _bearer(key: str) -> dict[str, str]:
@@ -209,8 +209,8 @@ def _chat_address(base: str) -> str:
 def _chat_body(base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
     # OpenAI's own models reject ``max_tokens``, which is the name in all other servers.
     limit = "max_completion_tokens" if base.startswith(_OPENAI) else "max_tokens"
-    said = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
-    return {"model": model, "messages": said, limit: max_tokens, "stream": False}
+    messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
+    return {"model": model, "messages": messages, limit: max_tokens, "stream": False}
 
 
 def _chat_read(answer: Any) -> Summary:
@@ -253,8 +253,8 @@ def _anthropic_headers(key: str) -> dict[str, str]:
 
 
 def _anthropic_body(_base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
-    said = [{"role": "user", "content": prompt.user}]
-    return {"model": model, "system": prompt.system, "messages": said, "max_tokens": max_tokens}
+    messages = [{"role": "user", "content": prompt.user}]
+    return {"model": model, "system": prompt.system, "messages": messages, "max_tokens": max_tokens}
 
 
 def _anthropic_read(answer: Any) -> Summary:
@@ -263,10 +263,10 @@ def _anthropic_read(answer: Any) -> Summary:
     return Summary(text.strip(), cut_off, _usage(answer.get("usage"), "input_tokens", "output_tokens"))
 
 
-def _usage(stated: Any, input_name: str, output_name: str) -> Mapping[str, int]:
-    if not isinstance(stated, Mapping):
+def _usage(usage: Any, input_name: str, output_name: str) -> Mapping[str, int]:
+    if not isinstance(usage, Mapping):
         return {}
-    counts = {"input": stated.get(input_name), "output": stated.get(output_name)}
+    counts = {"input": usage.get(input_name), "output": usage.get(output_name)}
     return {name: count for name, count in counts.items() if isinstance(count, int)}
 
 
@@ -404,12 +404,12 @@ class _NoRedirect(HTTPRedirectHandler):
 
 def _wait_s(headers: Message) -> float:
     """Return the number of seconds to wait from ``Retry-After``, which contains seconds or a date."""
-    stated = headers.get("Retry-After", "")
-    if not stated:
+    retry_after = headers.get("Retry-After", "")
+    if not retry_after:
         return _RETRY_S
     try:
-        if stated.strip().isdecimal():
-            return float(stated)
-        return max(parsedate_to_datetime(stated).timestamp() - time.time(), 0.0)
+        if retry_after.strip().isdecimal():
+            return float(retry_after)
+        return max(parsedate_to_datetime(retry_after).timestamp() - time.time(), 0.0)
     except (ValueError, TypeError, OverflowError):
         return _RETRY_S

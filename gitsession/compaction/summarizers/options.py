@@ -48,15 +48,15 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
     that of a store, because it determines which program runs and where a session is sent.
     """
 
-    def said(name: str, otherwise: str = "") -> str:
+    def setting(name: str, otherwise: str = "") -> str:
         return config.get(f"gitsession.summarizer{name}", otherwise)
 
-    api = said("api", APIS[0])
+    api = setting("api", APIS[0])
     if api not in APIS:
         raise SummaryFailed(f"unknown API {api!r} in gitsession.summarizerApi", hint=f"choose one of {', '.join(APIS)}")
     try:
-        command = tuple(shlex.split(said("command")))
-        time_limit_s = float(said("timelimit", str(DEFAULT_TIME_LIMIT_S)))
+        command = tuple(shlex.split(setting("command")))
+        time_limit_s = float(setting("timelimit", str(DEFAULT_TIME_LIMIT_S)))
     except ValueError as error:
         raise SummaryFailed(f"invalid gitsession.summarizerCommand or summarizerTimeLimit: {error}") from None
     if not 0 < time_limit_s < float("inf"):
@@ -64,13 +64,13 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
             f"invalid gitsession.summarizerTimeLimit: {time_limit_s}", hint="set it to a positive number of seconds"
         )
     return Options(
-        name=said("", "extractive"),
+        name=setting("", "extractive"),
         command=command,
         api=api,
-        url=said("url"),
-        model=said("model"),
-        key_name=said("key"),
+        url=setting("url"),
+        model=setting("model"),
+        key_name=setting("key"),
         time_limit_s=time_limit_s,
-        prompt=said("prompt", "default"),
+        prompt=setting("prompt", "default"),
         environ=environ,
     )

@@ -39,7 +39,7 @@ class AiderProfile(Profile):
 
         items = [*run.before, *shown(run.kept)]
         if run.summary is not None and self.llm_role(items[-1].entry) != "assistant":
-            items.append(_said(run.summary.oid, "assistant", OK))
+            items.append(_item(run.summary.oid, "assistant", OK))
         items += shown(run.since)
         return Selection(tuple(items), state(line, model=line.anchors.model))
 
@@ -75,7 +75,7 @@ def _run(line: ContextHistory) -> _Run:
         if isinstance(entry, Reset):
             break
         if isinstance(entry, Compaction):
-            summary = _said(node.oid, "user", SUMMARY_PREFIX + entry.summary)
+            summary = _item(node.oid, "user", SUMMARY_PREFIX + entry.summary)
             return _Run(since[::-1], [summary], kept(line, node, entry), node)
         if isinstance(entry, Custom) and entry.custom_type == RESTORED:
             return _Run(since[::-1], _restored(line, node))
@@ -86,18 +86,18 @@ def _run(line: ContextHistory) -> _Run:
 def _restored(line: ContextHistory, node: Node) -> list[Item]:
     """Return the messages that Aider reads from the content of its file up to this entry."""
     own = [node for node in line.back(node) if node.source is not None and node.source.agent == aider.AGENT]
-    return [_said(node.oid, *said) for said in reread(b"".join(line.payload(node) for node in reversed(own)))]
+    return [_item(node.oid, *message) for message in reread(b"".join(line.payload(node) for node in reversed(own)))]
 
 
 def _show(line: ContextHistory, node: Node) -> list[Item]:
     if node.kind != Custom.kind:
         return show_sent(line, node)
     entry = line.entry(node)
-    told = _told(entry) if isinstance(entry, Custom) and entry.custom_type == OUTPUT else None
-    return [_said(node.oid, "user", told), _said(node.oid, "assistant", OK)] if told else []
+    text = _shell_text(entry) if isinstance(entry, Custom) and entry.custom_type == OUTPUT else None
+    return [_item(node.oid, "user", text), _item(node.oid, "assistant", OK)] if text else []
 
 
-def _told(entry: Custom) -> str | None:
+def _shell_text(entry: Custom) -> str | None:
     """Return the message that Aider sends to the model after it changed files, with the commit if there is one."""
     lines = [line for line in entry.data if isinstance(line, str)] if isinstance(entry.data, list | tuple) else []
     last = max((at for at, line in enumerate(lines) if line.startswith(APPLIED)), default=None)
@@ -107,5 +107,5 @@ def _told(entry: Custom) -> str | None:
     return UPDATED if made is None else COMMITTED.format(hash=made.hash, message=made.message)
 
 
-def _said(oid: str, role: str, text: str) -> Item:
+def _item(oid: str, role: str, text: str) -> Item:
     return Item(oid, Message.user(text) if role == "user" else Message.assistant(text))

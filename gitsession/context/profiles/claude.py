@@ -50,13 +50,13 @@ class ClaudeProfile(Profile):
             if node is seen.compaction:
                 items += _summary(line, node)
                 continue
-            told = _summary(line, node) if node.kind == Compaction.kind else show_sent(line, node)
-            shown = [part for item in told for part in _parts(Item(item.oid, item.entry))]
+            items_of_node = _summary(line, node) if node.kind == Compaction.kind else show_sent(line, node)
+            shown = [part for item in items_of_node for part in _parts(Item(item.oid, item.entry))]
             items += changed(shown, node, how) if how.newest else shown
             if node is how.newest:
                 changed_since |= {item.oid for item in items}
         items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
-        items = _that_say_something(_answered(items))
+        items = _with_content(_answered(items))
         # Claude Code itself ignores the counts of messages that a compaction kept.
         current = sum(item.oid in changed_since for item in items)
         return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
@@ -65,8 +65,8 @@ class ClaudeProfile(Profile):
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
     """Return the messages that a compaction lists as kept (L3): all of them, or none if one is missing."""
     entry = line.entry(seen.compaction) if seen.compaction is not None else None
-    stated = entry.preserve if isinstance(entry, Compaction) else None
-    listed = preserved(stated)
+    preserve = entry.preserve if isinstance(entry, Compaction) else None
+    listed = preserved(preserve)
     if listed is None:
         others: list[Spot] = [node for node in seen.kept if node.kind != Compaction.kind]
         return others
@@ -85,8 +85,8 @@ def _summary(line: ContextHistory, node: Spot) -> list[Item]:
     entry = line.entry(node)
     if node.source is None or not isinstance(entry, Compaction):
         return show_compaction(line, node, system=False)
-    said = Message(role="user", content=(Text(entry.summary),), at_ms=entry.at_ms)
-    return [Item(node.oid, said)] if entry.summary else []
+    message = Message(role="user", content=(Text(entry.summary),), at_ms=entry.at_ms)
+    return [Item(node.oid, message)] if entry.summary else []
 
 
 def _parts(item: Item) -> list[Item]:
@@ -103,8 +103,8 @@ def _parts(item: Item) -> list[Item]:
             results.append(read)
     if not results:
         return [item]
-    said = [dataclasses.replace(entry, content=tuple(rest))] if rest else []
-    return [Item(item.oid, part) for part in [*results, *said]]
+    remaining = [dataclasses.replace(entry, content=tuple(rest))] if rest else []
+    return [Item(item.oid, part) for part in [*results, *remaining]]
 
 
 def _is_failure(entry: Shown) -> bool:
@@ -140,10 +140,10 @@ def _answered(items: Sequence[Item]) -> list[Item]:
     for item in items:
         entry = item.entry
         if is_message(entry, "assistant"):
-            said = [block for block in entry.content if not isinstance(block, ToolCall) or block.id in results]
-            called |= {block.id for block in said if isinstance(block, ToolCall)}
-            if len(said) != len(entry.content):
-                item = Item(item.oid, dataclasses.replace(entry, content=tuple(said)))
+            blocks = [block for block in entry.content if not isinstance(block, ToolCall) or block.id in results]
+            called |= {block.id for block in blocks if isinstance(block, ToolCall)}
+            if len(blocks) != len(entry.content):
+                item = Item(item.oid, dataclasses.replace(entry, content=tuple(blocks)))
         elif is_message(entry, "tool"):
             if entry.tool_call_id not in called:
                 item = Item(item.oid, Message(role="user", content=(Text(NO_CONTENT),), at_ms=entry.at_ms))
@@ -152,16 +152,16 @@ def _answered(items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def _that_say_something(items: Sequence[Item]) -> list[Item]:
+def _with_content(items: Sequence[Item]) -> list[Item]:
     """Return the items without answers that are blank or contain only reasoning (L7).
 
     A placeholder is kept only between two answers.
     """
-    left = [item for item in items if not is_message(item.entry, "assistant") or _says_something(item)]
+    left = [item for item in items if not is_message(item.entry, "assistant") or _has_content(item)]
     return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]
 
 
-def _says_something(item: Item) -> bool:
+def _has_content(item: Item) -> bool:
     return any(
         not (isinstance(block, Thinking) or (isinstance(block, Text) and not block.text.strip()))
         for block in item.content
@@ -173,4 +173,6 @@ def _is_stand_in(item: Item) -> bool:
 
 
 def _is_between_answers(items: Sequence[Item], at: int) -> bool:
-    return 0 < at < len(items) - 1 and all(is_message(items[beside].entry, "assistant") for beside in (at - 1, at + 1))
+    return 0 < at < len(items) - 1 and all(
+        is_message(items[neighbor].entry, "assistant") for neighbor in (at - 1, at + 1)
+    )

@@ -101,15 +101,15 @@ def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
 
 
 def _list(entry: Compaction) -> list[Any] | None:
-    stated = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
-    return stated if isinstance(stated, list) else None
+    replacement = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
+    return replacement if isinstance(replacement, list) else None
 
 
 def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
     """Yield the items that replace everything before a compaction."""
-    stated = _list(entry)
-    if stated is not None:
-        for item in stated:
+    replacement = _list(entry)
+    if replacement is not None:
+        for item in replacement:
             made = _item(node, item, entry.at_ms) if isinstance(item, dict) else None
             if made is not None:
                 yield made
@@ -154,16 +154,16 @@ def _user_texts(item: Item) -> list[str]:
     if not isinstance(item.entry, Message) or item.entry.role != "user":
         return []
     texts = [block.text for block in item.entry.content if isinstance(block, Text)]
-    said = _spoken_item(item) if item.agent == codex.AGENT else None
+    record = _spoken_item(item) if item.agent == codex.AGENT else None
     is_summary = any(text.startswith(f"{SUMMARY_PREFIX}\n") for text in texts[:1])
-    return [] if is_summary or (said is not None and not is_users(said)) else texts
+    return [] if is_summary or (record is not None and not is_users(record)) else texts
 
 
 def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[Item]:
     """Yield ``item`` with only ``texts``. ``whole``: whether the message is otherwise unchanged and keeps its id."""
-    said = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
+    record = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
     content = [{"type": "input_text", "text": text} for text in texts]
-    payload = json.dumps({"type": "response_item", "payload": {**said, "content": content}}).encode()
+    payload = json.dumps({"type": "response_item", "payload": {**record, "content": content}}).encode()
     entry = codex.read(payload)
     assert isinstance(entry, Message)
     yield Item(item.oid, dataclasses.replace(entry, at_ms=item.entry.at_ms), codex.AGENT, payload)
@@ -178,8 +178,8 @@ def _without_middle(text: str, tokens: int) -> list[str]:
 
 def _spoken_item(item: Item) -> Object:
     line = parse(record_line(item.payload))
-    said = None if isinstance(line, LineFailure) else line.get("payload")
-    return said if isinstance(said, dict) else {}
+    payload = None if isinstance(line, LineFailure) else line.get("payload")
+    return payload if isinstance(payload, dict) else {}
 
 
 def _state(line: ContextHistory) -> State:

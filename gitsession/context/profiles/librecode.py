@@ -60,10 +60,10 @@ def _faces_model(entry: Shown) -> bool:
         return True
     if isinstance(entry, Message) and entry.role in NEVER:
         return False
-    stated = entry.extra.get("model_facing")
+    model_facing = entry.extra.get("model_facing")
     by_kind = entry.role in SHOWN if isinstance(entry, Message) else True
-    says_something = bool(images(entry.content)) or bool(_words(entry))
-    return says_something and (stated == 1 if isinstance(stated, int) else by_kind)
+    has_text = bool(images(entry.content)) or bool(_words(entry))
+    return has_text and (model_facing == 1 if isinstance(model_facing, int) else by_kind)
 
 
 def _words(entry: Shown) -> str:

@@ -56,9 +56,13 @@ class OmpProfile(Profile):
             if node is how.newest or at == len(kept):
                 changed_since = {item.oid for item in items}
         items = _without_failed(_without_dangling(items))
-        said = line.anchors
+        history_state = line.anchors
         current = sum(item.oid in changed_since for item in items)
-        return Selection(tuple(items), state(line, model=said.models.get("default") or said.assistant), current=current)
+        return Selection(
+            tuple(items),
+            state(line, model=history_state.models.get("default") or history_state.assistant),
+            current=current,
+        )
 
     def estimate(self, entry: Shown) -> int:
         return 0 if is_message(entry, "system") else by_bytes(entry)
@@ -133,20 +137,20 @@ def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:
     """Return the items without failed answers and without the results of their calls."""
-    behind: list[int] = []  # indexes of kept items, oldest last; some may have been added to ``gone`` since
-    gone: set[int] = set()
+    kept: list[int] = []  # indexes of kept items, oldest last; some may have been added to ``removed`` since
+    removed: set[int] = set()
     results: dict[str | None, list[int]] = {}
     for at in range(len(items) - 1, -1, -1):
         entry = items[at].entry
-        while behind and behind[-1] in gone:
-            behind.pop()
-        after = items[behind[-1]].entry if behind else None
-        goes_on = isinstance(after, CustomMessage) and after.custom_type == INTERRUPTED
-        if isinstance(entry, Message) and entry.failed and not goes_on:
+        while kept and kept[-1] in removed:
+            kept.pop()
+        after = items[kept[-1]].entry if kept else None
+        is_interrupted = isinstance(after, CustomMessage) and after.custom_type == INTERRUPTED
+        if isinstance(entry, Message) and entry.failed and not is_interrupted:
             called = {block.id for block in entry.content if isinstance(block, ToolCall)}
-            gone.update(itertools.chain.from_iterable(results.pop(id_, ()) for id_ in called))
+            removed.update(itertools.chain.from_iterable(results.pop(id_, ()) for id_ in called))
             continue
-        behind.append(at)
+        kept.append(at)
         if is_message(entry, "tool"):
             results.setdefault(entry.tool_call_id, []).append(at)
-    return [items[at] for at in reversed(behind) if at not in gone]
+    return [items[at] for at in reversed(kept) if at not in removed]

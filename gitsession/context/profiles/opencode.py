@@ -38,7 +38,7 @@ class OpencodeProfile(Profile):
     SETTINGS = CompactionSettings(reserve=20_000)
 
     def select(self, line: ContextHistory) -> Selection:
-        nodes, kept, compaction = _in_sight(line)
+        nodes, kept, compaction = _visible_nodes(line)
         how = changes(line, nodes, edits=True)
         answered = _answered(line, nodes)
         items: list[Item] = []
@@ -60,7 +60,7 @@ class OpencodeProfile(Profile):
         return (count + 2) // 4 + 1_200 * images(entry.content)
 
 
-def _in_sight(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
+def _visible_nodes(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
     """Return the nodes in the order in which the model receives them: compaction, kept entries, later entries (K4).
 
     The second value is the index of the last node that is not newer than the compaction. The third is the compaction.
@@ -109,12 +109,12 @@ def _shown(line: ContextHistory, node: Node, how: Changes, answered: Set[str | N
         return [Item(node.oid, _asked(entry.at_ms))] if is_request else []
     if node.kind != Message.kind:
         return changed(show(line, node), node, how)
-    said = line.entry(node)
-    if not isinstance(said, Message) or _is_left_out(said):
+    message = line.entry(node)
+    if not isinstance(message, Message) or _is_left_out(message):
         return []
     # An aborted answer is sent like any other answer.
-    content = tuple(_sent(said, answered))
-    parts = unfold(dataclasses.replace(said, content=content, stop=None if said.failed else said.stop))
+    content = tuple(_sent(message, answered))
+    parts = unfold(dataclasses.replace(message, content=content, stop=None if message.failed else message.stop))
     items = [Item(node.oid, part) for part in parts if part.content or part.role == "tool"]
     return [_cleared(item) if part_of(item) in how.prunes else item for item in changed(items, node, how)]
 
@@ -125,11 +125,11 @@ def _compaction(line: ContextHistory, node: Node, entry: Compaction) -> list[Ite
         return show_compaction(line, node, system=False)
     messages = entry.extra.get("messages")
     answer = messages[1] if isinstance(messages, list) and len(messages) == 2 else {}
-    said = opencode.read(quoted(answer).encode())
-    if not isinstance(said, Message):
+    message = opencode.read(quoted(answer).encode())
+    if not isinstance(message, Message):
         return []
-    said = dataclasses.replace(said, content=tuple(_sent(said, frozenset())))
-    return [Item(node.oid, _asked(entry.at_ms)), *(Item(node.oid, part) for part in unfold(said))]
+    message = dataclasses.replace(message, content=tuple(_sent(message, frozenset())))
+    return [Item(node.oid, _asked(entry.at_ms)), *(Item(node.oid, part) for part in unfold(message))]
 
 
 def _asked(at_ms: int) -> Message:
@@ -140,8 +140,8 @@ def _is_left_out(entry: Message) -> bool:
     """Return whether an answer is left out: it failed, and it is not an aborted answer with content."""
     if entry.role != "assistant" or not entry.failed:
         return False
-    said = any(not isinstance(block, Thinking) and _type_of(block) != "step-start" for block in entry.content)
-    return entry.stop != "aborted" or not said
+    has_content = any(not isinstance(block, Thinking) and _type_of(block) != "step-start" for block in entry.content)
+    return entry.stop != "aborted" or not has_content
 
 
 def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:

@@ -50,13 +50,13 @@ def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[I
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]
     if node.source is None:
-        return [*(Item(node.oid, said) for said in kept_system(entry)), *items] if system else items
+        return [*(Item(node.oid, message) for message in kept_system(entry)), *items] if system else items
     kept = entry.extra.get("systemMessage")
     if system and isinstance(kept, dict):
         payload = json.dumps({"type": "message", "message": kept}).encode()
-        said = FORMATS[node.source.agent].read(payload)
-        if isinstance(said, Message):
-            items.insert(0, Item(node.oid, said, node.source.agent, payload))
+        message = FORMATS[node.source.agent].read(payload)
+        if isinstance(message, Message):
+            items.insert(0, Item(node.oid, message, node.source.agent, payload))
     return items
 
 
@@ -64,16 +64,16 @@ def is_message(entry: Entry, role: str) -> TypeGuard[Message]:
     return isinstance(entry, Message) and entry.role == role
 
 
-def keep_system(said: Iterable[Message]) -> list[dict[str, Any]]:
+def keep_system(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return system messages in the form in which gitsession's compactions store them in ``preserve``."""
-    return [{"text": message.text, **({"extra": dict(message.extra)} if message.extra else {})} for message in said]
+    return [{"text": message.text, **({"extra": dict(message.extra)} if message.extra else {})} for message in messages]
 
 
 def kept_system(entry: Compaction) -> list[Message]:
     """Return the messages that ``keep_system`` stored. Malformed values are ignored."""
-    stated = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
+    preserved = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
     found = []
-    for kept in stated if isinstance(stated, list | tuple) else ():
+    for kept in preserved if isinstance(preserved, list | tuple) else ():
         if isinstance(kept, Mapping) and isinstance(kept.get("text"), str):
             extra = kept.get("extra")
             content, fields = (Text(kept["text"]),), dict(extra) if isinstance(extra, Mapping) else {}
@@ -219,20 +219,20 @@ def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
 
 def state(line: ContextHistory, *, model: str | None) -> State:
     """Return the state of the whole history, including hidden entries (rule 7). ``model``: the agent's model."""
-    said = line.anchors
-    tools = line.entry_at(said.tools) if said.tools else None
-    instructions = line.entry_at(said.instructions) if said.instructions else None
+    history_state = line.anchors
+    tools = line.entry_at(history_state.tools) if history_state.tools else None
+    instructions = line.entry_at(history_state.instructions) if history_state.instructions else None
     return State(
         model=model,
-        models=_models(said, model),
-        thinking=said.thinking or "off",
-        mode=said.mode,
+        models=_models(history_state, model),
+        thinking=history_state.thinking or "off",
+        mode=history_state.mode,
         tools=tools.tools if isinstance(tools, ToolsChange) else None,
         instructions=instructions if isinstance(instructions, Instructions) else None,
-        rules=said.rules,
+        rules=history_state.rules,
     )
 
 
-def _models(said: HistoryState, model: str | None) -> dict[str, str]:
+def _models(history_state: HistoryState, model: str | None) -> dict[str, str]:
     default = {} if model is None else {"default": model}
-    return default | {role: name for role, name in said.models.items() if role != "default"}
+    return default | {role: name for role, name in history_state.models.items() if role != "default"}

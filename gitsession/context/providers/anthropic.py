@@ -21,7 +21,7 @@ from gitsession.context.providers.conversation import (
     tools,
     turns,
 )
-from gitsession.context.providers.wire import PDF, legal, sendable, to_base64, words
+from gitsession.context.providers.wire import PDF, joined_text, legal, sendable, to_base64
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -38,19 +38,19 @@ FOLLOWS = "(what it returned follows)"
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """Return ``messages``, and also ``model``, ``system`` and ``tools`` if they are known."""
-    said = turns(context, API, skip=opening(context))
-    later = [words(turn.blocks) for turn in said if turn.role == "system"]
+    all_turns = turns(context, API, skip=opening(context))
+    later = [joined_text(turn.blocks) for turn in all_turns if turn.role == "system"]
     model, head = model_of(context, API), "\n\n".join(part for part in [prompt(context, system), *later] if part)
     defined = [_tool(tool) for tool in tools(context)]
     return {
         **({"model": model} if model else {}),
         **({"system": head} if head else {}),
         **({"tools": defined} if defined else {}),
-        "messages": _messages(said),
+        "messages": _messages(all_turns),
     }
 
 
-def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
+def _messages(all_turns: Iterable[Turn]) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
 
     def put(role: str, content: list[dict[str, Any]]) -> None:
@@ -61,21 +61,21 @@ def _messages(said: Iterable[Turn]) -> list[dict[str, Any]]:
         else:
             messages.append({"role": role, "content": content})
 
-    for turn in said:
+    for turn in all_turns:
         if turn.role in ("user", "developer"):
             put("user", _blocks(turn.blocks))
         elif turn.role == "assistant":
-            spoken = _spoken(turn)
+            content_blocks = _turn_content(turn)
             # A provider's compaction replaces everything before it, so it can be the first message.
-            if spoken and not messages and not turn.replay:
+            if content_blocks and not messages and not turn.replay:
                 put("user", [_text(NOT_SHOWN)])
-            put("assistant", spoken)
+            put("assistant", content_blocks)
             put("user", [_result(call) for call in turn.calls])
-            put("user", [block for call in turn.calls for block in _beside(call)])
+            put("user", [block for call in turn.calls for block in _attached_media(call)])
     return messages
 
 
-def _spoken(turn: Turn) -> list[dict[str, Any]]:
+def _turn_content(turn: Turn) -> list[dict[str, Any]]:
     blocks = [*map(sendable, turn.replay), *_blocks(turn.blocks)]
     while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()  # a message must not end with reasoning, as in an answer that was cut off
@@ -111,7 +111,7 @@ def _result(call: CallWithResult) -> dict[str, Any]:
     return {"type": "tool_result", "tool_use_id": call.id, "content": content or [_text(FOLLOWS)], **failed}
 
 
-def _beside(call: CallWithResult) -> list[dict[str, Any]]:
+def _attached_media(call: CallWithResult) -> list[dict[str, Any]]:
     """Return the images and documents of a failed result. They follow the result, which can contain only text."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
@@ -121,8 +121,8 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return {"name": name, "description": tool.description, "input_schema": tool.schema}
 
 
-def _text(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
 
 
 def _source(data: bytes, mime: str) -> dict[str, Any]:

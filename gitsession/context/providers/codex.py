@@ -20,10 +20,10 @@ ABORTED = "aborted"
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """Return ``input``, and also ``model`` and ``instructions`` if they are known."""
-    stated = context.instructions.system_prompt if context.instructions else None
-    head = stated if system is None else system
+    system_prompt = context.instructions.system_prompt if context.instructions else None
+    head = system_prompt if system is None else system
     role = profile(context.profile).llm_role
-    items = [said for item in context.items if role(item.entry) is not None for said in _said(item)]
+    items = [input_item for item in context.items if role(item.entry) is not None for input_item in _input_items(item)]
     return {
         **({"model": context.model} if context.model else {}),
         **({"instructions": head} if head else {}),
@@ -31,7 +31,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     }
 
 
-def _said(item: Item) -> list[Object]:
+def _input_items(item: Item) -> list[Object]:
     line = parse(record_line(item.payload)) if item.agent == codex.AGENT else None
     if line is None or isinstance(line, LineFailure):
         return items_of(item.entry)
@@ -67,5 +67,5 @@ def _is_output(item: Object) -> bool:
 
 
 def _call_id(item: Object) -> str | None:
-    stated = item.get("call_id")
-    return stated if isinstance(stated, str) else None
+    call_id = item.get("call_id")
+    return call_id if isinstance(call_id, str) else None

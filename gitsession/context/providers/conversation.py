@@ -108,17 +108,17 @@ def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
         elif kept := _replayed(entry, context, api):
             found.append(Turn("assistant", (), own=True, replay=kept.items))
         else:
-            found.extend(_heard(entry, rules.llm_role(entry)))
+            found.extend(_message_turns(entry, rules.llm_role(entry)))
     return [turn for turn in found if turn.blocks or turn.replay]
 
 
 def model_of(context: Context, api: ProviderApi) -> str | None:
     """Return the name of the current model for a request; ``None`` if the model is not used through ``api``."""
     provider, _, model = (context.model or "").partition("/")
-    return model if model and _speaks(provider, context, api) else None
+    return model if model and _is_of_api(provider, context, api) else None
 
 
-def _speaks(provider: str, context: Context, api: ProviderApi) -> bool:
+def _is_of_api(provider: str, context: Context, api: ProviderApi) -> bool:
     return provider in api.providers or any(is_own(item.entry, context, api) for item in context.items)
 
 
@@ -129,8 +129,12 @@ def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None
     """
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
     in_force = (context.model or "").partition("/")[0]
-    mine = kept is not None and kept.provider == (in_force or kept.provider) and _speaks(kept.provider, context, api)
-    return kept if mine else None
+    is_current = (
+        kept is not None
+        and kept.provider == (in_force or kept.provider)
+        and _is_of_api(kept.provider, context, api)
+    )
+    return kept if is_current else None
 
 
 def is_own(entry: Entry, context: Context, api: ProviderApi) -> bool:
@@ -139,9 +143,9 @@ def is_own(entry: Entry, context: Context, api: ProviderApi) -> bool:
         return False
     if f"{entry.provider}/{entry.model}" != context.model:
         return False
-    stated = entry.extra.get("api")
-    if isinstance(stated, str):
-        return stated in api.apis
+    api_name = entry.extra.get("api")
+    if isinstance(api_name, str):
+        return api_name in api.apis
     return entry.provider in api.providers or (context.profile in api.plain and _thinks_plainly(entry))
 
 
@@ -171,19 +175,19 @@ def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
             for nth in reversed(range(len(calls))):
                 waiting.setdefault(calls[nth].id, []).append((at, nth))
         elif entry.role == "tool" and waiting.get(entry.tool_call_id):
-            asked, nth = waiting[entry.tool_call_id].pop()
-            answers[asked][nth] = entry
+            call_at, nth = waiting[entry.tool_call_id].pop()
+            answers[call_at][nth] = entry
     return answers
 
 
 def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: ProviderApi) -> CallWithResult:
-    made = CallWithResult(ids.take(api.call_id(call.id)), legal(call.name, api.tool_name_chars_max), call)
+    result = CallWithResult(ids.take(api.call_id(call.id)), legal(call.name, api.tool_name_chars_max), call)
     if answer is None:
-        return replace(made, result=(Text(NO_RESULT),), is_error=True)
-    return replace(made, result=shown(answer.content) or (Text(NO_OUTPUT),), is_error=answer.is_error)
+        return replace(result, result=(Text(NO_RESULT),), is_error=True)
+    return replace(result, result=shown(answer.content) or (Text(NO_OUTPUT),), is_error=answer.is_error)
 
 
-def _heard(entry: Shown, role: str | None) -> Iterable[Turn]:
+def _message_turns(entry: Shown, role: str | None) -> Iterable[Turn]:
     """Yield the turn of an entry that is not from the model or a tool. ``role``: role by the rules of the profile."""
     if role not in ("user", "system", "developer"):
         return
@@ -211,13 +215,13 @@ def user_text(entry: Compaction | BranchSummary | Message) -> str:
 
 
 def _shell(entry: Message) -> str:
-    said = [f"The user ran this:\n```\n{entry.command or ''}\n```"]
-    said.append(f"It printed:\n```\n{entry.output}\n```" if entry.output else "It printed nothing.")
+    lines = [f"The user ran this:\n```\n{entry.command or ''}\n```"]
+    lines.append(f"It printed:\n```\n{entry.output}\n```" if entry.output else "It printed nothing.")
     if entry.extra.get("cancelled") is True:
-        said.append("The user stopped it.")
+        lines.append("The user stopped it.")
     elif entry.exit_code:
-        said.append(f"Its exit code was {entry.exit_code}.")
-    return "\n".join(said)
+        lines.append(f"Its exit code was {entry.exit_code}.")
+    return "\n".join(lines)
 
 
 # The part before the conversation: the system prompt, and the tools whose definitions the session contains.
@@ -240,8 +244,8 @@ def prompt(context: Context, system: str | None) -> str:
     The system prompt is ``system`` if it is not ``None``. Otherwise it consists of the system prompt of the session and
     its leading system messages, which ``opening`` counts. Later system messages are turns.
     """
-    stated = context.instructions.system_prompt if context.instructions else None
-    first = [stated or "", *(message.text for message in _opening(context))] if system is None else [system]
+    system_prompt = context.instructions.system_prompt if context.instructions else None
+    first = [system_prompt or "", *(message.text for message in _opening(context))] if system is None else [system]
     return valid_text("\n\n".join(part for part in [*first, *_sections(context)] if part.strip()))
 
 
@@ -252,12 +256,12 @@ def opening(context: Context) -> int:
 
 def tools(context: Context) -> list[Tool]:
     """Return the current tools whose definitions the session contains."""
-    stated = context.instructions.tools if context.instructions else None
-    known = {tool.name: tool for tool in _tools(stated)}
+    recorded = context.instructions.tools if context.instructions else None
+    known = {tool.name: tool for tool in _tools(recorded)}
     for message in _system_messages(context):
-        for gone in _list(message.extra.get("toolsRemoved")):
-            if isinstance(gone, Mapping):
-                known.pop(str(gone.get("name")), None)
+        for removed in _list(message.extra.get("toolsRemoved")):
+            if isinstance(removed, Mapping):
+                known.pop(str(removed.get("name")), None)
         known |= {tool.name: tool for tool in _tools(message.extra.get("toolsAdded"))}
     return [tool for tool in known.values() if context.tools is None or tool.name in context.tools]
 
@@ -290,8 +294,8 @@ def _sections(context: Context) -> Iterable[str]:
     return [text for text in known.values() if isinstance(text, str)]
 
 
-def _tools(stated: Any) -> Iterable[Tool]:
-    for tool in _list(stated):
+def _tools(recorded: Any) -> Iterable[Tool]:
+    for tool in _list(recorded):
         if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping):
             tool = tool["function"]
         if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):

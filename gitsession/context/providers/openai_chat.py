@@ -21,7 +21,7 @@ from gitsession.context.providers.conversation import (
     tools,
     turns,
 )
-from gitsession.context.providers.wire import PDF, data_url, legal, sendable, to_json, words
+from gitsession.context.providers.wire import PDF, data_url, joined_text, legal, sendable, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -70,11 +70,11 @@ def _messages(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
         alone = len(parts) == 1 and parts[0]["type"] == "text"
         yield {"role": "user", "content": parts[0]["text"] if alone else parts}
     else:
-        yield {"role": turn.role, "content": words(turn.blocks)}
+        yield {"role": turn.role, "content": joined_text(turn.blocks)}
 
 
 def _assistant(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
-    text, calls = words(turn.blocks, between="" if turn.own or profile in JOINING else "\n\n"), turn.calls
+    text, calls = joined_text(turn.blocks, between="" if turn.own or profile in JOINING else "\n\n"), turn.calls
     thinking = [block for block in turn.blocks if isinstance(block, Thinking)]
     plain = "".join(block.text for block in thinking if not block.signature) if profile in API.plain else ""
     if not text and not calls and not plain:
@@ -86,7 +86,7 @@ def _assistant(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
         **({"tool_calls": [_call(call) for call in calls]} if calls else {}),
     }
     for call in calls:
-        yield {"role": "tool", "tool_call_id": call.id, "content": words(call.result) or FOLLOWS}
+        yield {"role": "tool", "tool_call_id": call.id, "content": joined_text(call.result) or FOLLOWS}
     seen = [_part(block) for call in calls for block in call.result if isinstance(block, Image | File)]
     if seen:
         yield {"role": "user", "content": [{"type": "text", "text": FROM_TOOLS}, *seen]}

@@ -78,7 +78,7 @@ def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
 def _items(turn: Turn) -> Iterable[dict[str, Any]]:
     if turn.role == "assistant":
         yield from map(sendable, turn.replay)
-        yield from _spoken(turn)
+        yield from _turn_items(turn)
         for call in turn.calls:
             yield {"type": "function_call_output", "call_id": call.id, "output": _output(call)}
     else:
@@ -86,7 +86,7 @@ def _items(turn: Turn) -> Iterable[dict[str, Any]]:
         yield {"type": "message", "role": turn.role, "content": content}
 
 
-def _spoken(turn: Turn) -> list[dict[str, Any]]:
+def _turn_items(turn: Turn) -> list[dict[str, Any]]:
     items = []
     for block in turn.blocks:
         match block:
@@ -107,14 +107,14 @@ def _message(block: Text) -> dict[str, Any]:
     if not id_:
         return {"type": "message", "role": "assistant", "content": block.text}
     content = [{"type": "output_text", "text": block.text, "annotations": []}]
-    said = {"type": "message", "role": "assistant", "id": id_, "status": "completed", "content": content}
-    return said | ({"phase": phase} if phase else {})
+    message = {"type": "message", "role": "assistant", "id": id_, "status": "completed", "content": content}
+    return message | ({"phase": phase} if phase else {})
 
 
 def _text_signature(signature: str | None) -> tuple[str, str]:
     """Return the id and the phase of the item, as pi stores them. Older files have only the id."""
-    stated = _parsed(signature)
-    id_, phase = (stated.get("id"), stated.get("phase")) if stated else (signature, None)
+    fields = _parsed(signature)
+    id_, phase = (fields.get("id"), fields.get("phase")) if fields else (signature, None)
     if not isinstance(id_, str) or not id_.startswith("msg_") or legal(id_, _ITEM_ID_CHARS_MAX) != id_:
         return "", ""
     return id_, phase if phase in ("commentary", "final_answer") else ""
@@ -124,8 +124,8 @@ def _reasoning(block: Thinking) -> dict[str, Any] | None:
     item = _parsed(block.signature)
     if item and item.get("type") == "reasoning" and isinstance(item.get("id"), str):
         summary = item.get("summary")
-        said = isinstance(summary, list) and all(isinstance(part, dict) for part in summary)
-        return item if said else {**item, "summary": []}
+        is_valid = isinstance(summary, list) and all(isinstance(part, dict) for part in summary)
+        return item if is_valid else {**item, "summary": []}
     return None
 
 
@@ -169,5 +169,5 @@ def _part(block: Text | Image | File) -> dict[str, Any]:
 
 def _tool(tool: Tool) -> dict[str, Any]:
     name = legal(tool.name, API.tool_name_chars_max)
-    said = {"description": tool.description, "parameters": tool.schema, "strict": False}
-    return {"type": "function", "name": name, **said}
+    fields = {"description": tool.description, "parameters": tool.schema, "strict": False}
+    return {"type": "function", "name": name, **fields}

@@ -45,9 +45,9 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
     entry = item.entry
     at_ms = _time(written, entry.at_ms) if written else entry.at_ms
     if isinstance(entry, Message):
-        stated = written.get("message")
-        if isinstance(stated, dict):
-            return _as_stated(stated, tolerant=profile == "pi")
+        message = written.get("message")
+        if isinstance(message, dict):
+            return _as_stated(message, tolerant=profile == "pi")
         if entry.role == "tool" and not entry.tool_name:
             entry = dataclasses.replace(entry, tool_name=called.get(entry.tool_call_id))
         return write_messages.message(entry, omp=profile == "omp")
@@ -63,16 +63,16 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
         }
     if isinstance(entry, Compaction):
         before = {} if entry.tokens_before is None else {"tokensBefore": entry.tokens_before}
-        more = _omp_says(entry) if profile == "omp" else {}
+        more = _omp_fields(entry) if profile == "omp" else {}
         return {"role": "compactionSummary", "summary": entry.summary, **before, **more, "timestamp": at_ms}
     return _branch_summary(entry, at_ms)
 
 
-def _omp_says(entry: Compaction) -> dict[str, Any]:
+def _omp_fields(entry: Compaction) -> dict[str, Any]:
     """Return further fields of a compaction, which omp displays."""
-    said = {name: entry.extra.get(name) for name in ("shortSummary", "warning")}
-    said |= {"method": entry.method, "tokensAfter": entry.tokens_after}
-    return {name: value for name, value in said.items() if value is not None}
+    fields = {name: entry.extra.get(name) for name in ("shortSummary", "warning")}
+    fields |= {"method": entry.method, "tokensAfter": entry.tokens_after}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _branch_summary(entry: BranchSummary, at_ms: int | None) -> dict[str, Any]:
@@ -82,8 +82,8 @@ def _branch_summary(entry: BranchSummary, at_ms: int | None) -> dict[str, Any]:
 
 def _time(written: dict[str, Any], at_ms: int) -> int | None:
     """Return the time of a line as pi converts it: ``None`` if the field is missing or its text is not a time."""
-    stated = written.get("timestamp", "")
-    return None if isinstance(stated, str) and to_ms(stated) is None else at_ms
+    timestamp = written.get("timestamp", "")
+    return None if isinstance(timestamp, str) and to_ms(timestamp) is None else at_ms
 
 
 def _given(written: dict[str, Any], field: str, otherwise: Any) -> Any:

@@ -91,11 +91,11 @@ def model_blocks(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking
 
     Another model receives reasoning as text. It does not receive redacted reasoning, which only its author can read.
     """
-    found = [_uttered(block, own) for block in blocks]
+    found = [_model_block(block, own) for block in blocks]
     return tuple([block for block in found if block is not None])
 
 
-def words(blocks: Iterable[object], *, between: str = "\n") -> str:
+def joined_text(blocks: Iterable[object], *, between: str = "\n") -> str:
     """Return the text of ``blocks``, joined by ``between``."""
     return between.join(block.text for block in blocks if isinstance(block, Text))
 
@@ -112,7 +112,7 @@ def _shown(block: Block) -> Text | Image | File | None:
     return None
 
 
-def _uttered(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
+def _model_block(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
     if isinstance(block, Text):
         return _text(block.text, block.signature if own else None)
     if isinstance(block, Thinking):
@@ -145,5 +145,5 @@ def _text(text: str, signature: str | None = None) -> Text | None:
     return Text(valid_text(text), signature) if text.strip() else None
 
 
-def _note(*words: str) -> Text:
-    return Text(valid_text(f"[{' '.join(word for word in words if word)}]"))
+def _note(*parts: str) -> Text:
+    return Text(valid_text(f"[{' '.join(part for part in parts if part)}]"))
