@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,9 @@ from gitsession.cli.app import exit_code
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "gitsession"
 USAGE = "UsageError"
+
+Names = dict[str, list[ast.expr]]
+"""The expressions that the source assigns to each name."""
 
 HEAD = """# Error messages
 
@@ -28,41 +31,95 @@ hint: run `gitsession import --all` to create one with your agents' sessions, or
 ```
 
 Below are the messages by package, with the exit code of the command and, for users of the library, the
-class of the exception. `<...>` stands for a name or a value. Some messages are the end of a longer one,
-after the name of a file, an object or a field. Errors of the command line itself (exit code 2) are
-`UsageError`.
+class of the exception. `<...>` stands for a name or a value. If a message or a hint has several forms, they
+are separated by a slash. Errors of the command line itself (exit code 2) are `UsageError`. The last table lists the
+messages that follow the name of a file, an object or a field.
 """
+
+DETAILS_HEAD = """
+## Details after a file, an object or a field
+
+These messages are the end of a longer one. Each follows the place of the problem, for example:
+
+```text
+error: cannot import 'session.jsonl': no line has a timestamp yet
+hint: pass --final if the file will not grow
+```
+
+| Package | Message | Hint | Exit code | Class |
+|---|---|---|---|---|
+"""
+DETAILS = (
+    "codec/",
+    "discovery/databases.py",
+    "discovery/sources.py",
+    "formats/",
+    "git/objects.py",
+    "git/pack_index.py",
+    "importing/",
+    "live/ingesting.py",
+    "live/spooled_events.py",
+    "purge/redact_exports.py",
+    "purge/tombstone_checks.py",
+    "sessions/tombstone_set.py",
+    "validation/",
+    "verify/entry_check.py",
+    "workspace/inspect.py",
+    "workspace/names.py",
+)
+"""Modules whose callers put the place before the message. Elsewhere, an error with ``where`` does that itself."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """An error message as the source has it."""
+    """An error message in the source. ``is_detail``: the message follows the place of the problem."""
 
     package: str
     text: str
     hint: str
     error: str
+    is_detail: bool
 
 
 def messages() -> Iterator[Message]:
-    """Yield the message of each error that the program raises on purpose."""
-    for path in sorted(SOURCE.rglob("*.py")):
-        package = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        constants = {
-            target.id: node.value for node in tree.body if isinstance(node, ast.Assign)
-            for target in node.targets if isinstance(target, ast.Name)
-        }  # fmt: skip
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-                call = node.exc
-                error = ast.unparse(call.func).rpartition(".")[2]
-                text = words(call.args[0])
-                if text.strip("<>. ") and (error == USAGE or is_ours(error)):
-                    given = next((word.value for word in call.keywords if word.arg == "hint"), None)
-                    named = constants.get(given.id) if isinstance(given, ast.Name) else None
-                    hint = words(named or given) if given else ""
-                    yield Message(package, text, hint, error)
+    """Yield the message of each error that the program raises on purpose, or that a function returns to be raised."""
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(SOURCE.rglob("*.py"))}
+    shared = {name: found for tree in trees.values() for name, found in assigned(tree.body).items() if name.isupper()}
+    for path, tree in trees.items():
+        module = path.relative_to(SOURCE).as_posix()
+        constants = {**shared, **assigned(tree.body)}
+        for node, names in calls(tree, constants):
+            error = ast.unparse(node.func).rpartition(".")[2]
+            given = {word.arg: word.value for word in node.keywords}
+            text = words(node.args[0], names)
+            if text.strip("<>. ") and not text.startswith("<error>") and (error == USAGE or is_ours(error)):
+                hint = words(given["hint"], names) if "hint" in given else ""
+                is_detail = "where" in given or (module.startswith(DETAILS) and not text.startswith("cannot "))
+                yield Message(module.partition("/")[0].removesuffix(".py"), text, hint, error, is_detail)
+
+
+def calls(tree: ast.Module, constants: Names) -> Iterator[tuple[ast.Call, Names]]:
+    """Yield each call whose result is raised or returned, with the strings that its function and module assign."""
+    found: dict[ast.Call, Names] = {}
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.Module | ast.FunctionDef):
+            names = {**constants, **assigned(ast.walk(scope))} if isinstance(scope, ast.FunctionDef) else constants
+            for node in ast.walk(scope):
+                call = node.exc if isinstance(node, ast.Raise) else node.value if isinstance(node, ast.Return) else None
+                if isinstance(call, ast.Call) and call.args:
+                    found[call] = names
+    yield from found.items()
+
+
+def assigned(body: Iterable[ast.AST]) -> Names:
+    """Return the expressions that statements assign to each name."""
+    found: Names = {}
+    for node in body:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(node.value)
+    return found
 
 
 def is_ours(name: str) -> bool:
@@ -71,18 +128,33 @@ def is_ours(name: str) -> bool:
     return inspect.isclass(found) and issubclass(found, errors.GitSessionError)
 
 
-def words(node: ast.expr) -> str:
-    """Return a string expression with ``<name>`` in the place of each value; "" for any other expression."""
+def words(node: ast.expr, names: Names) -> str:
+    """Return a string expression with ``<name>`` in the place of each value; "" for any other expression.
+
+    If an expression has several values, they are separated by a slash.
+    """
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return node.value
     if isinstance(node, ast.JoinedStr):
-        return "".join(words(part) for part in node.values)
+        return "".join(words(part, names) for part in node.values)
     if isinstance(node, ast.FormattedValue):
+        is_named = isinstance(node.value, ast.Name) and node.conversion != ord("r")
+        values = names.get(node.value.id, []) if is_named else []
+        if len(values) == 1 and isinstance(values[0], ast.Constant | ast.JoinedStr) and (text := words(values[0], {})):
+            return text
         shown = f"<{name_of(node.value)}>"
         return f"'{shown}'" if node.conversion == ord("r") else shown
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return words(node.left) + words(node.right)
-    return ""
+        return words(node.left, names) + words(node.right, names)
+    options: list[ast.expr] = []
+    if isinstance(node, ast.Name):
+        options = names.get(node.id, [])
+        names = {name: values for name, values in names.items() if name != node.id}
+    elif isinstance(node, ast.IfExp):
+        options = [node.body, node.orelse]
+    elif isinstance(node, ast.BoolOp):
+        options = node.values
+    return " / ".join(dict.fromkeys(text for option in options if (text := words(option, names))))
 
 
 def name_of(node: ast.expr) -> str:
@@ -93,6 +165,10 @@ def name_of(node: ast.expr) -> str:
         return node.attr.strip("_")
     if isinstance(node, ast.Subscript):
         return name_of(node.value)
+    if isinstance(node, ast.BoolOp):
+        return name_of(node.values[0])
+    if isinstance(node, ast.BinOp):
+        return name_of(node.right)
     if isinstance(node, ast.Call) and len(node.args) == 1:
         return name_of(node.args[0])
     return "..."
@@ -107,16 +183,18 @@ def code_of(error: str) -> int:
 
 def page() -> str:
     """Return the content of errors.md."""
-    found = sorted({*messages()}, key=lambda one: (one.package, one.text, one.hint))
+    found = sorted({*messages()}, key=lambda one: (one.package, one.text, one.hint, one.error))
+    whole = [one for one in found if not one.is_detail]
     parts = [HEAD]
-    for package in dict.fromkeys(one.package for one in found):
+    for package in dict.fromkeys(one.package for one in whole):
         parts.append(f"\n## {package}\n\n| Message | Hint | Exit code | Class |\n|---|---|---|---|\n")
-        parts += [
-            f"| {cell(one.text)} | {cell(one.hint)} | {code_of(one.error)} | `{one.error}` |\n"
-            for one in found
-            if one.package == package
-        ]
+        parts += [row(one) for one in whole if one.package == package]
+    parts += [DETAILS_HEAD, *(f"| {one.package} {row(one)}" for one in found if one.is_detail)]
     return "".join(parts)
+
+
+def row(one: Message) -> str:
+    return f"| {cell(one.text)} | {cell(one.hint)} | {code_of(one.error)} | `{one.error}` |\n"
 
 
 def cell(text: str) -> str:

@@ -73,7 +73,7 @@ class Purges:
         unfinished = list(intents.pending(self._objects))
         if unfinished:
             hint = "run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it"
-            raise Refused(f"cannot purge: {unfinished[0].description} was interrupted", hint=hint)
+            raise Refused(f"cannot purge: the command {unfinished[0].description} was interrupted", hint=hint)
         self._opened.catalogues.close()
         try:
             redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it
@@ -126,7 +126,7 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
         entries = (*one.entries, *found.entries)
         return PurgePlan(one.more | found.more, entries, found.files, (), problems, redacted=rest)
     if sid is None:
-        raise Refused("nothing to purge", hint="pass a session, an entry or a text")
+        raise Refused("cannot purge: no session, entry or text was given", hint="pass a session, an entry or a text")
     return finding.plan_session(view, sid) if at is None else finding.plan_entry(view, sid, at)
 
 

@@ -298,7 +298,7 @@ class Session:
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
         if row is None:
-            raise NotFound(f"session {self.id} has no entries yet")
+            raise NotFound(f"cannot fork session {self.id}: it has no entries yet")
         called = names.names(catalogue, self.id)
         forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=called.title, labels=called.chains)
         return Session(self._opened, forked)

@@ -387,7 +387,8 @@ class Store:
             OSError: The file cannot be read.
         """
         if agent and agent not in FORMATS:
-            raise NotFound(f"unknown agent {agent!r}", hint=f"choose one of {', '.join(sorted(FORMATS))}")
+            hint = f"choose one of {', '.join(sorted(FORMATS))}"
+            raise NotFound(f"cannot import '{path}': unknown agent {agent!r}", hint=hint)
         path = Path(path)
         if path.exists() and not path.is_file():
             raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")

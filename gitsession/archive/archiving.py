@@ -36,6 +36,8 @@ from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, Transaction
 
+_LIST = "run `gitsession ls --archived` to list the archived sessions"
+
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
     """Archive sessions; return their ids. If it raises ``NotFound`` or ``Refused``, nothing is changed."""
@@ -49,7 +51,7 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
                 raise NotFound(f"no session {sid!r}", hint="run `gitsession ls` to list the sessions")
             invalid = [name for name, value in session_refs.items() if not _is_session_branch(name, value)]
             if invalid:
-                raise Refused(f"cannot archive session {sid!r}: {invalid[0]!r} is not a branch of a session")
+                raise Refused(f"cannot archive session {sid!r}: its ref {invalid[0]!r} is not a branch")
             removed_refs |= session_refs
             # An archived session that has refs was continued elsewhere: it is restored and archived again.
             turns = 2 if sid in archived else 1
@@ -68,7 +70,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with store.transaction() as tx:
         archived = archive_set.read(store)
         if sid not in archived:
-            raise NotFound(f"session {sid!r} is not archived", hint="run `gitsession ls --archived` to list them")
+            raise NotFound(f"cannot restore session {sid!r}: it is not archived", hint=_LIST)
         _write_archive(store, tx, archived.with_turn(sid), at_ms)
         _restore_refs(store, tx, [sid], archived)
 
@@ -81,7 +83,7 @@ def find(store: ObjectStore, part: str) -> str:
             f"{part!r} matches {len(found)} archived sessions", found, hint="pass more characters of the id"
         )
     if not found:
-        raise NotFound(f"no archived session matches {part[:80]!r}", hint="run `gitsession ls --archived` to list them")
+        raise NotFound(f"no archived session matches {part[:80]!r}", hint=_LIST)
     return found[0]
 
 
@@ -195,7 +197,7 @@ def _write_archive(store: ObjectStore, tx: Transaction, archived: Archive, at_ms
     tip = store.ref(refs.ARCHIVE)
     commit = archive_set.added(store, tip, archived, at_ms)
     if commit.oid is None:
-        raise Unavailable("nothing to archive")
+        raise Unavailable("cannot change the archive set: no session was archived yet")
     tx.put_all(commit.objects)
     tx.move(refs.ARCHIVE, commit.oid, expected=tip)
 

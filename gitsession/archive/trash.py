@@ -67,7 +67,7 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
         tx.move(new, value, expected=existing)
     elif not _reaches(store, existing, value):
         raise Refused(
-            f"cannot move {old!r}: {new!r} exists and has diverged from it",
+            f"cannot move ref {old!r}: {new!r} exists, and its history has diverged",
             hint="fork or purge one of the two sessions",
         )
     tx.move(old, None, expected=value)

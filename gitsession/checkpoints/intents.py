@@ -102,7 +102,7 @@ def refuse(store: GitStore, workspace: Path) -> None:
     found = read(store, workspace)
     if found is not None:
         raise Refused(
-            f"cannot write files: {found.description} was interrupted",
+            f"cannot write files: the command {found.description} was interrupted",
             hint="run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it",
         )
 
@@ -132,8 +132,9 @@ def _read(file: Path) -> Intent | None:
         changes = tuple(PlannedChange(path, _state(old), _state(new)) for path, old, new in found.pop("changes"))
         return Intent(**{**found, "changes": changes, "made": tuple(found["made"])})
     except (ValueError, KeyError, TypeError) as error:
+        why = f"the field {error} is missing" if isinstance(error, KeyError) else error
         raise Corrupt(
-            f"cannot read '{file}': {error}",
+            f"cannot read the interrupted command in '{file}': {why}",
             hint="upgrade gitsession, or move the file away and run `gitsession rewind ENTRY` to restore the files",
         ) from error
 

@@ -94,7 +94,7 @@ def plan(
         InvalidName: ``what`` is not a known part.
     """
     if what not in get_args(What):
-        raise InvalidName(f"unknown part of a session {what!r}: expected one of {', '.join(get_args(What))}")
+        raise InvalidName(f"cannot restore {what!r}: expected one of {', '.join(get_args(What))}")
     place, prompt = plan_moves(store, at)
     leaf = session.leaf
     ends = [name for name, oid in session.branches().items() if oid == place.oid]

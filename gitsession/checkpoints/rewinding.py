@@ -336,7 +336,7 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
     step = operation_log.next_step(store, intent.verb, lambda sid, _: sid == intent.session)
     if step.operation.id != intent.operation:
         raise Refused(
-            f"cannot continue '{intent.command}': other commands have run since then",
+            f"cannot continue '{intent.command}': other commands have run since it was interrupted",
             hint="run `gitsession rewind --abort` to restore the files, then `gitsession undo` for each command",
         )
     return step

@@ -73,7 +73,8 @@ def plan_step(
     """Return the decisions about the files of an operation, and the folders to remove if they are then empty."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
-        raise Corrupt(f"cannot read checkpoint {files.result}", hint="run `gitsession repair`")
+        what = f"cannot read checkpoint {files.result}: its payload is not a valid checkpoint"
+        raise Corrupt(what, hint="run `gitsession repair`")
     paths = entry.paths
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":

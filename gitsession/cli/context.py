@@ -211,7 +211,7 @@ def split(address: str) -> tuple[str, str]:
     session = address[:start] + rest
     if at and not session:
         raise NotFound(
-            f"no session in {address!r}",
+            f"the address {address!r} has no session",
             hint=f"pass SESSION{address}, or @{address} for the newest session of this folder",
         )
     return session, entry

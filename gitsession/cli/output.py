@@ -133,7 +133,7 @@ def confirm_purge(question: str, *, consent: bool) -> None:
     if not is_attended():
         raise click.UsageError("cannot ask for confirmation: standard input is not a terminal (pass --yes)")
     if not confirm(question):
-        raise Refused("nothing was purged")
+        raise Refused("cancelled: nothing was purged")
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), hint: str = "") -> None:

@@ -113,13 +113,14 @@ def _current_leaf(objects: ObjectStore, session: StoredSession, plan: Plan) -> N
     """
     leaf = session.leaf
     if leaf is None:
-        raise NotFound(f"branch {session.branch_name!r} of session {session.id!r} no longer exists")
+        problem = f"branch {session.branch_name!r} no longer exists in session {session.id}"
+        raise NotFound(f"cannot append the summary: {problem}")
     for node in graph.history(objects, leaf.oid):
         if node.oid == plan.leaf:
             return leaf
         if node.kind in (Compaction.kind, Reset.kind):
             raise Refused(
-                f"cannot append the summary: a {node.kind} was appended in the meantime",
+                f"cannot append the summary: a {node.kind} was appended to the branch in the meantime",
                 hint="run `gitsession context` to see the new context",
             )
     problem = f"branch {session.branch_name!r} no longer contains the entries that it replaces"

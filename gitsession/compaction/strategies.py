@@ -297,7 +297,7 @@ def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest
     onto = next(history, None)
     if onto is None:
         raise Refused(
-            f"cannot summarize from {chosen[:12]}: it is not on this branch, or is its root",
+            f"cannot summarize from entry {chosen[:12]}: it is not on this branch, or is its root",
             hint="choose a later entry of this branch",
         )
     return summary_plan("from", line, profile, [*nodes, request.at][::-1], onto)
@@ -313,13 +313,13 @@ def plan_up_to(line: ContextHistory, profile: Profile, request: CompactionReques
         return empty_plan("up-to", line, profile, "no entry was passed as 'at'")
     if request.at.kind == Message.kind and request.at.role == "tool":
         raise Refused(
-            f"cannot summarize up to {request.at.oid[:12]}: a tool result must stay with its call",
+            f"cannot summarize up to entry {request.at.oid[:12]}: it is a tool result, which must stay with its call",
             hint="choose the call, or an entry after the result",
         )
     at = next((at for at, entry in enumerate(view.entries) if entry.node.oid == request.at.oid), None)
     if at is None:
         raise Refused(
-            f"cannot summarize up to {request.at.oid[:12]}: it is not in the context of this branch",
+            f"cannot summarize up to entry {request.at.oid[:12]}: it is not in the context of this branch",
             hint="run `gitsession context` to list the entries of the context",
         )
     return cut_plan("up-to", line, profile, view, view.entries, Cut(at))

@@ -74,7 +74,7 @@ def write(plan: Plan, options: SummaryOptions) -> Summary:
         usage.update(turn_usage)
     body = "\n\n".join(part for part in parts if part.strip())
     if not body:
-        raise SummaryFailed("the entries have no text to summarize")
+        raise SummaryFailed("nothing to summarize: the entries have no text")
     return Summary(valid_text(with_files(body, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 

@@ -160,7 +160,7 @@ class ContextHistory:
         if found is None:
             found, has_placeholders = self._load_entry(spot)
             if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
-                raise Malformed(f"this entry of the context cannot be read: {found[0].problem}", where=spot.oid)
+                raise Malformed(f"the entry cannot be read: {found[0].problem}", where=spot.oid)
             self._cache.keep(spot.oid, *found, has_placeholders=has_placeholders)
         if spot.oid in self._cache.redacted_entries:
             self.redacted_entries.add(spot.oid)

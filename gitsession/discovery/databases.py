@@ -122,5 +122,6 @@ def _to_own_error(error: sqlite3.Error) -> GitSessionError:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return Unavailable("the database is locked by its agent", hint="try again later")
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM):
-        return Unavailable(f"cannot open the database: {error}", hint="start the agent once to repair its database")
+        hint = "start the agent once to repair its database"
+        return Unavailable(f"the database cannot be opened: {error}", hint=hint)
     return Malformed(f"the database is damaged or incomplete: {error}")

@@ -324,8 +324,8 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
         if node.oid in starts:
             return found
     raise Refused(
-        "cannot export this entry: it is in the file of the session that this one was forked from",
-        hint="export the entry from that session",
+        f"cannot export entry {at.oid[:12]}: it is in the file of the session from which this session was forked",
+        hint="export the entry from the original session",
     )
 
 

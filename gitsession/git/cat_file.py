@@ -79,7 +79,7 @@ class CatFile:
                     continue
                 data = output.read(head.size + 1)
                 if len(data) != head.size + 1:
-                    raise Unavailable("`git cat-file` ended before the end of an object")
+                    raise Unavailable("`git cat-file` ended in the middle of an object")
                 yield head.kind, data[:-1]
 
     def kill(self) -> None:

@@ -52,7 +52,9 @@ _ROW = re.compile(rb"([0-7]{1,8}) [^\0]*\0(.{20})", re.DOTALL)
 _NAMES = re.compile(rb"^--- .*\n\+\+\+ .*\n\Z", re.MULTILINE)
 _FILE_TYPE, _FOLDER = 0o170000, 0o040000
 _USER_LEVELS = (ConfigLevel.PROGRAMDATA, ConfigLevel.SYSTEM, ConfigLevel.XDG, ConfigLevel.GLOBAL)
-_READ_ONLY = "this repository is read-only"
+_READ_ONLY = "cannot write objects through this Repository object: it is read-only"
+_NO_MOVES = "cannot change refs through this Repository object: a store moves refs in transactions"
+_OPEN_OWN = "open a Repository object in each thread"
 
 
 class ObjectReader(Reader, Protocol):
@@ -183,7 +185,7 @@ class _RefBackend(pygit2.RefdbBackend):
         return False
 
     def _refuse(self, *_: object) -> Any:
-        raise Refused("cannot change refs through this repository", hint="use move() of the transaction")
+        raise Refused(_NO_MOVES, hint="use move() of the transaction")
 
     write = rename = delete = compress = _refuse  # type: ignore[assignment]  # pygit2 calls ``rename`` for the last two
 
@@ -238,7 +240,7 @@ class StoreRepository(pygit2.Repository):
             if name in _UNAVAILABLE:
                 raise UnsafeMethod(f"the repository of a store does not support {name!r}")
             if self._thread != threading.get_ident():
-                raise Refused("this repository was created by another thread", hint="create one in each thread")
+                raise Refused("cannot use this Repository object: it belongs to another thread", hint=_OPEN_OWN)
         return super().__getattribute__(name)
 
     def blame(  # type: ignore[no-untyped-def]
@@ -246,7 +248,7 @@ class StoreRepository(pygit2.Repository):
     ):
         """Start at a commit: libgit2 would look up ``HEAD`` through cffi, and ``HEAD:.mailmap`` for a mailmap."""
         if int(flags or 0) & BlameFlag.USE_MAILMAP:
-            raise Refused("cannot blame with a mailmap in a store", hint="omit USE_MAILMAP")
+            raise Refused("cannot blame with USE_MAILMAP: a store does not support mailmaps", hint="omit USE_MAILMAP")
         if not newest_commit or not str(newest_commit).strip("0"):
             newest_commit = self.head.target
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)

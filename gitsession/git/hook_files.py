@@ -72,7 +72,7 @@ def install(folder: Path, name: str) -> bool:
     if found == OTHER:
         if has_local_hook(folder, name) and not _same(folder / name, folder / (name + LOCAL)):
             raise Refused(
-                f"cannot install '{folder / name}': another hook has this name, and '{name}{LOCAL}' already exists",
+                f"cannot install the hook '{folder / name}': another hook has this name, and '{name}{LOCAL}' exists",
                 hint="move one of the two files to another folder",
             )
         with suppress(FileExistsError):

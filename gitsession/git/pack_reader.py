@@ -166,7 +166,8 @@ class Packs:
         if kind is None:
             raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
         if oid_of(kind, data) != oid:
-            raise Corrupt(f"object {oid}: the content at offset {offset} of {_pack(name)} does not match the id")
+            what = f"the content at offset {offset} of {_pack(name)} does not match the id"
+            raise Corrupt(f"cannot read object {oid}: {what}")
         return kind, data
 
     def _resolve(self, name: str, offset: int, oid: Oid) -> _Base:
@@ -177,7 +178,7 @@ class Packs:
         at = offset
         while (base := self._bases.get((name, at))) is None:
             if at in seen or len(deltas) > _DEPTH_MAX:
-                raise Corrupt(f"object {oid}: its delta chain in {_pack(name)} is cyclic or too long")
+                raise Corrupt(f"cannot read object {oid}: its delta chain in {_pack(name)} is cyclic or too long")
             seen.add(at)
             number, data, earlier = self._raw(name, file, at, oid)
             if earlier is None:
@@ -191,7 +192,8 @@ class Packs:
             try:
                 data = pack_scan.apply_delta(data, instructions, self._bytes_max)
             except ValueError as error:
-                raise Corrupt(f"object {oid}: invalid delta at offset {position} of {_pack(name)}: {error}") from None
+                problem = f"invalid delta at offset {position} of {_pack(name)}: {error}"
+                raise Corrupt(f"cannot read object {oid}: {problem}") from None
             self._remember(name, position, (number, data))
         return number, data
 

@@ -128,7 +128,7 @@ def _packed_parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
         if line.startswith(b"#"):
             header += line
         elif not is_packed_line(line):
-            what = f"{PACKED_REFS} has an invalid line: {line[:60]!r}"
+            what = f"cannot read {PACKED_REFS}: invalid line {line[:60]!r}"
             raise Corrupt(what, hint="run `gitsession repair`")
         elif line.startswith(b"^") and rows:
             rows[-1] = (rows[-1][0], rows[-1][1] + line)
@@ -160,7 +160,9 @@ class RefReader:
             return value if first == name else None
         found = _VALUE.fullmatch(raw)
         if not found:
-            raise Corrupt(f"{name} {_problem(raw)}", hint="run `gitsession repair` to restore the last recorded value")
+            problem = _problem(raw)
+            hint = "run `gitsession repair` to restore the last recorded value"
+            raise Corrupt(f"cannot read ref {name}: it {problem}", hint=hint)
         return found[1].decode()
 
     def list(self, prefix: str) -> dict[str, RefValue]:

@@ -109,7 +109,7 @@ class RefLocks:
             except FileExistsError:
                 if time.monotonic() > deadline or _is_stale(lock):
                     raise Unavailable(
-                        f"cannot lock {name}: another program holds {name}.lock",
+                        f"cannot lock ref {name}: another program holds {name}.lock",
                         hint=f"if no other git command is running, remove '{lock}'",
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
@@ -121,7 +121,7 @@ class RefLocks:
                 with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
             except NotADirectoryError:
-                raise Unavailable(f"cannot create {name}: another ref has the name of its directory") from None
+                raise Unavailable(f"cannot create ref {name}: another ref has the name of its directory") from None
 
     def release(self, names: Iterable[str]) -> None:
         """Remove locks that still exist, then proofs. After an ``OSError``, ``break_dead`` completes the removal."""
@@ -338,7 +338,7 @@ class RefWriter:
                     return
                 # Replacing the file releases the lock, so git may pack the remaining loose refs before the next check.
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
-        raise Unavailable(f"cannot delete {names[0]}: another program keeps packing it", hint="try again")
+        raise Unavailable(f"cannot delete ref {names[0]}: another program keeps packing it", hint="try again")
 
     def _unlink_packed(self, loose: Mapping[str, RefValue], names: list[str]) -> None:
         """Unlink locked loose refs whose packed values equal those in ``loose``."""

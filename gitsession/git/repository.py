@@ -114,19 +114,20 @@ class VerifiedRepository:
             start = unpacker.decompress(raw, _HEAD_BYTES_MAX)
             head = _HEAD.match(start)
             if not head:
-                raise Corrupt(f"object {oid}: the loose file is not an object")
+                raise Corrupt(f"cannot read object {oid}: the loose file is not an object")
             size = int(head[2])
             self._check_size(oid, size)
             data = start[head.end() :]
             if size >= len(data):
                 data += unpacker.decompress(unpacker.unconsumed_tail, size - len(data) + 1)
         except zlib.error:
-            raise Corrupt(f"object {oid}: invalid compressed data in the loose file") from None
+            raise Corrupt(f"cannot read object {oid}: invalid compressed data in the loose file") from None
         kind = _KINDS.get(head[1].decode())
         if kind is None:
             raise Corrupt(f"object {oid} is neither a commit, a tree nor a blob")
         if len(data) != size or oid_of(kind, data) != oid:
-            raise Corrupt(f"object {oid}: the loose file is truncated, or its content does not match the id")
+            what = "the loose file is truncated, or its content does not match the id"
+            raise Corrupt(f"cannot read object {oid}: {what}")
         return kind, data
 
     def _loose_bytes(self, oid: Oid) -> bytes | None:
@@ -135,7 +136,7 @@ class VerifiedRepository:
                 self._check_size(oid, os.stat(self._loose_path(oid)).st_size)
             return read_regular(self._loose_path(oid))
         except OSError as error:
-            raise Corrupt(f"object {oid}: cannot read the loose file: {error.strerror}") from None
+            raise Corrupt(f"cannot read the loose file of object {oid}: {error.strerror}") from None
 
     def _loose_path(self, oid: Oid) -> str:
         return f"{self._objects}/{oid[:2]}/{oid[2:]}"

@@ -174,7 +174,7 @@ def _run(command: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, byt
     except OSError as error:
         raise Unavailable(f"cannot run '{command[0]}': {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"'{command[0]}' did not finish within {seconds:g} s") from None
+        raise Unavailable(f"the program '{command[0]}' did not finish within {seconds:g} s") from None
     return result.returncode, result.stdout, result.stderr
 
 

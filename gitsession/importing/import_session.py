@@ -187,7 +187,7 @@ def import_source(
             except RefMoved:
                 continue
     raise Unavailable(
-        "cannot import into the session: another process keeps writing to it", hint="try again when it has finished"
+        "another process keeps writing to the session", hint="try again when it has finished"
     )
 
 
@@ -310,9 +310,9 @@ class _Draft:
         """
         store, spill = self.request.store, self.objects.spill
         if any(store.ref(move.ref) != move.old for move in moves):
-            raise RefMoved("another process changed the session meanwhile")
+            raise RefMoved("another process changed the session during the import")
         if not all(store.contains(oid) for oid in self.entries.continued):
-            raise RefMoved("the entries before the new ones were purged meanwhile")
+            raise RefMoved("the entries that the file continues were purged during the import")
         if spill is not None:
             spill.move_in(store.vault)
 
@@ -430,7 +430,7 @@ def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node
         begun = entry_of(request.store, tree.nodes[oid])
         same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
         if same and isinstance(begun, kinds.SessionHeader) and (begun.view or 0) > VIEW:
-            raise Refused(f"session {sid} was created by a later release (view {begun.view})", hint=UPGRADE)
+            raise Refused(f"a later release created session {sid} (view {begun.view}, supported: {VIEW})", hint=UPGRADE)
 
 
 def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:

@@ -184,7 +184,7 @@ class Catalogue:
         else:
             tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
         if not address.strip(":"):
-            raise NotFound("the name of the session is empty", hint="run `gitsession ls` to list the sessions")
+            raise NotFound("the address of the session is empty", hint="run `gitsession ls` to list the sessions")
         found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
         if len(found) == 1:
             return found[0]
@@ -222,7 +222,7 @@ class Catalogue:
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
         hint = f"pass a session, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
-        folder = here.cwd or "a deleted folder"
+        folder = f"'{here.cwd}'" if here.cwd else "a deleted folder"
         raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
@@ -236,7 +236,7 @@ class Catalogue:
                 raise
             self.reset()
             raise Unavailable(
-                "the index was damaged and is now rebuilt", hint="try again (no session is lost)"
+                "cannot read the index: it was damaged, and has been reset", hint="try again (no session is lost)"
             ) from None
 
     def _branches(self, sids: Iterable[str], *, all_sessions: bool) -> dict[str, dict[str, str]]:

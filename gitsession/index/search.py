@@ -300,7 +300,7 @@ def open_at(path: Path) -> sqlite3.Connection:
             remove(path)
         except OSError:
             continue
-    raise Unavailable("cannot create the search index", hint="try again")
+    raise Unavailable("cannot search: the index cannot be created", hint="try again")
 
 
 def _connect(database: str) -> sqlite3.Connection:

@@ -120,7 +120,7 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
 
 def _check_as_planned(edit: Edit) -> None:
     if read_regular(edit.file) != edit.old:
-        raise Refused(f"cannot write '{edit.file}': it was changed meanwhile", hint="run the command again")
+        raise Refused(f"cannot write '{edit.file}': another program has changed it", hint="run the command again")
 
 
 # ---- JSON settings

@@ -94,7 +94,7 @@ def parse(name: str, data: bytes) -> Event:
     """Parse an event. Raises ``Malformed``."""
     end = data.find(b"\n")
     if end < 0 or end > _HEAD_BYTES_MAX:
-        raise Malformed("incomplete first line", where=name)
+        raise Malformed("the first line is incomplete or too long", where=name)
     head = _object(data[:end], name)
     if head.get("v") != spool.VERSION:
         raise Malformed(f"unsupported version {head.get('v')!r}, expected {spool.VERSION}", where=name)
@@ -108,7 +108,7 @@ def parse(name: str, data: bytes) -> Event:
     raw_snapshot = head.get("look")
     at_ms = head.get("at_ms")
     if not isinstance(at_ms, int) or not 0 <= at_ms < 1 << 53:
-        raise Malformed("missing or invalid time", where=name)
+        raise Malformed("missing or invalid timestamp", where=name)
     return Event(
         spooled=name,
         name=_text(head, "event"),

@@ -142,7 +142,8 @@ def check(store: GitStore) -> None:
     check_unshared(store.git_dir)
     if store.damage():
         raise Refused(
-            "cannot purge: a damaged file of the journal may contain a copy", hint="run `gitsession repair` first"
+            "cannot purge: a damaged journal file may contain a copy of the content to purge",
+            hint="run `gitsession repair` first",
         )
 
 
@@ -220,7 +221,7 @@ def _execute(store: GitStore, tombstones: Tombstones) -> tuple[PurgeResult, froz
         dropped, settled = _delete_objects(store, tombstones, rewriter)
         if settled is not None:
             return PurgeResult(tuple(sorted(moved)), dropped, mapped), settled
-    raise Unavailable("cannot complete the purge: others keep writing to the store", hint=_HINT)
+    raise Unavailable("cannot complete the purge: other processes keep writing to the store", hint=_HINT)
 
 
 def _delete_objects(store: GitStore, tombstones: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
@@ -369,7 +370,7 @@ def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
     for line in result.out.decode("utf-8", "replace").splitlines():
         name, kind, *target = line.split(" ")
         if kind == "tag" and target[1:] == ["commit"] and rewriter.commit(target[0]) != target[0]:
-            raise Refused(f"cannot purge: the tag '{name}' leads to purged content", hint=_DELETE_TAG)
+            raise Refused(f"cannot purge: the content to purge is reachable from the tag '{name}'", hint=_DELETE_TAG)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,8 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
             changed[hit.export.path] = _redact_file(hit.export, purged)
             done.append(RedactedExport(hit.export.path))
         except GitSessionError as error:
-            done.append(RedactedExport(hit.export.path, str(error)))
+            problem = f"{error} ({error.hint})" if error.hint else str(error)
+            done.append(RedactedExport(hit.export.path, problem))
         except OSError as error:
             done.append(RedactedExport(hit.export.path, error.strerror or str(error)))
     _update(objects, changed)
@@ -230,9 +231,9 @@ def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedTex
     """Raise ``Malformed`` if a redaction changes more than texts for the agent, or does not remove the text."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
-        raise Malformed(f"{export.agent} could not read the file without the text", hint="delete the file")
+        raise Malformed(f"{export.agent} could not read the file without the removed text", hint="delete the file")
     if purged.is_in(after):
-        raise Malformed("the text is the name of a field, or encoded in another way", hint="delete the file")
+        raise Malformed("the text to remove is the name of a field, or encoded in another way", hint="delete the file")
 
 
 def _shape(source: Source) -> object:

@@ -275,7 +275,7 @@ class Rewriter:
     def _read(self, oid: Oid, expected: str) -> bytes:
         kind, data = self.read(oid)
         if kind != expected:
-            raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
+            raise Corrupt(f"object {oid} is a {kind}, not a {expected}")
         return data
 
     def _parents(self, oid: Oid) -> tuple[Oid, ...]:

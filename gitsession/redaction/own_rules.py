@@ -84,8 +84,8 @@ def _rule(table: Any, where: str) -> Rule:
     return rule
 
 
-def _refusal(where: str, problem: str) -> Refused:
-    return Refused(f"invalid {where}: {problem}", hint=_HINT)
+def _refusal(rules: str, problem: str) -> Refused:
+    return Refused(f"invalid {rules}: {problem}", hint=_HINT)
 
 
 def _check_fields(table: Any, where: str) -> None:

@@ -74,7 +74,7 @@ class Vault:
                 if len(found) > 1:
                     sources = db.execute("SELECT source, bytes FROM originals WHERE digest = ?", (digest,)).fetchall()
                     raise Ambiguous(
-                        f"the vault contains {len(found)} different originals of this entry",
+                        f"the vault contains {len(found)} different originals of the entry with digest {digest.hex()}",
                         [f"{source or 'not imported'}, {size:,} bytes" for source, size in sources],
                     )
             except (sqlite3.DatabaseError, zlib.error) as error:

@@ -76,7 +76,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
     if other_refs or (not is_store and create.MAIN in _refs(git_dir) and not is_allowed(create.MAIN, allowed)):
         examples = ", ".join(other_refs[:3]) or create.MAIN
         raise Refused(
-            f"cannot install in '{git_dir}': pushes to its other refs would be rejected ({examples})",
+            f"cannot install the hooks in '{git_dir}': pushes to its other refs would be rejected ({examples})",
             hint="pass --allow PATTERN for other refs that may be pushed, such as --allow 'refs/heads/*'",
         )
     settings = {**SETTINGS, PROGRAM: shlex.join(program)}
@@ -156,20 +156,21 @@ def _bare(repository: Path) -> Path:
     """Return the git directory. Raises ``NotAStore`` if it is not supported, ``Refused`` if its hooks are elsewhere."""
     if not repository.is_dir():
         raise NotAStore(
-            f"cannot use '{repository}': it is not a folder", hint="run `git init --bare` to create a repository"
+            f"cannot use '{repository}' as a server: it is not a folder",
+            hint="run `git init --bare` to create a repository",
         )
     arguments = ("--is-bare-repository", "--show-object-format", "--absolute-git-dir")
     output = process.run(repository, "rev-parse", *arguments, accept=range(256))
     lines = output.out.decode("utf-8", "surrogateescape").splitlines()
     if output.code or len(lines) != len(arguments) or lines[0] != "true":
         hint = "run `git init --bare` to create a repository without a working tree"
-        raise NotAStore(f"cannot use '{repository}': it is not a bare git repository", hint=hint)
+        raise NotAStore(f"cannot use '{repository}' as a server: it is not a bare git repository", hint=hint)
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
-        raise NotAStore(f"cannot use '{repository}': a server requires SHA-1 object ids and refs stored as files")
+        raise NotAStore(f"cannot use '{repository}' as a server: it must have SHA-1 object ids and refs in files")
     elsewhere = values(repository, "core.hooksPath")
     if elsewhere:
         raise Refused(
-            f"cannot use '{repository}': core.hooksPath is '{elsewhere[0]}'",
+            f"cannot install the hooks in '{repository}': its core.hooksPath is '{elsewhere[0]}'",
             hint="unset core.hooksPath in that repository",
         )
     return Path(lines[2])

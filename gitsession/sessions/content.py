@@ -167,7 +167,7 @@ def decode_payload(node: Node, form: str, data: bytes) -> Entry:
 def _read(store: Reader, oid: Oid, expected: str) -> bytes:
     kind, data = store.read(oid)
     if kind != expected:
-        raise Corrupt(f"{oid} is a {kind}, expected a {expected}")
+        raise Corrupt(f"object {oid} is a {kind}, not a {expected}")
     return data
 
 

@@ -77,7 +77,7 @@ def load(store: Reader, oid: Oid) -> Node:
     """Return the node of the entry ``oid``. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``."""
     kind, data = store.read(oid)
     if kind != "commit":
-        raise Corrupt(f"{oid} is a {kind}, expected an entry")
+        raise Corrupt(f"object {oid} is a {kind}, not an entry")
     return parse(oid, data)
 
 

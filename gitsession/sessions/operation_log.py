@@ -273,11 +273,11 @@ class UndoStep:
     def check(self, store: ObjectStore) -> None:
         """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if later changes would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
-            raise RefMoved(f"cannot {self.verb}: another command ran meanwhile", hint="try again")
+            raise RefMoved(f"cannot {self.verb}: another command has changed the store", hint="try again")
         moved = [move for move in self.moves if store.ref(move.ref) != move.old]
         if moved:
             names = ", ".join(move.ref for move in moved[:3])
-            what = f"later changes of {names} would be lost"
+            what = f"later changes to {names} would be lost"
             raise Refused(f"cannot {self.verb} {self.command!r}: {what}", hint=_hint(moved[0]))
         self._check_sessions(store)
 
@@ -293,7 +293,7 @@ class UndoStep:
                 branch = name.removeprefix(refs.session(sid))
                 if refs.is_branch(branch):
                     raise Refused(
-                        f"cannot {self.verb} {self.command!r}: session {sid} would keep branch {branch!r} without main",
+                        f"cannot {self.verb} {self.command!r}: session {sid} would have branch {branch!r} but not main",
                         hint=_RM.format(sid),
                     )
 

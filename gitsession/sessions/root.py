@@ -13,6 +13,6 @@ def beginning(store: ObjectStore, sid: str) -> Node:
     """Return the fork entry of the session, or else its root. Raises ``NotFound`` if the session has no entries yet."""
     leaves = graph.branches(store, sid)
     if not leaves:
-        raise NotFound(f"session {sid} has no entries yet")
+        raise NotFound(f"cannot find the beginning of session {sid}: it has no entries yet")
     line = graph.history(store, next(iter(leaves.values())))
     return next(node for node in line if node.parent is None or is_fork_start(store, node, sid))

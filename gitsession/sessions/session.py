@@ -378,7 +378,7 @@ class StoredSession:
         """
         if self._view > VIEW:
             raise Refused(
-                f"session {self.id} was created by a later release (view {self._view}, supported: {VIEW})",
+                f"cannot write to session {self.id}: a later release created it (view {self._view}, supported: {VIEW})",
                 hint="upgrade gitsession to write to the session (this release can only read it)",
             )
 

@@ -121,7 +121,8 @@ def replacement_headline(node: Node, by: Replacement) -> Headline:
         return payload.headline(payload.decode(data)[0])
     format = FORMATS.get(node.source.agent)
     if format is None:
-        raise Refused(f"cannot redact an entry of {node.source.agent[:40]!r}: unknown agent", hint="upgrade gitsession")
+        what = f"cannot redact entry {node.oid[:12]}: unknown agent {node.source.agent[:40]!r}"
+        raise Refused(what, hint="upgrade gitsession")
     return format.headline(data)
 
 

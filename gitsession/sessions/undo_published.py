@@ -47,7 +47,7 @@ def keep_published(store: ObjectStore, steps: Iterable[PlannedMove]) -> tuple[li
             applied.append(step)
         elif not refs.is_branch(parsed[1]):
             raise Refused(
-                f"cannot undo a change that was pushed to {remote!r}",
+                f"cannot undo the change to {step.ref}: it was pushed to remote {remote!r}",
                 hint="set the label or the title again with `gitsession label` or `gitsession name`",
             )
         elif step.new is None:

@@ -54,7 +54,7 @@ class ObjectRemoval:
         try:
             output = process.run(self._store.git_dir, *_ALL, timeout_seconds=3600).out.decode()
         except Unavailable as error:
-            raise Corrupt(f"cannot read all objects: {error}", hint="run `gitsession repair` first") from None
+            raise Corrupt(f"cannot list the objects: {error}", hint="run `gitsession repair` first") from None
         return dict(line.split(" ", 1) for line in output.splitlines())
 
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
@@ -92,7 +92,7 @@ class ObjectRemoval:
         output = process.run(self._store.git_dir, *_PACK, stdin=oid_lines, timeout_seconds=3600).out.decode().split()
         new = PackIndex(f"{self._directory}/pack-{output[0]}.idx") if len(output) == 1 else None
         if new is None or {raw.hex() for raw in new.names()} != retained:
-            raise Unavailable("cannot drop objects: git did not pack all the other objects (nothing was dropped)")
+            raise Unavailable("cannot drop objects: git did not pack all objects to keep (nothing was dropped)")
         if any((self._directory / name).with_suffix(".promisor").exists() for name in obsolete):
             (self._directory / f"pack-{output[0]}.promisor").touch()
         sync_directory(self._directory)
@@ -112,13 +112,13 @@ def check_unshared(git_dir: Path) -> None:
     """Raise ``Refused`` if objects may be shared with another repository."""
     if any((git_dir / "objects/info" / name).exists() for name in ("alternates", "http-alternates")):
         raise Refused(
-            f"cannot purge in '{git_dir}': it borrows objects of another repository",
+            f"cannot purge in '{git_dir}': it borrows objects from another repository",
             hint="run `git repack -a -d` in the store, then delete its file objects/info/alternates",
         )
     settings = config.settings((git_dir / config.FILE).read_text("utf-8", "replace"))
     if settings.get("extensions.preciousobjects", "false").lower() in ("true", "yes", "on", "1"):
         raise Refused(
-            f"cannot purge in '{git_dir}': other repositories borrow its objects (extensions.preciousObjects)"
+            f"cannot purge in '{git_dir}': other repositories borrow objects from it (extensions.preciousObjects)"
         )
 
 

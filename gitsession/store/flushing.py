@@ -206,7 +206,7 @@ def _flush_diverged(name: str, chains: Mapping[str, Chain], end: Oid, writer: Re
     if (existing is None or not histories.holds(read, existing, end)) and not writer.move(
         new_name, end, expected={existing}
     ):
-        raise Unavailable(f"cannot update {new_name}: another program keeps changing it")
+        raise Unavailable(f"cannot update ref {new_name}: another program keeps changing it")
     _select_renamed(name, new_name, chains, writer)
     return new_name
 

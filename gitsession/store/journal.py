@@ -98,13 +98,13 @@ def decode_record(payload: bytes) -> JournalRecord:
     try:
         value = cbor.decode(payload)
     except Malformed as error:
-        raise Corrupt(f"invalid journal record: {error}") from None
+        raise Corrupt(f"cannot read a record of the journal: {error}") from None
     match value:
         case [1, [*objects], [*moves]]:
             return JournalRecord([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
         case [int(version), *_] if version > VERSION:
-            raise NotAStore(f"unsupported journal version {version}", hint="upgrade gitsession")
-    raise Corrupt("invalid journal record")
+            raise NotAStore(f"cannot read the journal: unsupported version {version}", hint="upgrade gitsession")
+    raise Corrupt("cannot read a record of the journal: invalid structure")
 
 
 def scan(data: bytes) -> Scan:
@@ -354,7 +354,7 @@ def _check_move(name: str, *values: str | None) -> None:
             if value is not None:
                 check_value(value)
     except (InvalidName, Malformed) as error:
-        raise Corrupt(f"invalid ref move in a journal record: {error}") from None
+        raise Corrupt(f"cannot read a record of the journal: invalid ref move: {error}") from None
 
 
 def _has_last_record(file: _File) -> bool:
@@ -388,7 +388,7 @@ def _object(row: object) -> tuple[Kind, bytes]:
     match row:
         case [int(number), bytes(data)] if number in _KIND_OF:
             return _KIND_OF[number], data
-    raise Corrupt("invalid object in a journal record")
+    raise Corrupt("cannot read a record of the journal: invalid object")
 
 
 def _move(row: object) -> Move:
@@ -396,4 +396,4 @@ def _move(row: object) -> Move:
         case [str(name), (None | str()) as old, (None | str()) as new]:
             _check_move(name, old, new)
             return name, old, new
-    raise Corrupt("invalid ref move in a journal record")
+    raise Corrupt("cannot read a record of the journal: invalid ref move")

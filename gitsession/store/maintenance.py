@@ -27,7 +27,7 @@ from gitsession.store.lock import packing
 
 PACKS_MAX = 50
 
-_REPAIR_HINT = "run `gitsession repair` to set the file aside and salvage its good objects"
+_REPAIR_HINT = "run `gitsession repair` to quarantine the file and recover its undamaged objects"
 
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", "tmp_mtimes_", ".tmp-")
 _DAY_SECONDS = 86400.0
@@ -75,11 +75,13 @@ def _maintain(store: GitStore) -> MaintenanceResult:
             _repack(git_dir, deltify(store))
     except Unavailable:
         for bad in damage.quick_check(git_dir):
-            raise Corrupt(f"cannot repack: {bad.path}: {bad.problem}", hint=_REPAIR_HINT) from None
+            message = f"cannot repack the store: '{bad.path}' is damaged: {bad.problem}"
+            raise Corrupt(message, hint=_REPAIR_HINT) from None
         for file in sorted((git_dir / "objects/pack").glob("*.pack")):
             what = damage.checksum_problem(file)
             if what:
-                raise Corrupt(f"cannot repack: objects/pack/{file.name}: {what}", hint=_REPAIR_HINT) from None
+                problem = f"'objects/pack/{file.name}' is damaged: {what}"
+                raise Corrupt(f"cannot repack the store: {problem}", hint=_REPAIR_HINT) from None
         raise
     return MaintenanceResult(before, count_packs(git_dir), dead_locks, released, removed)
 
@@ -223,7 +225,7 @@ def _remove(file: Path, new: PackIndex) -> None:
     """Remove a pack and then its index: git ignores an index without a pack, and a check for lost objects needs it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
-        raise Unavailable(f"cannot replace {file.name}: the new pack lacks some of its objects (both packs are kept)")
+        raise Unavailable(f"cannot replace pack {file.name}: the new pack lacks some of its objects (both are kept)")
     os.unlink(file)
     os.unlink(index)
 

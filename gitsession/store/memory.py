@@ -39,7 +39,7 @@ class MemoryStore:
         if found is None:
             raise MissingObject(f"missing object {oid}")
         if oid_of(*found) != oid:
-            raise Corrupt(f"object {oid}: the content does not match the id")
+            raise Corrupt(f"cannot read object {oid}: the content does not match the id")
         return found
 
     def contains(self, oid: Oid) -> bool:

@@ -115,10 +115,10 @@ class Staging:
         if new is not None and new not in self.objects:
             check_value(new)
             if not new.startswith(SYMBOLIC) and not self._contains(new):
-                raise MissingObject(f"cannot set {name} to {new}: the object is missing")
+                raise MissingObject(f"cannot set ref {name} to {new}: the object is missing")
         current = self.value(name)
         if current != expected:
-            raise RefMoved(f"cannot move {name}: expected {expected or 'no ref'}, found {current or 'no ref'}")
+            raise RefMoved(f"cannot move ref {name}: expected {expected or 'no ref'}, found {current or 'no ref'}")
         if current is None and new is not None:
             self._check_room(name)
         if current != new:
@@ -148,11 +148,11 @@ class Staging:
         """Raise ``InvalidName`` if another ref is a parent directory of ``name`` or is below it: refs are files."""
         for directory in directories(name):
             if self.value(directory) is not None:
-                raise InvalidName(f"cannot create {name}: the ref {directory} exists")
+                raise InvalidName(f"cannot create ref {name}: the ref {directory} exists")
         below = name + "/"
         names = {*self._names_below(below), *self._made_below.get(name, ())}
         if any(self.value(other) is not None for other in names):
-            raise InvalidName(f"cannot create {name}: refs exist below it")
+            raise InvalidName(f"cannot create ref {name}: refs exist below it")
 
     def _check_open(self) -> None:
         if not self._open:

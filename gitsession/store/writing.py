@@ -266,7 +266,7 @@ class StoreWriter:
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
                 if parent not in objects and not self.state.contains(parent):
-                    message = f"cannot append: the parent {parent} was purged meanwhile"
+                    message = f"cannot append: the parent {parent} has been purged"
                     raise RefMoved(message, hint="try again with the entry that replaced it")
 
     def _flush_or_remember(self) -> None:

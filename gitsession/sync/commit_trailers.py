@@ -113,13 +113,14 @@ def _repository(folder: Path) -> Path:
     """Return the path of the git directory that contains the hooks."""
     found = user_repository.find(str(folder.resolve()))
     if not found.git_dir:
-        raise NotFound(f"'{folder}' is not in a git repository", hint="pass a folder in a git repository")
+        what = f"cannot change the hooks of '{folder}': it is not in a git repository"
+        raise NotFound(what, hint="pass a folder in a git repository")
     git_dir = Path(found.common_dir)
     hooks_path = _setting(git_dir, "core.hooksPath") or process.user_setting("core.hooksPath")
     if hooks_path:
         raise Refused(
-            f"cannot change the hooks of '{found.top}': core.hooksPath is '{hooks_path}'",
-            hint=f'add this line to its {HOOK}: gitsession link message "$1" || true',
+            f"cannot change the hooks of '{found.top}': its core.hooksPath is '{hooks_path}'",
+            hint=f'add this line to the hook {HOOK} in that folder: gitsession link message "$1" || true',
         )
     return git_dir
 

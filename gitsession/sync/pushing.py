@@ -75,7 +75,7 @@ def send(
                     tx.move(name, oid, expected=seen)
         published.forget(store.git_dir, remote.name, done.refs)
     except OSError as error:
-        raise Unavailable(f"cannot record the push: {error.strerror}") from error
+        raise Unavailable(f"cannot record the push to {remote.name}: {error.strerror}") from error
     for ref, result in done.refs.items():
         old, new = before.get(remote.tracking(ref)), wanted[ref][0]
         if result.ok:

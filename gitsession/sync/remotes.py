@@ -202,7 +202,7 @@ def add(
     """
     if scope.is_all and scope.is_limited:
         raise Refused(
-            f"cannot add remote {name[:80]!r}: its scope cannot be both limited and all sessions",
+            f"cannot add remote {name[:80]!r}: its scope cannot both be limited and contain all sessions",
             hint="omit --all, or omit --project, --agent and --label",
         )
     if "" in (*scope.projects, *scope.agents, *scope.labels):

@@ -136,7 +136,7 @@ def sync(
             hint="if no other push is running, ask the owner of the remote to remove the lock that a killed git left",
         )
     raise Unavailable(
-        f"cannot sync with {remote.name}: others keep pushing to it", hint="run `gitsession sync` again"
+        f"cannot sync with {remote.name}: other clients keep pushing to it", hint="run `gitsession sync` again"
     )
 
 

@@ -125,7 +125,7 @@ def _move(store: GitStore, reader: FetchedReader, merge: TombstoneMerge, merged:
                 return message
         flush(store)
     raise Unavailable(
-        "cannot merge the tombstone set: others keep writing to the store", hint="run `gitsession sync` again"
+        "cannot merge the tombstone set: other processes keep writing to the store", hint="run `gitsession sync` again"
     )
 
 
@@ -237,7 +237,7 @@ def _write(store: GitStore, tips: Mapping[str, Oid]) -> Path:
         os.rename(temporary, path)
         sync_directory(folder)
     except OSError as error:
-        raise Unavailable(f"cannot save the entries that only this store has: {error.strerror}") from error
+        raise Unavailable(f"cannot save a copy of the entries that only this store has: {error.strerror}") from error
     return path
 
 

@@ -111,7 +111,7 @@ class Quarantine:
             plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
             (self.git_dir / ref_files.PACKED_REFS).write_bytes(ref_files.changed_packed(b"", put=plain))
         except OSError as error:
-            raise Unavailable(f"cannot create the quarantine: {error.strerror}") from error
+            raise Unavailable(f"cannot create the quarantine folder: {error.strerror}") from error
         return self
 
     def __exit__(

@@ -48,7 +48,7 @@ def statement(entry: Seal) -> bytes:
     """Return the text to sign. FROZEN: a changed text needs another first line. Raises ``Malformed`` for bad names."""
     leaf = refs.leaf(entry.session, entry.branch)
     if not refs.is_session_ref(leaf) or not session_ids.is_valid(entry.session) or not _CHAIN.fullmatch(entry.leaf):
-        raise Malformed("invalid session, branch or chain digest in a signature")
+        raise Malformed("cannot encode the signature: invalid session, branch or chain digest")
     lines = (
         "gitsession seal 1",
         f"session {entry.session}",
@@ -68,7 +68,7 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
     """
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
-        raise NotFound(f"session {sid} has no branch {branch[:80]!r}")
+        raise NotFound(f"cannot sign branch {branch[:80]!r}: session {sid} has no such branch")
     history = list(graph.history(store, leaf))
     fields = {"session": sid, "branch": branch, "leaf": to_base64url(history[0].chain), "entries": len(history)}
     text = statement(Seal(at_ms=at_ms, format="", signature=b"", **fields))  # type: ignore[arg-type]

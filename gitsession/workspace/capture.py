@@ -94,7 +94,8 @@ def tree_with(
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
-            raise MissingObject(f"the object {state.oid} is missing, although it has just been stored")
+            what = f"object {state.oid} is missing, although it has just been stored"
+            raise MissingObject(f"cannot write the snapshot: {what}")
     return trees.patch(store, sink, base, changes, levels=levels)
 
 

@@ -206,7 +206,8 @@ class PrivateRepository:
         if found.get("version") == VERSION and found.get("look") == snapshot:
             tree = found.get("tree")
             return tree if isinstance(tree, str) else None
-        raise MissingObject(f"the tree of the snapshot {snapshot} is unknown")
+        what = "only the last snapshot and the last ingested one are kept"
+        raise MissingObject(f"cannot find the tree of snapshot {snapshot}: {what}")
 
     def forget(self) -> None:
         """Discard the state of the last snapshot."""

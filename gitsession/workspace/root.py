@@ -94,7 +94,7 @@ class WorkspaceRoot:
         """
         folder, name = self._resolve(path)
         if folder is None:
-            raise NotFound(f"{path}: no such file")
+            raise NotFound(f"cannot read '{path}': no such file")
         return inspect.contents(folder, name)
 
     def read(self, path: str) -> bytes:
@@ -135,7 +135,7 @@ class WorkspaceRoot:
                 os.close(fd)
                 fd = below
                 if _is_repository(fd):
-                    raise Refused(f"{at}: the git directory of a repository")
+                    raise Refused(f"cannot change files in '{at}': it is the git directory of a repository")
             yield fd
         finally:
             os.close(fd)
@@ -190,13 +190,13 @@ class WorkspaceRoot:
             fd = os.open(name, _FOLDER, dir_fd=parent)
         except OSError as error:
             if error.errno in inspect.NOT_FOUND:
-                raise NotFound(f"{at}: no such folder") from error
+                raise NotFound(f"cannot open '{at}': no such folder") from error
             if error.errno in inspect.NO_FOLDER:
-                raise NoFolder(f"{at}: not a folder, or a link to one") from error
+                raise NoFolder(f"cannot open '{at}': it is a link, or not a folder") from error
             raise
         if _identity(os.fstat(fd)) == self._store:
             os.close(fd)
-            raise Refused(f"{at}: the store itself")
+            raise Refused(f"cannot open '{at}': it is the store")
         return fd
 
 

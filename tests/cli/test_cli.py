@@ -211,7 +211,7 @@ def test_import_all_finds_aiders_history_in_known_projects(run: Run, here: Path,
 
 
 def test_import_of_nothing_is_wrong_use(run: Run) -> None:
-    assert "pass a file" in run("import", code=2, err=True)
+    assert "missing argument: a file" in run("import", code=2, err=True)
     assert "unknown format 'vi'" in run("import", "--from", "vi", "x", code=2, err=True)
 
 
@@ -382,7 +382,7 @@ def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> 
 
 def test_unknown_or_ambiguous_address_is_rejected(run: Run, imported: str, file: Path) -> None:
     assert "run `gitsession ls` to list the sessions" in run("log", "zzzz", code=3, err=True)
-    assert "no session in '@leaf'" in run("log", "@leaf", code=3, err=True)
+    assert "the address '@leaf' has no session" in run("log", "@leaf", code=3, err=True)
     assert "is past the root" in run("show", "@@leaf~99", code=3, err=True)
     other = file.with_name("other.jsonl")
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
@@ -518,7 +518,7 @@ def test_a_session_of_a_later_release_is_read_and_not_written_to(
         session = store.new_session(agent="later")
         session.append(Message.user("from the future"))
     assert "from the future" in run("log", session.id)
-    assert "created by a later release (view 2" in run("name", session.id, "x", code=4, err=True)
+    assert "a later release created it (view 2" in run("name", session.id, "x", code=4, err=True)
     assert "unknown view 2" in run("verify", code=5)
 
 

@@ -72,12 +72,12 @@ def test_doctor_lists_remotes_with_missing_refs(run: Run, path: Path, tmp_path: 
     remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
     assert line(run("doctor"), "remote origin").endswith("never contacted; 2 refs here: `gitsession sync origin`")
     run("sync")
-    assert line(run("doctor"), "remote origin") == "ok remote origin had everything here at the last contact"
+    assert line(run("doctor"), "remote origin") == "ok remote origin had all refs here at the last contact"
     with Store.open(path) as store:
         store.session(sid).append(Message.user("and more"))
     (tmp_path / "hub.git").rename(tmp_path / "away")  # doctor does not connect to the remote
     told = line(run("doctor"), "remote origin")
-    assert told == "-- remote origin 1 entry on 1 ref missing there at the last contact: `gitsession sync origin`"
+    assert told == "-- remote origin 1 entry on 1 ref not on the remote at the last contact: `gitsession sync origin`"
     document = json.loads(run("doctor", "--json"))
     assert "remote origin" in document["notes"] and document["problems"] == []
 
@@ -92,11 +92,11 @@ def test_sessions_outside_the_scope_of_a_remote_are_not_missing_there(run: Run, 
     assert told == "-- remote origin never contacted; 2 refs in its scope: `gitsession sync origin`"
     run("sync", "--yes")
     told = line(run("doctor"), "remote origin")
-    assert told == "ok remote origin had everything in its scope at the last contact"
+    assert told == "ok remote origin had all refs in its scope at the last contact"
     with Store.open(path) as store:
         store.session(shared.id).append(Message.user("and more"))
     told = line(run("doctor"), "remote origin")
-    assert told == "-- remote origin 1 entry on 1 ref missing there at the last contact: `gitsession sync origin`"
+    assert told == "-- remote origin 1 entry on 1 ref not on the remote at the last contact: `gitsession sync origin`"
 
 
 def test_unfinished_push_is_reported(run: Run, path: Path, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_stale_lock_of_another_program_is_reported_with_the_command_that_removes
         store.session(sid).append(Message.user("two"))
     told = run("doctor", code=5)
     assert f"{lock}: " in line(told, "locks")
-    assert "of another program, and 1 write may wait for it" in told
+    assert "left by another program, and 1 write may wait for it" in told
     assert f"if no git command is running in this store, run `rm {lock}`" in told
     lock.unlink()
     run("ls")
@@ -198,7 +198,7 @@ def test_lock_of_gitsession_is_left_to_maintain(path: Path, run: Run) -> None:
     os.utime(proof, (1_700_000_000, 1_700_000_000))
     os.link(proof, path / f"{refs.leaf(sid)}.lock")
     told = run("doctor", code=5)
-    assert "left by a gitsession process that died" in line(told, "locks")
+    assert "left by a gitsession process that was killed" in line(told, "locks")
     run("maintain")
     assert line(run("doctor"), "locks").endswith("0 locks")
 

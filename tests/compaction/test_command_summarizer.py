@@ -62,7 +62,8 @@ def test_bad_program_is_reported(script, words):
 
 
 def test_missing_program_is_reported():
-    assert "cannot run '/nowhere/llm'" in failing(make(Options(name="command", command=("/nowhere/llm",))))
+    summarizer = make(Options(name="command", command=("/nowhere/llm",)))
+    assert "cannot run the summarizer '/nowhere/llm'" in failing(summarizer)
     with pytest.raises(SummaryFailed, match="no command"):
         make(Options(name="command"))
 

@@ -288,7 +288,7 @@ def test_concurrent_compaction_wins(session: Session, entry: Compaction | Reset)
         session.append(entry)
         return Summary("ours")
 
-    with pytest.raises(Refused, match="was appended in the meantime"):
+    with pytest.raises(Refused, match="was appended to the branch in the meantime"):
         compact(session, Scripted(slowly))
     assert session.history()[-1].kind == entry.kind
 

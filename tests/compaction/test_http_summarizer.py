@@ -85,7 +85,7 @@ def test_busy_server_is_tried_again_once(status):
 def test_busy_server_is_not_tried_a_third_time():
     busy = (503, {"Retry-After": formatdate(time.time() - 5, usegmt=True)}, {"error": {"message": "come back later"}})
     with serving(busy, busy, busy) as server:
-        assert failing(model_at(server)) == "127.0.0.1 returned status 503: come back later"
+        assert failing(model_at(server)) == "the summarizer at 127.0.0.1 returned status 503: come back later"
         assert len(server.heard) == 2
 
 

@@ -470,7 +470,7 @@ def test_run_imports_the_file_before_it_starts_the_agent(
 
 
 WRONG = {
-    "an agent that is none": (["--in", "emacs"], "cannot resume in 'emacs': choose one of aider, claude, codex"),
+    "an agent that is none": (["--in", "emacs"], "cannot resume in 'emacs': expected one of aider, claude, codex"),
     "a folder that is not there": (["--cwd", "/nowhere/at/all"], "does not exist"),
     "run and say": (["--run", "--json"], "--run cannot be combined"),
     "run and rehearse": (["--run", "--dry-run"], "--run cannot be combined"),

@@ -161,7 +161,7 @@ def test_session_starts_at_the_first_time_in_its_file() -> None:
 def test_file_without_a_time_waits_unless_it_is_final() -> None:
     """The time is part of the session's id. A guessed time would make another session later."""
     data = joined(note("mode", mode="normal"), note("ai-title", aiTitle="T"))
-    with pytest.raises(Malformed, match="no line has a time yet"):
+    with pytest.raises(Malformed, match="no line has a timestamp yet"):
         claude.split(data, name=PLACE)
     assert len(claude.split(data, name=PLACE, final=True).records) == 1
 

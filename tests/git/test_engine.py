@@ -379,7 +379,7 @@ def test_repository_is_bound_to_its_thread(store: GitStore, tip: str) -> None:
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
-    assert told == ["this repository was created by another thread"]
+    assert told == ["cannot use this Repository object: it belongs to another thread"]
 
 
 @pytest.mark.promise("P21")

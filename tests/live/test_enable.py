@@ -190,7 +190,7 @@ def test_file_saved_by_the_agent_during_the_write_is_kept(tmp_path: Path, monkey
         file.write_text('{"new": 1}')
 
     monkeypatch.setattr(settings_edits, "write_new", slow)
-    with pytest.raises(Refused, match="changed meanwhile"):
+    with pytest.raises(Refused, match="another program has changed it"):
         settings_edits.perform(tmp_path / "store.git", edit, enable=True)
     assert file.read_text() == '{"new": 1}'
     assert not list(tmp_path.glob(".settings.json.*"))
@@ -201,7 +201,7 @@ def test_change_between_the_question_and_the_answer_is_kept(tmp_path: Path) -> N
     file.write_text("{}")
     edit = settings_edits.plan_enable(STORE, CLAUDE, file, PROGRAM)
     file.write_text('{"new": 1}')
-    with pytest.raises(Refused, match="changed meanwhile"):
+    with pytest.raises(Refused, match="another program has changed it"):
         settings_edits.perform(tmp_path / "store.git", edit, enable=True)
     assert file.read_text() == '{"new": 1}'
 

@@ -225,7 +225,7 @@ def test_undo_keeps_a_branch_that_another_writer_extended(store: ObjectStore) ->
     held.branch("side")
     session(store, held.id, "side").append(Message.user("theirs"))
     before = all_refs(store)
-    with pytest.raises(Refused, match=r"later changes of .* would be lost") as caught:
+    with pytest.raises(Refused, match=r"later changes to .* would be lost") as caught:
         undo(store)
     assert caught.value.hint
     assert all_refs(store) == before
@@ -355,6 +355,6 @@ def test_fork_with_a_branch_before_its_fork_point_is_not_undone(store):
     [*_, before, _] = side.history()
     side.append(Message.user("beside"), expected=before, on_moved="fork")
     held = all_refs(store)
-    with pytest.raises(Refused, match=f"session {side.id} would keep branch"):
+    with pytest.raises(Refused, match=f"session {side.id} would have branch"):
         undo(store)
     assert all_refs(store) == held

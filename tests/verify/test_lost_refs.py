@@ -224,9 +224,9 @@ def test_commands_report_lost_refs(
     assert "is missing" in told
     assert run(["repair"]) == exits.OK
     told = capfd.readouterr().out
-    assert f"{case.main} was set back and stays there: its previous value is kept as {case.main}." in told
+    assert f"{case.main} was moved back and stays: its last value is kept as {case.main}." in told
     assert f"{case.side} set to" in told
-    assert "set aside" not in told
+    assert "damaged file" not in told
     assert run(["verify"]) == exits.OK
 
 

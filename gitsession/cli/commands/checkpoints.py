@@ -136,7 +136,7 @@ def _address(app: App, entry: str) -> tuple[Session, Any]:
     if "@" not in entry:
         entry = f"@@{entry}"
     if not split(entry)[1]:
-        raise click.UsageError(f"no entry in {entry!r}: pass [SESSION@]ENTRY")
+        raise click.UsageError(f"the address {entry!r} has no entry: pass [SESSION@]ENTRY")
     return app.entry(entry)
 
 
@@ -248,7 +248,7 @@ def diff_command(app: App, words: tuple[str, ...]) -> int:
     at = words.index("--") if "--" in words else len(words)
     ends, paths = words[:at], words[at + 1 :]
     if len(ends) not in (1, 2):
-        raise click.UsageError("pass one entry or two, and paths after --")
+        raise click.UsageError("expected one or two entries, and paths only after --")
     session, node = app.entry(ends[0])
     old = session.files.at(node)
     if len(ends) == 1:

@@ -96,8 +96,10 @@ def compact_command(
     No entry is removed. The contexts of earlier entries do not change.
     """
     if (at is None) == (strategy in BY_ENTRY):
-        problem = "--at ENTRY requires" if at is not None else "--at ENTRY is missing for"
-        raise click.UsageError(f"{problem} --strategy {' or '.join(BY_ENTRY)}")
+        names = " or ".join(BY_ENTRY)
+        raise click.UsageError(
+            f"--at ENTRY requires --strategy {names}" if at is not None else f"--strategy {names} requires --at ENTRY"
+        )
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
     request = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)

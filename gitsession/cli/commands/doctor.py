@@ -227,12 +227,13 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
     stale = [lock for lock in found if lock.is_stale]
     for lock in stale:
         if lock.is_own:
-            yield Check("locks", f"{lock.path}: left by a gitsession process that died", "run `gitsession maintain`")
+            words = f"{lock.path}: left by a gitsession process that was killed"
+            yield Check("locks", words, "run `gitsession maintain`")
             continue
         consequence = f", and {count(pending, 'write')} may wait for it" if pending else ""
         old = f"{lock.age_s / 60:,.0f} minutes" if lock.age_s >= 120 else f"{lock.age_s:,.0f} seconds"
         fix = f"if no git command is running in this store, run `rm {shlex.quote(lock.path)}`"
-        yield Check("locks", f"{lock.path}: {old} old, of another program{consequence}", fix)
+        yield Check("locks", f"{lock.path}: {old} old, left by another program{consequence}", fix)
     if not stale:
         yield Check("locks", count(len(found), "lock"))
 
@@ -273,10 +274,10 @@ def _remotes(store: Store) -> Iterator[Check]:
             yield Check(what, f"{problem}: `gitsession sync {remote.name}`", is_note=True)
         elif status.unsent:
             entries = "" if status.entries is None else f"{count(status.entries, 'entry', 'entries')} on "
-            problem = f"{entries}{count(len(status.unsent), 'ref')} missing there at the last contact"
+            problem = f"{entries}{count(len(status.unsent), 'ref')} not on the remote at the last contact"
             yield Check(what, f"{problem}: `gitsession sync {remote.name}`", is_note=True)
         else:
-            yield Check(what, f"had everything {scope} at the last contact")
+            yield Check(what, f"had all refs {scope} at the last contact")
         if status.noted:
             problem = f"a push was interrupted: {count(status.noted, 'ref')} may have arrived"
             yield Check(f"push {remote.name}", f"{problem}; `gitsession pull {remote.name}` checks", is_note=True)

@@ -50,7 +50,8 @@ def export_command(
     sent = app.store().export(found.id, at, to=agent, original=as_it_came, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
         hint = f"omit --as-it-came to write the session for {agent}"
-        raise Refused(f"cannot export the original file for {agent}: the session is from {sent.agent}", hint=hint)
+        what = f"cannot export the original file of session {found.id} for {agent}: the file is from {sent.agent}"
+        raise Refused(what, hint=hint)
     warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "pass --with-secrets to restore them")
     if sent.left_out:
         why = "which its file cannot hold" if as_it_came else "which follow lines that it has rewritten"
@@ -124,7 +125,8 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
     With ENTRY, the session continues at that entry. No file is overwritten.
     """
     if agent is not None and with_capability(agent, Resumable) is None:
-        raise click.UsageError(f"cannot resume in {agent!r}: choose one of {', '.join(all_with_capability(Resumable))}")
+        agents = ", ".join(all_with_capability(Resumable))
+        raise click.UsageError(f"cannot resume in {agent!r}: expected one of {agents}")
     if run and (dry_run or wants_json()):
         raise click.UsageError("--run cannot be combined with --dry-run or --json")
     found, entry = app.entry(session)
@@ -150,7 +152,7 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
         if code:
             raise Unavailable(
                 f"`{shell_command(command)}` failed with exit code {code}",
-                hint=f"run it again (the session is in {done.file})",
+                hint=f"run the command again (the session is in {done.file})",
             )
     os.execvp(last[0], last)
 

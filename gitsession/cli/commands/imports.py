@@ -54,7 +54,7 @@ def import_command(
     new entries are stored, and nothing is overwritten.
     """
     if not paths and not everything:
-        raise click.UsageError("pass a file, a folder, or --all")
+        raise click.UsageError("missing argument: a file, a folder, or --all")
     files = list(_files(paths, everything, agent))
     store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:

@@ -244,19 +244,19 @@ def _repair_lines(done: RepairResult, dry_run: bool) -> Iterator[str]:
         yield f"{count(len(plan.rescued), 'good object')} {would}salvaged from damaged packs"
     for name, value in plan.ref_values.items():
         if name in plan.beside:
-            yield f"{plan.beside[name]} was set back and stays there: its previous value {would or 'is '}kept as {name}"
+            yield f"{plan.beside[name]} was moved back and stays: its last value {would or 'is '}kept as {name}"
         elif name in plan.copied:
             yield f"{name} {would}restored from {plan.copied[name]}"
         else:
             yield f"{name} {would}set to {value[:12]}, as last recorded"
     for name, (_, new) in plan.moves.items():
-        yield f"{name} {would}set to {new[:12]}, where the journal continues"
+        yield f"{name} {would}set to {new[:12]}, from which the journal continues"
     for name, value in plan.dangling.items():
         yield f"{name} {would}deleted: it points at {value.removeprefix('ref: ')}, which does not exist"
     if plan.log_lost:
         yield "the operation log is damaged: a new one is started, and earlier commands cannot be undone"
     if done.quarantine is not None and done.set_aside:
-        yield f"{count(len(done.set_aside), 'damaged file')} set aside in {done.quarantine}"
+        yield f"{count(len(done.set_aside), 'damaged file')} moved to {done.quarantine}"
 
 
 def _missing(done: RepairResult) -> Iterator[str]:

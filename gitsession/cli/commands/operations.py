@@ -90,7 +90,7 @@ def refuse_unfinished(app: App, workspace: Path | None) -> None:
     current = Path(os.path.realpath(workspace or current_folder() or "/"))
     for one in intents.pending(app.store().objects):
         if current.is_relative_to(one.workspace):
-            raise Refused(f"cannot undo: {one.description} was interrupted", hint=HALF_DONE)
+            raise Refused(f"cannot undo: the command {one.description} was interrupted", hint=HALF_DONE)
 
 
 def as_object(operation: Operation) -> dict[str, Any]:

@@ -12,7 +12,17 @@ from gitsession.api.imports import spelled
 from gitsession.archive import archive_set
 from gitsession.cli import exits
 from gitsession.cli.context import App, split, with_app
-from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, progress, say, wants_json, warn
+from gitsession.cli.output import (
+    complain,
+    confirm_purge,
+    consent_option,
+    emit,
+    json_option,
+    progress,
+    say,
+    wants_json,
+    warn,
+)
 from gitsession.cli.text import count, first
 from gitsession.errors import NotFound
 from gitsession.purge.finding import EntryHit, PurgePlan
@@ -72,7 +82,10 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
     else:
         say(f"{_sum(what)} {'would be purged' if dry_run else 'purged'}")
         for each in redacted:
-            say(f"redacted: {each.path}") if not each.problem else warn(f"not redacted: {each.path}: {each.problem}")
+            if each.problem:
+                complain(f"cannot redact '{each.path}': {each.problem}")
+            else:
+                say(f"redacted: {each.path}")
     if any(each.problem for each in redacted):
         return exits.REFUSED
     return exits.NOTHING if what.is_empty else exits.OK

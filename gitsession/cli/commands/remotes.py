@@ -364,8 +364,8 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
         hint = "pass --yes (nothing was changed)"
         raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
     if not confirm("Send them?"):
-        hint = "run `gitsession remote add` with --project, --agent or --label to limit what is sent"
-        raise Refused("nothing was sent", hint=hint)
+        limit = "run `gitsession remote add` with --project, --agent or --label to limit what is sent"
+        raise Refused("cancelled: nothing was sent", hint=limit)
 
 
 def _counted(plan: PushPlan) -> str:

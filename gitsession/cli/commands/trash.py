@@ -56,7 +56,7 @@ def archive_command(
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
-        raise click.UsageError("pass either sessions, or --older-than or --keep")
+        raise click.UsageError("expected either SESSION arguments, or --older-than or --keep")
     store = app.store()
     if sessions:
         rows = [app.row(session)[0] for session in sessions]
@@ -153,7 +153,7 @@ def prune_command(
     Use `restore` or `undo` to bring sessions back from the trash.
     """
     if before is None and keep is None and max_bytes is None:
-        raise click.UsageError("pass --older-than, --keep or --max-bytes")
+        raise click.UsageError("missing option: pass --older-than, --keep or --max-bytes")
     store = app.store()
     leaves = store.expired(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
     for each in leaves:

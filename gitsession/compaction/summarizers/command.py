@@ -57,7 +57,7 @@ class CommandSummarizer:
             )
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise SummaryFailed(f"cannot run '{program}': {why}") from None
+            raise SummaryFailed(f"cannot run the summarizer '{program}': {why}") from None
         try:
             # A summary must be shorter than its input, and the prompt is longer than this input.
             running = _Running(child, input_data, output_bytes_max=len(input_data))
@@ -68,11 +68,12 @@ class CommandSummarizer:
         if cancelled.is_set():
             raise SummaryFailed("the summary was cancelled")
         if running.output.overflowed:
-            raise SummaryFailed(f"'{program}' printed more than its input")
+            raise SummaryFailed(f"the summarizer '{program}' printed more than its input")
         if not ended:
-            raise SummaryFailed(f"'{program}' did not finish within {self.time_limit_s:g} s")
+            raise SummaryFailed(f"the summarizer '{program}' did not finish within {self.time_limit_s:g} s")
         if child.returncode != 0:
-            raise SummaryFailed(f"'{program}' failed ({_how(child.returncode)}){_error_tail(running.errors.kept)}")
+            how = _how(child.returncode)
+            raise SummaryFailed(f"the summarizer '{program}' failed ({how}){_error_tail(running.errors.kept)}")
         return Summary(text=running.output.kept.decode(errors="replace").strip())
 
 

@@ -98,15 +98,16 @@ class Http:
         if status == 429 or status >= 500:
             progress(f"{host} returned status {status}; retrying in {wait_s:g} s")
             if time.monotonic() + wait_s >= deadline or wait_s > RETRY_AFTER_S_MAX:
-                raise SummaryFailed(f"{host} returned status {status} and requested a wait of {wait_s:g} s")
+                told = f"returned status {status} and requested a wait of {wait_s:g} s, which is too long"
+                raise SummaryFailed(f"the summarizer at {host} {told}")
             if cancelled.wait(wait_s):
                 raise SummaryFailed("the summary was cancelled")
             status, answer, _ = self._ask(outgoing, deadline, cancelled)
         if status != 200:
-            raise SummaryFailed(f"{host} returned status {status}{_without(key, complaint(answer))}")
+            raise SummaryFailed(f"the summarizer at {host} returned status {status}{_without(key, complaint(answer))}")
         summary = self._read(answer)
         if summary is None:
-            raise SummaryFailed(f"{host} returned an invalid {self.api.name} response")
+            raise SummaryFailed(f"the summarizer at {host} returned an invalid {self.api.name} response")
         # If a server echoes the request, the key must not become part of an entry.
         return replace(summary, text=summary.text.replace(key, _KEY)) if key else summary
 
@@ -151,11 +152,11 @@ class Http:
                 if cancelled.is_set():
                     raise SummaryFailed("the summary was cancelled")
                 if time.monotonic() >= deadline:
-                    raise SummaryFailed(f"{host} did not answer within {self.time_limit_s:g} s")
+                    raise SummaryFailed(f"the summarizer at {host} did not answer within {self.time_limit_s:g} s")
         finally:
             call.give_up()
         if isinstance(answer, str):
-            raise SummaryFailed(f"the request to {host} failed: {answer}")
+            raise SummaryFailed(f"the request to the summarizer at {host} failed: {answer}")
         return answer
 
 

@@ -58,7 +58,8 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
         command = tuple(shlex.split(setting("command")))
         time_limit_s = float(setting("timelimit", str(DEFAULT_TIME_LIMIT_S)))
     except ValueError as error:
-        raise SummaryFailed(f"invalid gitsession.summarizerCommand or summarizerTimeLimit: {error}") from None
+        names = "gitsession.summarizerCommand or gitsession.summarizerTimeLimit"
+        raise SummaryFailed(f"invalid {names}: {error}") from None
     if not 0 < time_limit_s < float("inf"):
         raise SummaryFailed(
             f"invalid gitsession.summarizerTimeLimit: {time_limit_s}", hint="set it to a positive number of seconds"

@@ -216,7 +216,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     started_ms = parts.started_ms
     if started_ms is None:
         if not final:
-            raise Malformed("no line has a time yet", hint="pass --final if the file will not grow")
+            raise Malformed("no line has a timestamp yet", hint="pass --final if the file will not grow")
         started_ms = 0
     records, problems = parts.records()
     if waiting:

@@ -359,9 +359,9 @@ def _leaf(
     else:
         return None, [SourceProblem(HEADER, f"the reverted message {named(target)} is not in the session")]
     if isinstance(revert.get("partID"), str):
-        return rows.get(target), [
-            SourceProblem(rows.get(target, HEADER), "reverted from one of its parts on: the whole message is shown")
-        ]
+        told = "the session was reverted to a point in this message: the whole message is shown"
+        return rows.get(target), [SourceProblem(rows.get(target, HEADER), told)]
     if not before:
-        return None, [SourceProblem(HEADER, "reverted from its first message on: shown as before the revert")]
+        told = "the session was reverted to before its first message: it is shown as before the revert"
+        return None, [SourceProblem(HEADER, told)]
     return (before if before != records[-1].line else None), []
