@@ -49,7 +49,7 @@ GROUPS = {
         "enable": ("agents", "Install capture hooks for an agent"),
         "disable": ("agents", "Remove the capture hooks of an agent"),
         "watch": ("agents", "Import sessions as agents write them"),
-        "resume": ("exports", "Continue a session in its own agent or another"),
+        "resume": ("exports", "Continue a session in its own agent or in another one"),
         "export": ("exports", "Write a session to a file in an agent's format"),
         "demo": ("demo", "Create and show a small example store"),
         "completion": ("store", "Print a shell completion script"),
@@ -83,9 +83,9 @@ GROUPS = {
         "pull": ("remotes", "Fetch from a remote and merge its branches"),
         "push": ("remotes", "Send sessions to a remote"),
         "clone": ("remotes", "Clone a remote into a new store"),
-        "bundle": ("remotes", "Write sessions to a bundle file, or import one"),
+        "bundle": ("remotes", "Write sessions to a git bundle, or fetch them from one"),
         "sign": ("integrity", "Sign a branch, or check its signatures"),
-        "link": ("link", "Add the session to a project's commit messages"),
+        "link": ("link", "Record in commit messages which session made the changes"),
         "server": ("server", "Set up validation of pushes to a repository"),
     },
     "Care": {
@@ -96,13 +96,13 @@ GROUPS = {
         "rm": ("trash", "Move a session to the trash"),
         "restore": ("trash", "Restore a session from the trash or archive"),
         "prune": ("trash", "Move old sessions to the trash by age, number, or size"),
-        "purge": ("purging", "Delete entries permanently"),
+        "purge": ("purging", "Delete entries or sessions permanently"),
         "maintain": ("store", "Optimize the store's repository"),
         "doctor": ("doctor", "Diagnose problems and suggest fixes"),
     },
     PLUMBING: {
         "hook": ("agents", "Record an event sent by an agent"),
-        "drain": ("agents", "Ingest the events recorded by hooks"),
+        "drain": ("agents", "Ingest the events that hooks recorded"),
         "gate": ("gate", "Scan outgoing commits for secrets"),
         "receive": ("server", "Validate a push on a server"),
         "textconv": ("store", "Print an entry as JSON"),
@@ -157,22 +157,24 @@ class Commands(click.Group):
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="SESSION is a unique part of a session id, @ for the newest session of this folder, - for the session "
-    "before it, or AGENT:ID. SESSION@ENTRY names one entry of a session. ENTRY is an entry id or the beginning of "
-    "one, a label, a branch, leaf, or root. It can be followed by ~N, as in leaf~3. Run `gitsession help COMMAND` for "
-    "help with a command, or `gitsession help --all` to list plumbing commands too.",
+    epilog="SESSION is a unique part of a session id, @ for the newest session of the current folder, - for the "
+    "second newest, or AGENT:ID with the agent's own id for the session. SESSION@ENTRY names one entry of a session. "
+    "ENTRY is an entry id or the beginning of one, a label, a branch, leaf (the newest entry of the active "
+    "branch), or root (the first entry). Append ~N to name the Nth entry before it, as in leaf~3. Run `gitsession help "
+    "COMMAND` for the help of a command, or `gitsession help --all` to list the plumbing commands too.",
 )
 @click.option(
     "--store",
     metavar="DIR",
-    help="Use the store in this folder. Default: $GITSESSION_DIR, or git config gitsession.store.",
+    help="Use the store in this folder. Default: $GITSESSION_DIR, git config gitsession.store, or "
+    "~/.local/share/gitsession/store.git.",
 )
 @click.version_option(package_name="gitsession", prog_name="gitsession", message="%(prog)s %(version)s")
 @click.pass_context
 def gitsession(ctx: click.Context, store: str | None) -> None:
     """Store the sessions of AI coding agents in git.
 
-    Without a command, show the path of the store and the newest sessions of this folder.
+    Without a command, show the path of the store and the newest sessions of the current folder.
     """
     ctx.obj = app = App(store)
     ctx.call_on_close(app.close)

@@ -34,26 +34,27 @@ from gitsession.live.settings_edits import Edit
 from gitsession.live.watch import EVERY_SECONDS, Found, Watch
 
 yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-force_option = click.option(
-    "--force",
-    is_flag=True,
-    help="Replace or remove the installed file even if it was edited. A copy is kept.",
+dry_run_option = click.option(
+    "--dry-run", is_flag=True, help="Only show the changes to the agent's settings, as a diff."
 )
-dry_run_option = click.option("--dry-run", is_flag=True, help="Only show the change, as a diff.")
 
 
 @click.command()
 @click.argument("agent")
 @yes_option
-@force_option
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace gitsession's hook file even if it was edited. A copy of the edited file is kept.",
+)
 @dry_run_option
 @json_option
 @with_app
 def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Install hooks that record an agent's sessions and files while it works.
 
-    AGENT is claude, codex, omp, opencode, or pi. The size of the change to its settings is shown before you
-    confirm. Run `gitsession disable AGENT` to remove the hooks.
+    AGENT is claude, codex, omp, opencode, or pi. The command prints how many lines of the agent's settings would
+    change, and asks for confirmation. To remove the hooks, run `gitsession disable AGENT`.
     """
     location = hook_locations.find(agent)
     file = hook_locations.file_of(location, Path.home(), os.environ)
@@ -64,15 +65,19 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
 @click.command()
 @click.argument("agent")
 @yes_option
-@force_option
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Remove gitsession's hook file even if it was edited. A copy of the edited file is kept.",
+)
 @dry_run_option
 @json_option
 @with_app
 def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Remove the capture hooks of an agent.
 
-    If the settings have not been edited since `enable`, they are restored byte for byte. Otherwise, only the hooks
-    of gitsession are removed.
+    If the agent's settings have not been edited since `gitsession enable`, they are restored byte for byte.
+    Otherwise, only the hooks of gitsession are removed.
     """
     location = hook_locations.find(agent)
     file = hook_locations.file_of(location, Path.home(), os.environ)
@@ -82,13 +87,13 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
 
 @click.command()
 @click.option("--quiet", is_flag=True, help="Print nothing.")
-@click.option("--forget-failures", is_flag=True, help="Remove the failures that `doctor` lists.")
+@click.option("--forget-failures", is_flag=True, help="Clear the list of failures that `gitsession doctor` prints.")
 @json_option
 @with_app
 def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
-    """Ingest the events recorded by hooks.
+    """Ingest the events that hooks recorded.
 
-    Other commands that open the store ingest pending events first, so you rarely need this command.
+    You rarely need this command, because other commands that open the store ingest pending events first.
     """
     store = app.store(make=True, ingest=False)
     if forget_failures:
@@ -106,16 +111,16 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Check once, then exit.")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--once", is_flag=True, help="Check the files once, then exit.")
 @click.option(
-    "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this long between checks. Default: 2."
+    "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this many seconds between checks. Default: 2."
 )
 @with_app
 def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) -> int:
     """Import sessions as agents write them, until you press Ctrl-C.
 
-    Use this command for agents without hooks. With PATH, watch only these files and folders.
+    Use this command for agents without hooks. If you pass paths, only these files and folders are watched.
     """
     store = app.store(make=True)
     watch = Watch(lambda: _files(store, paths))
@@ -158,7 +163,7 @@ def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
 @click.option("--from", "agent", metavar="AGENT", help="Agent that sends the event.")
 @with_app
 def hook_command(app: App, event: str, agent: str | None) -> int:
-    """Record an event sent by an agent. The hooks installed by `enable` run this command.
+    """Record an event sent by an agent. The hooks that `gitsession enable` installs run this command.
 
     The agent passes the event as JSON on standard input. The command prints nothing, and its exit code is always 0.
     Run `gitsession doctor` to list failures.

@@ -19,7 +19,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     """Create a branch at an entry, or list the branches of a session.
 
-    Without NAME, list the branches. To create a branch in the newest session of this folder, pass @ NAME.
+    Without NAME, list the branches. To create a branch in the newest session of the current folder, pass @ NAME.
     """
     found = app.session(session)
     if name is None:
@@ -59,7 +59,7 @@ def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") ->
 def switch_command(app: App, words: tuple[str, ...]) -> None:
     """Select the active branch of a session on this machine.
 
-    SESSION defaults to the newest session of this folder.
+    SESSION defaults to the newest session of the current folder.
     """
     session, branch = _address_and("BRANCH", words)
     found = app.session(session)
@@ -73,9 +73,9 @@ def switch_command(app: App, words: tuple[str, ...]) -> None:
 @json_option
 @with_app
 def fork_command(app: App, session: str) -> None:
-    """Create a session that continues another one at an entry.
+    """Create a session that continues another one from an entry.
 
-    The history before the entry is shared, not copied.
+    The history up to the entry is shared, not copied.
     """
     found, node = app.entry(session)
     forked = found.fork(node)
@@ -91,7 +91,8 @@ def fork_command(app: App, session: str) -> None:
 def label_command(app: App, words: tuple[str, ...]) -> None:
     """Set or remove the label of an entry.
 
-    SESSION@ENTRY defaults to the newest entry of the newest session of this folder. An empty TEXT removes the label.
+    SESSION@ENTRY defaults to @@leaf, the newest entry of the active branch in the newest session of the current
+    folder. An empty TEXT removes the label.
     """
     entry, text = _address_and("TEXT", words, "SESSION@ENTRY")
     session, node = app.entry(entry)
@@ -110,7 +111,7 @@ def label_command(app: App, words: tuple[str, ...]) -> None:
 def name_command(app: App, words: tuple[str, ...]) -> None:
     """Set or remove the title of a session.
 
-    SESSION defaults to the newest session of this folder. An empty TEXT removes the title.
+    SESSION defaults to the newest session of the current folder. An empty TEXT removes the title.
     """
     session, text = _address_and("TEXT", words)
     found = app.session(session)

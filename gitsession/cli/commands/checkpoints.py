@@ -28,22 +28,23 @@ _SHOWN_MAX = 10
 
 workspace_option = click.option(
     "--workspace",
+    metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Use this folder. Default: the session's workspace.",
+    help="Use this folder as the workspace. Default: the session's workspace.",
 )
 
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", default="@")
-@click.option("-m", "--message", metavar="WORDS", help="Message that describes the checkpoint.")
+@click.option("-m", "--message", metavar="TEXT", help="Description of the checkpoint.")
 @workspace_option
 @json_option
 @with_app
 def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> None:
-    """Record the files of a session's workspace at the tip of its active branch.
+    """Record the files of a session's workspace in a checkpoint.
 
-    Files that git ignores are not recorded. Files that are too large, and repositories inside the workspace, are
-    skipped and listed.
+    Files that git ignores are not recorded. Files larger than 10 MiB (by default), and repositories inside the
+    workspace, are skipped and listed.
     """
     found = app.session(session)
     try:
@@ -91,9 +92,11 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 @click.option("--files", "only_files", is_flag=True, help="Restore only the files.")
 @click.option("--conversation", "only_talk", is_flag=True, help="Restore only the conversation.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option("--force", is_flag=True, help="Also restore files that others have changed, and discard their changes.")
+@click.option(
+    "--force", is_flag=True, help="Also restore files that you or others have changed, and discard those changes."
+)
 @click.option("--continue", "finish", is_flag=True, help="Complete an interrupted rewind.")
-@click.option("--abort", is_flag=True, help="Restore the files as they were before an interrupted rewind.")
+@click.option("--abort", is_flag=True, help="Revert an interrupted rewind.")
 @workspace_option
 @json_option
 @with_app
@@ -103,9 +106,10 @@ def rewind_command(
 ) -> int:  # fmt: skip
     """Restore the files and the conversation of an earlier entry.
 
-    Your own changes to the same files are kept. If you and the session changed the same lines, the file is not
-    restored, and it is listed. If the entry is a prompt, the conversation continues before the prompt, and the prompt
-    is printed. `undo` reverts the whole rewind.
+    Only the session's changes to files are reverted. Your own changes are kept. If you and the session changed the
+    same lines of a file, the file is listed as a conflict and left unchanged. If the entry is a prompt, the
+    conversation continues from the point before it, and the prompt is printed. `gitsession undo` reverts the whole
+    rewind.
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_talk:
@@ -236,14 +240,14 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @click.command(context_settings={"allow_interspersed_args": False})
-@click.argument("words", metavar="A [B] [-- PATHS]", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", metavar="A [B] [-- PATH...]", nargs=-1, required=True, type=click.UNPROCESSED)
 @json_option
 @with_app
 def diff_command(app: App, words: tuple[str, ...]) -> int:
     """Show file changes between two entries.
 
-    A is SESSION[@ENTRY]. B is another address, or an entry of the same session. Without B, compare with the newest
-    checkpoint. Options go before A. PATHS are relative to the top of the workspace.
+    A is SESSION[@ENTRY]. B is another address, or an entry of the same session. Without B, compare A with the newest
+    checkpoint of the session. Pass options before A. Each PATH is relative to the top folder of the workspace.
     """
     at = words.index("--") if "--" in words else len(words)
     ends, paths = words[:at], words[at + 1 :]

@@ -35,14 +35,14 @@ from gitsession.sessions.node import Node
     epilog="""\b
 Examples:
   gitsession compact @ --dry-run           show what would be summarized and kept
-  gitsession compact @                     summarize by rule, without a model
+  gitsession compact @                     summarize by rules, without a model
   gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
   gitsession compact @ --strategy from --at leaf~10
   gitsession undo                          undo the compaction
 
 \b
-To change the defaults, set git config --global gitsession.summarizer and the
-other settings in docs/reference/compaction.md."""
+To change the default summarizer, run git config --global gitsession.summarizer NAME.
+docs/reference/compaction.md lists the other settings."""
 )
 @click.argument("session", metavar="[SESSION]", default="@")
 @click.option(
@@ -52,27 +52,36 @@ other settings in docs/reference/compaction.md."""
     help="Strategy that selects the entries to summarize.",
     show_default=True,
 )
-@click.option("--at", metavar="ENTRY", help="Entry for --strategy from or up-to.")
 @click.option(
-    "--keep-tokens", type=click.IntRange(0), help="Keep about this many tokens at the end. Default of pi: 20,000."
+    "--at",
+    metavar="ENTRY",
+    help="With --strategy from: summarize from this entry to the tip. With up-to: summarize the entries before it.",
 )
-@click.option("--window", type=click.IntRange(1), help="Size of the context window, in tokens.")
+@click.option(
+    "--keep-tokens",
+    type=click.IntRange(0),
+    metavar="TOKENS",
+    help="Keep about this many tokens at the end of the context. Default for --strategy pi: 20,000.",
+)
+@click.option(
+    "--window", type=click.IntRange(1), metavar="TOKENS", help="Size of the model's context window, in tokens."
+)
 @click.option(
     "--profile",
     type=click.Choice(list(profiles.PROFILES)),
-    help="Apply the rules of this agent. Default: the session's own agent.",
+    help="Build the context by the rules of this agent. Default: the session's own agent.",
 )
 @click.option("--summarizer", metavar="NAME", help="Summarizer: extractive (default), command, http, or a plugin.")
 @click.option(
     "--summarizer-command",
-    metavar="WORDS",
-    help="Program that writes the summary, with its arguments. It runs without a shell.",
+    metavar="COMMAND",
+    help="Command that writes the summary. It runs without a shell.",
 )
-@click.option("--summarizer-api", type=click.Choice(APIS), help="API of the model's server.")
-@click.option("--summarizer-url", metavar="URL", help="Base URL of the model's server.")
+@click.option("--summarizer-api", type=click.Choice(APIS), help="API of the server that runs the model.")
+@click.option("--summarizer-url", metavar="URL", help="Base URL of the server that runs the model.")
 @click.option("--model", metavar="NAME", help="Model that writes the summary.")
-@click.option("--focus", metavar="TEXT", default="", help="Topic that the summary must cover.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be summarized and kept, with token counts.")
+@click.option("--focus", metavar="TOPIC", default="", help="Topic that the summary must cover.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be summarized and kept, and its size in tokens.")
 @json_option
 @with_app
 def compact_command(
@@ -93,7 +102,7 @@ def compact_command(
 ) -> int:
     """Replace older entries in the context with a summary.
 
-    No entry is removed. The contexts of earlier entries do not change.
+    No entry is deleted. The context at each earlier entry does not change.
     """
     if (at is None) == (strategy in BY_ENTRY):
         names = " or ".join(BY_ENTRY)

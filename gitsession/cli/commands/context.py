@@ -32,32 +32,34 @@ POLICIES: dict[str, Callable[[], Policy]] = {
 @click.command(
     epilog="""\b
 Examples:
-  gitsession context @                     show the newest session of this folder
-  gitsession context @@leaf~1 --json       show the context one entry earlier
-  gitsession context @ --window 200000     show how much of the window is left
+  gitsession context @                     show the context of the newest session
+  gitsession context @@leaf~1 --json       print the context one entry earlier as JSON
+  gitsession context @ --window 200000     show how many tokens of the window are left
   gitsession context @ --as anthropic --raw > request.json"""
 )
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
-    help="Apply the rules of this agent. Default: the session's own agent.",
+    help="Build the context by the rules of this agent. Default: the session's own agent.",
 )
 @click.option(
     "--as",
     "form",
     type=click.Choice(list(PROVIDERS)),
-    help="Also print the context as a request to this provider or agent, in JSON.",
+    help="Print JSON that includes the context as a request to this provider or agent.",
 )
-@click.option("--raw", is_flag=True, help="With --as: print only the request.")
+@click.option("--raw", is_flag=True, help="Print only the request. Requires --as.")
 @click.option(
     "--policy",
     "policies",
     type=click.Choice(list(POLICIES)),
     multiple=True,
-    help="Apply a policy that omits part of the context. Can be repeated.",
+    help="Apply a policy that omits parts of the context. Can be repeated.",
 )
-@click.option("--window", type=click.IntRange(1), help="Size of the context window, in tokens.")
+@click.option(
+    "--window", type=click.IntRange(1), metavar="TOKENS", help="Size of the model's context window, in tokens."
+)
 @json_option
 @with_app
 def context_command(

@@ -25,11 +25,12 @@ PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 @click.option(
     "--in",
     "folder",
+    metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
     help="Create the store and the project in this folder. Default: a new temporary folder.",
 )
 def demo_command(folder: Path | None) -> None:
-    """Create a store with a small session in a new folder, and show it with plain git.
+    """Create a store with a small session in a new folder, and show the session with plain git.
 
     The demo then rewinds a small project and undoes the rewind. Your own store is not changed.
     """

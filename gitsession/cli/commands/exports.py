@@ -28,20 +28,23 @@ from gitsession.formats import FORMATS, Resumable, all_with_capability, with_cap
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write the format of this agent, or markdown or jsonl. Default: the session's own agent.",
+    help="Write in the format of this agent, or as markdown or jsonl. "
+    "Default: the format of the session's own agent.",
 )
 @click.option("--as-it-came", is_flag=True, help="Write only the records that the agent wrote.")
-@click.option("--with-secrets", is_flag=True, help="Restore the redacted secrets that are in the local vault.")
+@click.option(
+    "--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="Write to a new file, or into an existing folder.")  # fmt: skip
+              help="Write to a new file, or into an existing folder. Default: standard output.")  # fmt: skip
 @with_app
 def export_command(
     app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
 ) -> None:
-    """Write a session to a file that an agent can continue.
+    """Write a session to a file in an agent's format.
 
-    The records that the agent wrote are unchanged. Entries that were made with gitsession follow them. With ENTRY,
-    only the history of that entry is exported.
+    The records that the agent wrote are unchanged. Entries that were made with gitsession follow these records. With
+    ENTRY, export only the history up to that entry.
     """
     if agent is not None and agent not in {**FORMATS, **READABLE_FORMATS}:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *READABLE_FORMATS])}")
@@ -113,16 +116,16 @@ def _report_unimported(files: Iterable[Path], data: bytes) -> None:
 @click.command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @click.option("--in", "agent", metavar="AGENT", help="Continue in this agent. Default: the session's own agent.")
-@click.option("--cwd", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+@click.option("--cwd", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="Continue in this folder. Default: the current folder.")  # fmt: skip
 @click.option("--run", is_flag=True, help="Start the agent instead of printing the command.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 @json_option
 @with_app
 def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool) -> None:
-    """Write a session to an agent's folder, and print the command that continues it.
+    """Write a session to an agent's folder, and print the command that continues the session.
 
-    With ENTRY, the session continues at that entry. No file is overwritten.
+    With ENTRY, the session continues from that entry. Existing files are not overwritten.
     """
     if agent is not None and with_capability(agent, Resumable) is None:
         agents = ", ".join(all_with_capability(Resumable))

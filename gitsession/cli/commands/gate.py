@@ -28,9 +28,10 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @click.group()
 def gate_command() -> None:
-    """Scan outgoing commits for secrets. `push`, `sync`, and `gitsession git push` always do this.
+    """Scan outgoing commits for secrets.
 
-    A push that contains a secret fails with exit code 6.
+    `gitsession push`, `gitsession sync`, and `gitsession git push` always run this scan. A push that contains a
+    secret fails with exit code 6.
     """
 
 
@@ -38,9 +39,9 @@ def gate_command() -> None:
 @json_option
 @with_app
 def gate_install(app: App) -> int:
-    """Install a pre-push hook that scans pushes by plain `git push` too.
+    """Install a pre-push hook in the store, so that plain `git push` also scans for secrets.
 
-    An existing hook is kept and runs first.
+    An existing pre-push hook is kept and runs first.
     """
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "gitsession.gate", shlex.join(program(app.path)))
@@ -48,11 +49,11 @@ def gate_install(app: App) -> int:
     return exits.OK
 
 
-@gate_command.command("uninstall")
+@gate_command.command("uninstall", short_help="Remove the pre-push hook.")
 @json_option
 @with_app
 def gate_uninstall(app: App) -> int:
-    """Remove the pre-push hook."""
+    """Remove the pre-push hook that `gitsession gate install` installed."""
     git_dir = app.store().objects.git_dir
     process.run(git_dir, "config", "--local", "--unset-all", "gitsession.gate", accept=(0, 5))
     _print_gate("uninstall", hook_files.remove(git_dir / "hooks", "pre-push"))
@@ -85,15 +86,15 @@ def check(app: App, remote: str) -> int:
     return exits.SECRETS if found else exits.OK
 
 
-@gate_command.command(short_help="Allow a finding to be pushed.")
+@gate_command.command(short_help="Allow the secrets found in an entry to be pushed.")
 @click.argument("address", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
 @with_app
 def allow(app: App, address: str, rule: str) -> int:
-    """Allow the findings of a rule in an entry to be pushed.
+    """Allow the secrets found in an entry to be pushed.
 
-    Without RULE, allow all findings in the entry.
+    With RULE, allow only the secrets that this rule found.
     """
     session, node = app.entry(address)
     objects = app.store().objects
@@ -104,14 +105,14 @@ def allow(app: App, address: str, rule: str) -> int:
     return exits.OK if found else exits.NOTHING
 
 
-@gate_command.command("list", short_help="List the allowed findings.")
+@gate_command.command("list", short_help="List the secrets that may be pushed.")
 @json_option
 @with_app
 def list_(app: App) -> int:
-    """List the allowed findings as SESSION@ENTRY and rule.
+    """List the secrets that may be pushed, each as SESSION@ENTRY and the rule that found it.
 
-    A finding in a file is listed with the blob id of the file. A finding in an entry that is no longer in the store
-    is listed with the digest of the entry.
+    If the secret is in a captured file, the blob id of the file is listed instead of SESSION@ENTRY. If the entry is
+    no longer in the store, its digest is listed.
     """
     rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     allowed = []
@@ -128,16 +129,16 @@ def list_(app: App) -> int:
     return exits.OK if rows else exits.NOTHING
 
 
-@gate_command.command(short_help="Revoke a permission to push findings.")
+@gate_command.command(short_help="Revoke the permission to push the secrets found in an entry.")
 @click.argument("what", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
 @with_app
 def forget(app: App, what: str, rule: str) -> int:
-    """Revoke the permission to push findings.
+    """Revoke the permission to push the secrets found in an entry.
 
-    Without RULE, revoke all permissions for the entry. Instead of SESSION@ENTRY, you can also pass a digest or a file
-    that `gate list` prints.
+    With RULE, revoke only the permission for the secrets that this rule found. Instead of SESSION@ENTRY, you can pass
+    a digest or a blob id as `gitsession gate list` prints it.
     """
     objects = app.store().objects
     keys = [key for key in secret_scan.allowances(objects) if key.rpartition(":")[0] == what]

@@ -32,8 +32,8 @@ FOLLOWED = 10
 
 @click.command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option("-n", "number", type=click.IntRange(1), help="Show at most this many entries.")
-@click.option("--follow", "-f", is_flag=True, help="Show new entries as they are written.")
+@click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many entries.")
+@click.option("--follow", "-f", is_flag=True, help="Show the newest entries, and then each new entry as it is written.")
 @json_option
 @with_app
 def log_command(app: App, session: str, number: int | None, follow: bool) -> int:
@@ -105,9 +105,9 @@ _LEVELS_MAX = 12
 @json_option
 @with_app
 def tree_command(app: App, session: str) -> int:
-    """Show all entries of a session, with all branches.
+    """Show all entries of a session as a tree.
 
-    Parents come before children.
+    Each entry is listed after its parent.
     """
     found = app.session(session)
     tree = found.tree()

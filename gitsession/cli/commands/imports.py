@@ -31,17 +31,23 @@ PROBLEMS_SHOWN = 3
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--all",
     "everything",
     is_flag=True,
-    help="Import all sessions in the agents' own folders, and the Aider histories in known projects.",
+    help="Import all sessions in the agents' own folders, and Aider's chat history files in the current project and in "
+    "the projects of stored sessions.",
 )
 @click.option(
-    "--from", "agent", metavar="FORMAT", help="Read the files in the format of this agent instead of detecting it."
+    "--from",
+    "agent",
+    metavar="FORMAT",
+    help="Read the files in this format, such as claude or pi. Default: detect the format.",
 )
-@click.option("--final", is_flag=True, help="Also import an incomplete last line, for files that will not grow.")
+@click.option(
+    "--final", is_flag=True, help="Also import an incomplete last line. Use this option if the file will not grow."
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
 @json_option
 @with_app
@@ -50,8 +56,8 @@ def import_command(
 ) -> int:
     """Import agents' sessions into the store.
 
-    PATH is a session file, or a folder to search for session files. You can import a file again at any time. Only
-    new entries are stored, and nothing is overwritten.
+    PATH is a session file, or a folder to search for session files. If you import a file again, only its new entries
+    are stored, and nothing is overwritten.
     """
     if not paths and not everything:
         raise click.UsageError("missing argument: a file, a folder, or --all")

@@ -29,9 +29,14 @@ _SHOWN = 20
 @click.argument("session", metavar="[SESSION]", required=False)
 @click.option("--sample", type=click.IntRange(1), metavar="N", help="Check only this many entries.")
 @click.option(
-    "--max-seconds", type=click.FloatRange(0, min_open=True), metavar="S", help="Check only for this many seconds."
+    "--max-seconds",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Stop checking after this many seconds.",
 )
-@click.option("--quick", is_flag=True, help="Check only data added since the last complete check without problems.")
+@click.option(
+    "--quick", is_flag=True, help="Check only the data added since the last complete check that found no problems."
+)
 @click.option(
     "--notices", is_flag=True, help="Also report notices: unusual data that the agent itself may have written."
 )
@@ -39,7 +44,7 @@ _SHOWN = 20
     "--all",
     "everything",
     is_flag=True,
-    help=f"Show every problem. Default: {_SHOWN} for each session, and {_SHOWN} from git.",
+    help=f"Show every problem. Default: at most {_SHOWN} for each session, and {_SHOWN} from git fsck.",
 )
 @json_option
 @with_app
@@ -54,7 +59,8 @@ def verify_command(
 ) -> int:
     """Check the integrity of the stored data.
 
-    Check every entry against docs/reference/format.md, and check the repository with git fsck.
+    Check every entry against the rules in docs/reference/format.md, and run git fsck. With SESSION, check only this
+    session.
     """
     if notices and (quick or sample is not None or max_seconds is not None):
         raise click.UsageError("--notices cannot be combined with --quick, --sample or --max-seconds")
@@ -159,9 +165,9 @@ def _of(app: App, sid: str) -> str:
 @click.option(
     "--from",
     "sources",
-    metavar="WHERE",
+    metavar="SOURCE",
     multiple=True,
-    help="Search this clone, store, session file, or URL first. Can be repeated.",
+    help="Restore from this clone, store, session file, or URL first. Can be repeated.",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be repaired.")
 @json_option
@@ -169,9 +175,9 @@ def _of(app: App, sid: str) -> str:
 def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     """Restore lost and damaged data from copies.
 
-    Objects are restored from the sources of --from, from git's alternates, from imported session files, and from
-    the remotes. Damaged files are moved to quarantine, not deleted. The exit code is 5 if data is still missing, and
-    75 if a file cannot be read. In the latter case, nothing is changed.
+    Objects are restored from the sources given with --from, from git's alternates, from imported session files, and
+    from the remotes. Damaged files are moved to quarantine, not deleted. The exit code is 5 if data is still missing.
+    It is 75 if a file cannot be read. In that case, nothing is changed.
     """
     done = app.store(damaged=True).repair(sources, dry_run=dry_run)
     emit("repair", _document(done))
@@ -332,7 +338,8 @@ _SEAL_FORMATS = {
 def sign_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
     """Sign a branch of a session, or check its signatures.
 
-    The default key is the one that git uses to sign commits. The signature covers all entries up to the tip.
+    The default key is the one that git uses to sign commits. The signature covers all entries of the branch up to its
+    tip.
     """
     found = app.session(session)
     if not check:

@@ -21,39 +21,40 @@ SECONDS_MAX = 3.0
 
 @click.group()
 def link_command() -> None:
-    """Add the session to a project's commit messages.
+    """Record in commit messages which session made the changes.
 
-    The hook adds the session that changed most of the staged files. If no session changed a staged file, it adds
-    nothing.
+    `gitsession link enable` installs a hook that adds a line `Session: SESSION@ENTRY` to the commit message. The line
+    names the session that changed most of the staged files. If no session changed a staged file, no line is added.
     """
 
 
 _folder = click.argument("folder", default=".", type=click.Path(exists=True, file_okay=False, path_type=Path))
 
 
-@link_command.command(short_help="Install the hook in a repository.")
+@link_command.command(short_help="Install a prepare-commit-msg hook in a repository.")
 @_folder
 @click.option(
     "--hours",
     type=click.FloatRange(0, min_open=True),
-    help="Maximum age of a session's newest entry, in hours. Default: 4.",
+    metavar="N",
+    help="Ignore sessions without an entry in the last N hours. Default: 4.",
 )
 @json_option
 @with_app
 def enable(app: App, folder: Path, hours: float | None) -> int:
     """Install a prepare-commit-msg hook in the repository of a folder.
 
-    FOLDER defaults to the current folder. An existing hook is kept and runs first.
+    FOLDER defaults to the current folder. An existing prepare-commit-msg hook is kept and runs first.
     """
     _print_link("enable", folder, commit_trailers.enable(folder, program(app.path), hours))
     return exits.OK
 
 
-@link_command.command()
+@link_command.command(short_help="Remove the prepare-commit-msg hook.")
 @_folder
 @json_option
 def disable(folder: Path) -> int:
-    """Remove the hook. Existing commits do not change."""
+    """Remove the hook that `gitsession link enable` installed. Existing commits do not change."""
     _print_link("disable", folder, commit_trailers.disable(folder))
     return exits.OK
 
@@ -62,7 +63,7 @@ def disable(folder: Path) -> int:
 @click.argument("file", type=click.Path(path_type=Path))
 @with_app
 def message(app: App, file: Path) -> int:
-    """Add the session that made a commit to the commit message in FILE. The hook runs this command."""
+    """Add a line that names a session to the commit message in FILE. The prepare-commit-msg hook runs this command."""
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     current = Path.cwd()

@@ -21,22 +21,24 @@ from gitsession.sessions.operation_log import Operation
 from gitsession.store import refs
 
 
-def scope_arguments(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the arguments that select the sessions that an undo may change."""
-    every = click.option("--any", "everywhere", is_flag=True, help="Extend the scope to all sessions of the store.")
-    return click.argument("session", metavar="[SESSION]", required=False)(every(command))
+def scope_arguments(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the arguments with the scope of an undo or a redo. ``what``: a text for the help."""
+    every = click.option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
+    argument = click.argument("session", metavar="[SESSION]", required=False)
+    return lambda command: argument(every(command))
 
 
 @click.command()
-@scope_arguments
+@scope_arguments("Undo the last command")
 @workspace_option
 @json_option
 @with_app
 def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Undo the last command that moved branches or wrote files.
 
-    Without SESSION, undo the last command on a session of the current folder or its project. If a file was edited
-    since, the edits are merged. A file that cannot be merged is not changed, and it is listed.
+    Without SESSION, undo the last command on a session of the current folder or its project. If a file has been
+    edited since the command, the edits are kept, and only the changes of the command are reverted. If that is not
+    possible, the file is listed and left unchanged.
     """
     refuse_unfinished(app, workspace)
     with report_interrupted_rewind(app):
@@ -45,12 +47,12 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 
 
 @click.command()
-@scope_arguments
+@scope_arguments("Redo the last undone command")
 @workspace_option
 @json_option
 @with_app
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
-    """Redo the last undone command. SESSION and --any work as in `undo`."""
+    """Redo the last undone command. SESSION and --any have the same meaning as for `gitsession undo`."""
     refuse_unfinished(app, workspace)
     with report_interrupted_rewind(app):
         done = app.store().redo(workspace, **scope_of(session, everywhere))
@@ -60,16 +62,16 @@ def redo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
 @click.group(invoke_without_command=True)
 @click.pass_context
 def op_command(ctx: click.Context) -> int | None:
-    """Show the operation log. Without a subcommand, run `gitsession op log`."""
+    """Show the operation log. `gitsession op` is the same as `gitsession op log`."""
     return ctx.invoke(log) if ctx.invoked_subcommand is None else None
 
 
 @op_command.command()
-@click.option("-n", "number", type=click.IntRange(1), help="Show at most this many commands.")
+@click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many commands.")
 @json_option
 @with_app
 def log(app: App, number: int | None) -> int:
-    """List the commands that moved branches, newest first."""
+    """List the commands that moved branches or wrote files, newest first."""
     operations = app.store().operations()[:number]
     objects, lines = map(as_object, operations), map(as_line, operations)
     return print_list("op-log", "operations", objects, lines, nothing="no operations yet")

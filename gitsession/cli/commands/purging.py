@@ -48,18 +48,23 @@ _ALWAYS = (
     "text",
     default="",
     metavar="TEXT",
-    help="Delete every entry and captured file that contains TEXT, in SESSION or in all sessions.",
+    help="Delete every entry and captured file that contains TEXT. Without SESSION, search all sessions.",
 )
 @click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
-@click.option("--exports", "redacts", is_flag=True, help="Also redact the files that this store wrote for agents.")
+@click.option(
+    "--exports",
+    "redacts",
+    is_flag=True,
+    help="Also redact the purged text in the files that `export` and `resume` wrote.",
+)
 @consent_option
 @json_option
 @with_app
 def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool) -> int:
-    """Delete an entry, a session, or every entry that contains a text. This cannot be undone.
+    """Delete an entry, a session, or every entry that contains a given text. This cannot be undone.
 
-    A tombstone replaces each deleted entry, so that the other entries still verify. The next `sync` sends the purge
-    to other stores.
+    A tombstone replaces each deleted entry, so that the other entries can still be verified. The next
+    `gitsession sync` sends the purge to the remote.
     """
     if not entry and not text:
         raise click.UsageError("missing argument: SESSION, SESSION@ENTRY, or --match TEXT")
@@ -177,13 +182,14 @@ def _document(
 
 @click.command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--dry-run", is_flag=True, help="Only list the secrets.")
+@click.option("--dry-run", is_flag=True, help="Only list the entries and files that contain secrets.")
 @json_option
 @with_app
 def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     """Redact secrets in stored entries.
 
-    Use this command for entries that were stored before there was a rule for the secret.
+    Use this command for entries that were stored before a rule for their secrets existed, or while redaction was
+    disabled. Without SESSION, all sessions are scanned.
     """
     sid = app.session(session).id if session else None
     store = app.store()

@@ -37,7 +37,7 @@ yes_option = click.option(
 @with_app
 @click.pass_context
 def remote_command(ctx: click.Context, app: App) -> int | None:
-    """List, add, or remove remotes. Without a subcommand, list them."""
+    """List, add, or remove remotes. Without a subcommand, list the remotes."""
     return _list(app) if ctx.invoked_subcommand is None else None
 
 
@@ -74,25 +74,36 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
     "--namespace",
     metavar="NAME",
     default="",
-    help="Keep the sessions below refs/NAME/ in a repository that also holds code.",
+    help="Store the sessions below refs/NAME/, for a repository that also contains code.",
 )
 @click.option(
-    "--home", is_flag=True, help="Make this the home remote, whose branches keep their names if remotes differ."
+    "--home",
+    is_flag=True,
+    help="Make this the home remote. If branches diverge, the branches of the home remote keep their names.",
 )
 @click.option(
-    "--project", "projects", metavar="P", multiple=True, help="Send only sessions of this project. Can be repeated."
+    "--project",
+    "projects",
+    metavar="PROJECT",
+    multiple=True,
+    help="Send only sessions of this project: a folder, or an identity such as github.com/owner/name. Can be repeated.",
 )
 @click.option(
-    "--agent", "agents", metavar="A", multiple=True, help="Send only sessions of this agent. Can be repeated."
+    "--agent", "agents", metavar="AGENT", multiple=True, help="Send only sessions of this agent. Can be repeated."
 )
 @click.option(
     "--label",
     "labels",
-    metavar="L",
+    metavar="LABEL",
     multiple=True,
     help="Send only sessions with an entry that has this label. Can be repeated.",
 )
-@click.option("--all", "is_all", is_flag=True, help="Send all sessions, without confirmation before the first push.")
+@click.option(
+    "--all",
+    "is_all",
+    is_flag=True,
+    help="Send all sessions, and do not ask for confirmation before the first push.",
+)
 @json_option
 @with_app
 def add(
@@ -161,9 +172,9 @@ def _remote_object(remote: Remote) -> dict[str, Any]:
 @json_option
 @with_app
 def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
-    """Pull from a remote and push to it, until both have the same sessions.
+    """Pull from a remote, then push to it.
 
-    REMOTE defaults to the home remote. If a branch diverged, both versions are kept.
+    REMOTE defaults to the home remote. If a branch has diverged, both versions are kept.
     """
     if dry_run:
         return print_plan(app, remote)
@@ -180,7 +191,7 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
 def pull_command(app: App, remote: str) -> int:
     """Fetch from a remote and merge its branches.
 
-    REMOTE defaults to the home remote. If a branch diverged, both versions are kept.
+    REMOTE defaults to the home remote. If a branch has diverged, both versions are kept.
     """
     with progress():
         report = app.store().remotes.pull(remote, transport=transport_options())
@@ -196,7 +207,8 @@ def pull_command(app: App, remote: str) -> int:
 def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool) -> int:
     """Send sessions to a remote.
 
-    Without SESSION, send all sessions in the scope of the remote. The push overwrites nothing.
+    REMOTE defaults to the home remote. Without SESSION, send all sessions in the scope of the remote. If somebody else
+    has pushed to a branch first, that branch is refused.
     """
     try:
         if not sessions:  # a list of sessions is already an explicit choice
@@ -219,21 +231,21 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     "--filter",
     metavar="SPEC",
     default="",
-    help="Fetch the objects that this filter excludes only when they are read. Example: blob:limit=64k.",
+    help="Do not fetch the objects that this filter excludes until they are read. Example: blob:limit=64k.",
 )
 @click.option(
     "--namespace",
     metavar="NAME",
     default="",
-    help="Read the sessions below refs/NAME/ in a repository that also holds code.",
+    help="Fetch the sessions below refs/NAME/ from a repository that also contains code.",
 )
 @json_option
 @with_app
 def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str) -> int:
-    """Clone a remote into a new store.
+    """Clone a remote repository into a new store.
 
-    DIR defaults to the configured path of the store. URL becomes its remote `origin`. The remote can be an empty
-    repository.
+    DIR defaults to the configured path of the store. URL becomes the remote `origin` of the new store. The remote
+    repository can be empty.
     """
     path = folder or app.path
     with progress():
@@ -253,7 +265,7 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
 
 @click.group()
 def bundle_command() -> None:
-    """Write sessions to a git bundle, or import them from one."""
+    """Write sessions to a git bundle, or fetch them from one."""
 
 
 @bundle_command.command("create")
@@ -276,9 +288,9 @@ def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
 @json_option
 @with_app
 def take_bundle(app: App, file: Path) -> int:
-    """Import the sessions of a bundle.
+    """Fetch the sessions of a bundle into the store.
 
-    If a branch diverged, the branch of the bundle is added under another name.
+    If a branch has diverged, the branch of the bundle is added under another name.
     """
     with progress():
         report = app.store(make=True).remotes.unbundle(file, transport=transport_options())

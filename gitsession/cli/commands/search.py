@@ -19,11 +19,23 @@ OID_CHARS = 12
 @click.command()
 @click.argument("query", nargs=-1, required=True)
 @click.option(
-    "-n", "most", type=click.IntRange(1, 10_000), default=20, help="Show at most this many hits. Default: 20."
+    "-n",
+    "most",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    default=20,
+    help="Show at most this many hits. Default: 20.",
 )
-@click.option("--agent", default="", help="Search only sessions of this agent.")
-@click.option("--project", metavar="DIR", default="", help="Search only sessions of this project.")
-@click.option("--role", type=click.Choice(ROLES), help="Search only entries of this role.")
+@click.option("--agent", metavar="AGENT", default="", help="Search only sessions of this agent.")
+@click.option(
+    "--project",
+    metavar="PROJECT",
+    default="",
+    help="Search only sessions of this project: a folder, or an identity such as github.com/owner/name.",
+)
+@click.option(
+    "--role", type=click.Choice(ROLES), help="Search only entries of this role, only summaries, or only titles."
+)
 @click.option(
     "--since",
     type=Since(),
@@ -43,8 +55,8 @@ def search_command(
 ) -> int:
     """Search all sessions for text.
 
-    An entry matches if it contains all words. "Words in quotation marks" match only as a phrase. log* matches all
-    words that start with log.
+    An entry matches if it contains all of the words in QUERY. "Words in quotation marks" match only as a phrase. log*
+    matches all words that start with log.
     """
     asked = " ".join(query)
     if not any(char.isalnum() for char in asked):

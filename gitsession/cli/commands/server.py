@@ -23,17 +23,17 @@ def server_command() -> None:
     """
 
 
-@server_command.command("install", short_help="Install the hooks and settings in a repository.")
+@server_command.command("install", short_help="Install the hooks and settings that validate pushes.")
 @click.argument("repository", type=click.Path(path_type=Path))
 @click.option(
     "--allow",
     multiple=True,
     metavar="PATTERN",
-    help="Accept pushes to other refs that match, without validation. Example: 'refs/heads/*'. Can be repeated.",
+    help="Accept pushes to refs that match PATTERN without validation. Example: 'refs/heads/*'. Can be repeated.",
 )
 @json_option
 def server_install(repository: Path, allow: tuple[str, ...]) -> int:
-    """Install the hooks and settings in a repository.
+    """Install the hooks and settings that validate pushes to a repository.
 
     Existing hooks are kept and still run.
     """
@@ -41,11 +41,11 @@ def server_install(repository: Path, allow: tuple[str, ...]) -> int:
     return exits.OK
 
 
-@server_command.command("uninstall")
+@server_command.command("uninstall", short_help="Restore the previous hooks and settings.")
 @click.argument("repository", type=click.Path(path_type=Path))
 @json_option
 def server_uninstall(repository: Path) -> int:
-    """Restore the previous hooks and settings. Pushed sessions are kept."""
+    """Restore the hooks and settings from before `gitsession server install`. Pushed sessions are kept."""
     _print_server("server-uninstall", repository, server.uninstall(repository))
     return exits.OK
 
@@ -56,7 +56,7 @@ def server_uninstall(repository: Path) -> int:
 def server_status(repository: Path) -> int:
     """Show whether a repository validates pushes.
 
-    The exit code is 1 if it does not.
+    The exit code is 1 if pushes are not validated.
     """
     state = server.status(repository)
     document = {
@@ -100,9 +100,9 @@ _SHOWN = 50
 @click.command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
-    """Validate a push, or apply purges, on a server. The hooks of `server install` run this command.
+    """Validate a push, or apply purges, on a server. The hooks of `gitsession server install` run this command.
 
-    The input is that of git's pre-receive and post-receive hooks. See docs/reference/server.md.
+    Standard input has the format of git's pre-receive and post-receive hooks. See docs/reference/server.md.
     """
     git_dir = Path(os.path.abspath(os.environ.get("GIT_DIR", ".")))
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:

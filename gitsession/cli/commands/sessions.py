@@ -16,9 +16,13 @@ from gitsession.index.current_folder import is_of, of_folder
 
 
 @click.command()
-@click.option("-n", "number", type=click.IntRange(1), help="Show at most this many sessions.")
-@click.option("--agent", help="Show only sessions of this agent.")
-@click.option("--project", metavar="DIR", help="Show only sessions of this project.")
+@click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many sessions.")
+@click.option("--agent", metavar="AGENT", help="Show only sessions of this agent.")
+@click.option(
+    "--project",
+    metavar="PROJECT",
+    help="Show only sessions of this project: a folder, or an identity such as github.com/owner/name.",
+)
 @click.option(
     "--here",
     "held_here",
@@ -30,8 +34,8 @@ from gitsession.index.current_folder import is_of, of_folder
     type=Since(),
     help="Show only sessions with entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
 )
-@click.option("--trash", "in_trash", is_flag=True, help="List the trash.")
-@click.option("--archived", "in_archive", is_flag=True, help="List the archive.")
+@click.option("--trash", "in_trash", is_flag=True, help="List the sessions in the trash.")
+@click.option("--archived", "in_archive", is_flag=True, help="List the sessions in the archive.")
 @json_option
 @with_app
 def ls_command(

@@ -69,8 +69,8 @@ _REPOSITORY_VARIABLES = (
 def git_command(app: App, arguments: tuple[str, ...]) -> None:
     """Run git in the store.
 
-    All entries are written to git first. If the configuration of the store has a setting that can run a program,
-    the command is refused.
+    Entries that are only in the journal are written to git first. If the configuration of the store has a setting
+    that can run a program, the command is refused.
     """
     from gitsession.git import hook_files, program_settings
 
@@ -98,7 +98,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
 @click.command(hidden=True)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def textconv_command(file: Path) -> None:
-    """Print an entry.cbor as JSON."""
+    """Print an entry.cbor file as JSON."""
     from gitsession.codec import cbor
 
     data = file.read_bytes()
@@ -116,7 +116,7 @@ def textconv_command(file: Path) -> None:
 def completion_command(ctx: click.Context, shell: str) -> None:
     """Print a shell completion script for bash, zsh, or fish.
 
-    Add `eval "$(gitsession completion bash)"` to the start file of your shell.
+    Add `eval "$(gitsession completion bash)"` to your shell's startup file.
     """
     from click.shell_completion import get_completion_class
 

@@ -23,7 +23,9 @@ def retention_options(command: Command) -> Command:
     """Add the options that select sessions by age and number."""
     for option in (
         click.option("--dry-run", is_flag=True, help="Only list the selected sessions."),
-        click.option("--label", default="", help="Protect sessions with an entry that has this label."),
+        click.option(
+            "--label", metavar="LABEL", default="", help="Protect sessions with an entry that has this label."
+        ),
         click.option(
             "--keep",
             type=click.IntRange(0),
@@ -51,8 +53,8 @@ def archive_command(
 ) -> int:
     """Move old sessions to the archive.
 
-    Archived sessions stay complete and share one ref. `ls` and `search` do not list them. Use `restore` to bring
-    one back.
+    Archived sessions stay complete and share one ref. `gitsession ls` and `gitsession search` do not list them. To
+    restore a session from the archive, run `gitsession restore SESSION`.
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
@@ -80,7 +82,7 @@ def archive_command(
 def rm_command(app: App, session: str) -> None:
     """Move a session to the trash.
 
-    Use `restore` or `undo` to bring it back. Sessions on remotes are not changed.
+    To restore the session, run `gitsession restore SESSION` or `gitsession undo`. Sessions on remotes are not changed.
     """
     sid = app.session(session).id
     app.store().trash.put(sid)
@@ -95,7 +97,7 @@ def rm_command(app: App, session: str) -> None:
 def restore_command(app: App, session: str) -> None:
     """Restore a session from the trash or the archive.
 
-    SESSION is a unique part of an id that `ls --trash` or `ls --archived` lists.
+    SESSION is a unique part of an id that `gitsession ls --trash` or `gitsession ls --archived` lists.
     """
     store = app.store()
     try:
@@ -138,7 +140,7 @@ class Size(click.ParamType[int]):
     "--max-bytes",
     type=Size(),
     metavar="SIZE",
-    help="Select the oldest sessions, so that the others fit into this size on disk.",
+    help="Select the oldest sessions, so that the others fit into SIZE on disk, such as 500m or 2g.",
 )
 @click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @consent_option
@@ -150,7 +152,7 @@ def prune_command(
 ) -> int:  # fmt: skip
     """Move old sessions to the trash by age, number, or size.
 
-    Use `restore` or `undo` to bring sessions back from the trash.
+    To restore sessions from the trash, run `gitsession restore SESSION` or `gitsession undo`.
     """
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("missing option: pass --older-than, --keep or --max-bytes")
