@@ -1,8 +1,8 @@
 """Read-only access to agents' SQLite databases.
 
-A database is never written or copied, and only the needed tables are read, because agents store credentials in the same
-file. An SQLite authorizer denies access to every table that is not in ``Database.TABLES`` of the agent's format. So no
-query, view or trigger of an untrusted database can read other tables.
+A database is never written or copied, and only the tables with sessions are read, because agents store credentials in
+the same file. An SQLite authorizer denies access to every table that is not in ``Database.TABLES`` of the agent's
+format. So no query, view or trigger of an untrusted database can read other tables.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEXT_BYTES_MAX = 1 << 29
 class OpenDatabase:
     """A database in one read transaction.
 
-    ``format``: the format of its agent, ``None`` if the agent is not supported.
+    ``format``: the format of the agent that the database belongs to; ``None`` if no supported agent wrote the database.
     """
 
     format: Database | None
@@ -76,8 +76,8 @@ def _connect(path: Path) -> sqlite3.Connection:
             db.execute("SELECT count(*) FROM sqlite_master")
         except sqlite3.OperationalError as error:
             db.close()
-            # In a read-only folder, SQLite cannot create the index of a write-ahead log. If there is no log, the index
-            # is not needed.
+            # In a read-only folder, SQLite cannot create the index of a write-ahead log. If the database has no log, it
+            # can be opened without the index.
             has_no_log = not os.path.exists(f"{path}-wal") and not os.path.exists(f"{path}-journal")
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CANTOPEN or not has_no_log or "immutable" in mode:
                 raise
@@ -90,7 +90,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the columns of every table in the database that a supported agent can have.
+    """Return the columns of each table in the database that is one of the tables of a supported agent.
 
     Views are excluded, because they can read other tables.
     """

@@ -17,9 +17,9 @@ def find_all(
 ) -> Iterator[tuple[Path, Format]]:
     """Yield every session file in the agents' own folders.
 
-    ``environment``: can contain variables that set other folders. ``unreadable``: whether to also yield paths that
-    cannot be read, so that the import reports them. These are folders without read permission, and paths that have the
-    name of a session file but are not files (a folder, a pipe, a broken link).
+    ``environment``: the environment variables, which can set other folders for agents. ``unreadable``: whether to also
+    yield paths that cannot be read, so that the import reports them. Such a path is a folder without read permission,
+    or has the name of a session file but is not a file (a folder, a pipe, a broken link).
     """
     for format in FORMATS.values():
         bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]
@@ -34,20 +34,23 @@ def find_all(
 
 
 def _unreadable_folders(base: Path, pattern: str) -> Iterator[Path]:
-    """Yield the folders on the path of ``pattern`` that cannot be listed. A glob skips such folders silently."""
+    """Yield the folders that a search for ``pattern`` below ``base`` must list but cannot list.
+
+    A glob skips such folders silently.
+    """
     parents = [parent.as_posix() for parent in reversed(Path(pattern).parents)]
     for folders in ([base], *(sorted(base.glob(parent)) for parent in parents if parent != ".")):
         yield from (folder for folder in folders if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK))
 
 
 def base_of(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the folder below which the agent stores its sessions."""
+    """Return the folder to which the glob ``root.pattern`` is relative."""
     custom = environment.get(root.variable) if root.variable else None
     return Path(custom).expanduser() if custom else home / root.home
 
 
 def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterator[tuple[Path, Format]]:
-    """Yield the session files that agents store in the top folders of the projects of ``folders``.
+    """Yield the session files that agents store in the top folders of the projects that contain ``folders``.
 
     ``unreadable``: whether to also yield paths that have the name of a session file but are not files.
     """
@@ -58,9 +61,9 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
 
 
 def _find_top_folder(folder: Path) -> Path | None:
-    """Return the top folder of a project, or ``None`` if ``folder`` is not a valid path.
+    """Return the top folder of the project that contains ``folder``, or ``None`` if ``folder`` is not a valid path.
 
-    The folder in a session's header can be any string.
+    ``folder`` may not be valid, because the folder in a session's header can be any string.
     """
     try:
         return top_folder(folder)
@@ -71,15 +74,18 @@ def _find_top_folder(folder: Path) -> Path | None:
 def top_folder(folder: Path) -> Path:
     """Return the top folder of the repository that contains ``folder``, or ``folder`` if there is no repository.
 
-    Does not run git. Raises ``OSError`` and ``ValueError`` if ``folder`` is not a valid path.
+    git is not run. Raises ``OSError`` or ``ValueError`` if ``folder`` is not a valid path.
     """
     folder = folder.absolute()
-    # The search is lazy, because the folder of a session can have fifty thousand parents.
+    # The parents are tested one by one, because the folder in a session's header can have fifty thousand parents.
     return next((parent for parent in chain([folder], folder.parents) if (parent / ".git").exists()), folder)
 
 
 def files_in(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the files in ``paths``. For a folder, yield every file below it with the name of a session file."""
+    """Yield the files in ``paths``.
+
+    For each folder in ``paths``, yield the files below it that have the name of a session file.
+    """
     patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
     for path in paths:
         if path.is_dir():

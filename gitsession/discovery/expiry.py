@@ -1,4 +1,4 @@
-"""Forecast of the number of session files that their agent will delete soon."""
+"""Forecast of the number of session files that an agent will delete soon."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from gitsession.formats.claude.agent import claude
 SOON_DAYS = 7
 
 SETTINGS = "settings.json"
-"""The name of the agent's settings file in ``SearchRoot.home``."""
+"""The name of Claude Code's settings file in ``SearchRoot.home``."""
 
 DAYS = 30
 DAYS_MIN = 1
 DAYS_MAX = 1_000_000
-"""Maximum number of days, which is effectively unlimited."""
+"""The maximum number of days. It is so large that files are effectively never deleted."""
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -30,8 +30,9 @@ class ExpiryForecast:
     """A forecast of deletions.
 
     ``days``: the number of days after which the agent deletes an unchanged file. ``files``: the number of files.
-    ``soon``: the number of files that will be deleted within ``SOON_DAYS`` days. Of these, ``overdue`` may be deleted
-    now, and ``not_imported`` are not in the store with their current content.
+    ``soon``: the number of files that the agent will delete within ``SOON_DAYS`` days. ``overdue``: the number of these
+    files that may be deleted now. ``not_imported``: the number of these files whose current content is not in the
+    store.
     """
 
     days: int
@@ -56,7 +57,10 @@ def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Expir
 def forecast_here(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
 ) -> ExpiryForecast:
-    """Return the forecast for Claude Code on this machine. It is the only supported agent that deletes sessions."""
+    """Return the forecast for the sessions of Claude Code on this machine.
+
+    No other supported agent deletes sessions.
+    """
     base = discover.base_of(ROOTS[claude.AGENT][0], home, environment)
     found = []
     for path, format in discover.find_all(home, environment):
@@ -76,7 +80,7 @@ def forecast_here(
 def retention_days(settings: bytes) -> int:
     """Return the number of days after which Claude Code deletes an unchanged session.
 
-    ``settings``: the content of its settings file. The default is ``DAYS``.
+    ``settings``: the content of the settings file. If it sets no valid number of days, the result is ``DAYS``.
     """
     found = jsonl.parse(settings)
     stated = found.get("cleanupPeriodDays") if isinstance(found, dict) else None

@@ -1,7 +1,7 @@
-"""Identity of the project that a folder belongs to. It is the same on every machine (docs/decisions/0016).
+"""Identity of the project to which a folder belongs. The identity is the same on every machine (docs/decisions/0016).
 
-Nothing is written. git reads only the folder's own git directory, without the system and user configuration, and does
-not run any program that is configured there.
+Nothing is written. git reads only the git directory of the folder, without the system and user configuration, and does
+not run any program that is configured in the git directory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SCP = re.compile(r"(?:[^@/:]+@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]{2,}):(?!//)([^?#]*)(
 
 
 def identity_of(folder: Path) -> str | None:
-    """Return the identity of the project of ``folder``, or ``None`` if it has none.
+    """Return the identity of the project of ``folder``, or ``None`` if the project has none.
 
-    The identity is ``remote:<host>/<path>``, otherwise ``root:<oid>``, otherwise ``name:<text>``. The result is also
-    ``None`` if the folder does not exist on this machine. Never raises.
+    The identity is the first of these that exists: ``remote:<host>/<path>``, ``root:<oid>``, ``name:<text>``. The
+    result is also ``None`` if the folder does not exist on this machine. Never raises.
     """
     try:
         if not folder.is_dir():
@@ -43,7 +43,7 @@ def identity_of(folder: Path) -> str | None:
 
 
 def of_remote(url: str) -> str | None:
-    """Return the host and the path of a remote URL, without user name and password.
+    """Return the host and the path of a remote's URL, without user name and password.
 
     The result is the same for every spelling of the URL. It is ``None`` for a path on this machine, and for a URL that
     other machines cannot resolve.
@@ -100,7 +100,7 @@ def _remotes(git_dir: Path) -> dict[str, str]:
 
 
 def _root_commit(git_dir: Path) -> str | None:
-    """Return the root commit with the lowest object id, or ``None`` if there is none or the clone is shallow."""
+    """Return the root commit with the lowest object id, or ``None`` if the repository has no commits or is shallow."""
     if _run_git(git_dir, "rev-parse", "--is-shallow-repository").strip() != "false":
         return None
     roots = sorted(_run_git(git_dir, "rev-list", "--max-parents=0", "HEAD").split())

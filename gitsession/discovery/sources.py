@@ -1,4 +1,4 @@
-"""Access to the sessions at a path: one in a file, many in a database.
+"""Access to the sessions at a path. A file contains one session, and a database contains many.
 
 The path of a session in a database consists of the path of the database, ``#``, and the session's id. The catalog
 stores this path, so that a repair can find the session again.
@@ -32,7 +32,7 @@ WITHIN = "#"
 HEAD_BYTES = 64 * 1024
 FILE_BYTES_MAX = 1 << 30
 LARGE_BYTES = 64 << 20
-"""The size, in bytes, from which a file is copied and read in parts, if the agent's format supports this."""
+"""The size in bytes at which a file is copied and then read in parts, if the format of its agent supports this."""
 
 _DATABASE = b"SQLite format 3\0"
 
@@ -44,7 +44,10 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A session and the files beside it. ``attachments``: content by name; ``missing``: the names of missing files."""
+    """A session and the other files that belong to it.
+
+    ``attachments``: the contents of these files by name; ``missing``: the names of the files that are missing.
+    """
 
     source: Source
     attachments: Mapping[str, bytes]
@@ -53,7 +56,10 @@ class LoadedSession:
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session that ``load`` loads. ``path``: its path; ``stamp``: its state before it was read."""
+    """A session that can be loaded.
+
+    ``path``: its path; ``stamp``: its state before it was read; ``load``: a function that loads it.
+    """
 
     path: Path
     format: Format
@@ -62,7 +68,7 @@ class FoundSession:
 
 
 def stamp_of(path: Path) -> Stat:
-    """Return the state of the sessions at ``path``. It changes if any of them changes. Raises ``OSError``."""
+    """Return the state of the sessions at ``path``. The state changes if any session changes. Raises ``OSError``."""
     parts = _folders_of(path)
     return _stamp_of_folders(path, parts) if parts is not None else _stamp_of_file(path)
 
@@ -76,7 +82,7 @@ def _stamp_of_file(path: Path) -> Stamp:
 
 
 def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iterator[FoundSession]:
-    """Yield the sessions at ``path``, or none if no supported agent wrote it.
+    """Yield the sessions at ``path``, or nothing if no supported agent wrote the file.
 
     Each session must be loaded before the next one is requested. ``format``: the format of the file; ``None`` to detect
     it. Raises ``Malformed``, ``Unavailable`` and ``OSError``.
@@ -120,7 +126,10 @@ def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession
 
 
 def reopen(path: Path) -> Iterator[FoundSession]:
-    """Yield the sessions at the path of a session that was loaded before: those of a file, or one of a database."""
+    """Yield the sessions at ``path``, the path of a session that was loaded before.
+
+    If ``path`` refers to a session in a database, only this session is yielded.
+    """
     file_path, separator, _ = os.fspath(path).rpartition(WITHIN)
     if not separator or path.exists():
         yield from at(path)
@@ -156,7 +165,7 @@ class _Folders(NamedTuple):
 
 
 def _folders_of(path: Path) -> _Folders | None:
-    """Return the folders that belong to the session description ``path``, or ``None`` if it is another file."""
+    """Return the folders that belong to the session description ``path``, or ``None`` if ``path`` is another file."""
     parents = path.absolute().parents
     if len(parents) < 3 or parents[1].name != "session":
         return None
@@ -184,9 +193,9 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _content(path: Path) -> bytes:
-    """Return the content of a file, or b"" if it is not a regular file. The import then reports and omits it.
+    """Return the content of a file, or b"" if it is not a regular file. The import reports and omits such a file.
 
-    Raises ``OSError`` if the file may be readable later.
+    Raises ``OSError`` if the file cannot be read now but may be readable later.
     """
     try:
         return read(path)[1]
@@ -217,7 +226,7 @@ def stat_of(path: Path) -> os.stat_result | None:
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a session file for ``Format.split``, which is its path without the suffix."""
+    """Return the ``name`` of a session file for ``Format.split``, which is the path without the suffix."""
     return path.absolute().with_suffix("").as_posix()
 
 
@@ -233,7 +242,7 @@ def is_database(head: bytes) -> bool:
 
 
 def read(path: Path) -> tuple[os.stat_result, bytes]:
-    """Return the status and the content of a session file, without bytes that are appended while it is read.
+    """Return the status and the content of a session file, without bytes that are appended while the file is read.
 
     Raises ``OSError``, and ``Malformed`` if the file is not a regular file or is larger than 1 GiB.
     """
@@ -242,7 +251,7 @@ def read(path: Path) -> tuple[os.stat_result, bytes]:
 
 
 def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
-    """Copy a session file to the disk, and return its status and the copy.
+    """Copy a session file to a temporary file on the disk. Return the status of the session file, and the copy.
 
     The copy is an unlinked file of mode 0600, which does not change and is deleted when the process ends. Raises the
     same errors as ``read``, and ``Unavailable`` if the copy cannot be written.
@@ -262,7 +271,10 @@ def stored(path: Path) -> tuple[os.stat_result, StoredFile]:
 
 
 def _folder_of_copies() -> str:
-    """Return the user's folder for temporary files, or ``/var/tmp`` in place of ``/tmp`` if it is writable."""
+    """Return the user's folder for temporary files.
+
+    If that folder is ``/tmp`` and ``/var/tmp`` is writable, return ``/var/tmp``.
+    """
     folder = tempfile.gettempdir()
     return _ON_DISK if folder == _IN_MEMORY and os.access(_ON_DISK, os.W_OK) else folder
 
@@ -315,10 +327,10 @@ def _opened(path: Path) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def format_of(path: Path, data: bytes) -> Format | None:
-    """Return the format of the agent whose folder contains the file, otherwise the format that claims the file.
+    """Return the format of the agent whose folder contains ``path``, otherwise the format that claims the file.
 
     The folder takes precedence, so that a file results in the same session whether it is found by a search or passed by
-    the user. Otherwise, files of early omp versions would be read as pi's.
+    the user. Without this rule, files of early omp versions would be read as files of pi.
     """
     location = path.absolute().as_posix()
     for agent, roots in ROOTS.items():

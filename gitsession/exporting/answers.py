@@ -1,8 +1,8 @@
-"""Grouping of answers with their calls and results. Every provider requires this order.
+"""Grouping of answers with their calls and results, because every provider requires this order.
 
 Some agents store each block of an answer as a separate record and write a result as soon as it exists. So parallel
-calls and their results can be in any order. This module joins the calls into one message, followed by the results and
-then by the other entries that were between them.
+calls and their results can be in any order. This module joins the calls of an answer into one message. The results
+follow this message, and then the other entries that were between the calls and the results.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from gitsession.model.usage import answer_id
 
 
 class AnswerPart(NamedTuple):
-    """A part of a conversation. ``of``: the original entry; ``entry``: its current form."""
+    """A part of a conversation. ``of``: the original entry; ``entry``: the converted entry."""
 
     of: OutgoingEntry
     entry: Entry
 
 
 def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str] | None = None) -> list[AnswerPart]:
-    """Return ``pieces``, the entries of one branch, with joined answers, each followed by its results.
+    """Return ``pieces``, the entries of one branch, with the parts of each answer joined and followed by its results.
 
-    An answer is joined to the previous answer if it directly follows that answer and belongs to it, or if a result of
-    one of its calls is still missing. A result belongs to the newest call with its id that has no result yet. If
-    ``notes`` is given, a result without a call is omitted.
+    An answer is joined to the previous answer if it directly follows the previous answer and is a part of it, or if a
+    result of one of the previous answer's calls is still missing. A result belongs to the newest call with the result's
+    call id that has no result yet. If ``notes`` is given, a result without a call is omitted.
 
     Args:
         by_block: whether the agent stores each block of an answer as a separate record.
-        notes: a counter for results without a call and calls without a result.
+        notes: a counter to which notes about results without a call and calls without a result are added.
     """
     results = _results(pieces)
     answered = {at for found in results.values() for at in found}
@@ -64,7 +64,7 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
 
 
 class _Group:
-    """The answer that is being joined, and the finished parts."""
+    """The open answer, to which later answers are joined, and the finished parts."""
 
     def __init__(self, pieces: Sequence[AnswerPart], results: dict[int, list[int]]) -> None:
         self.found: list[AnswerPart] = []
@@ -78,7 +78,7 @@ class _Group:
         self._answer, self._members, self.is_adjacent = entry, [at], True
 
     def try_join(self, at: int, entry: Message, by_block: bool) -> bool:
-        """Join an answer to the open answer if it belongs to it, and return whether it does."""
+        """Join ``entry`` to the open answer if both are parts of one answer. Return whether they were joined."""
         answer = self._answer
         if answer is None:
             return False
@@ -94,7 +94,7 @@ class _Group:
         return True
 
     def close(self) -> None:
-        """Append the open answer, its results, and the other entries between them to the finished parts."""
+        """Append the open answer, its results, and then the other entries between them to the finished parts."""
         if self._answer is not None:
             self.found.append(AnswerPart(self._pieces[self._members[0]].of, self._answer))
             result_indexes = sorted(result for member in self._members for result in self._results.get(member, ()))
@@ -119,10 +119,11 @@ def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
 
 
 def with_tool_names(entries: Sequence[OutgoingEntry], all_entries: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
-    """Return ``entries`` with the tool name in each result. Some agents require it, and others do not write it.
+    """Return ``entries`` with the tool name in each result. Some agents require the name, and others do not write it.
 
-    The name is taken from the nearest call above the result that has the result's id. If ``entries`` has no such call,
-    the name is taken from the last one in ``all_entries``, which includes entries that a compaction removed.
+    The name is that of the nearest call above the result that has the result's call id. If ``entries`` has no call with
+    this id, the name is that of the last such call in ``all_entries``, which includes entries that a compaction
+    removed.
     """
     name_of_call = {call.id: call.name for each in all_entries for call in _calls(each)}
     by_key = {each.key: each for each in entries}
@@ -139,7 +140,7 @@ def with_tool_names(entries: Sequence[OutgoingEntry], all_entries: Sequence[Outg
 
 
 def _nearest_call(outgoing: OutgoingEntry, id: str, by_key: Mapping[str, OutgoingEntry]) -> str | None:
-    """Return the tool name in the nearest call with this id above an entry. A cycle is followed once."""
+    """Return the tool name in the nearest call with the id ``id`` above ``outgoing``. A cycle is followed once."""
     at = by_key.get(outgoing.parent or "")
     for _ in by_key:
         name = next((call.name for call in _calls(at) if call.id == id), None) if at is not None else None
@@ -155,9 +156,10 @@ def _calls(outgoing: OutgoingEntry) -> list[ToolCall]:
 
 
 def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[OutgoingEntry, ...], str | None]:
-    """Return one entry for each message (``model.results``), and the key of the leaf.
+    """Return ``entries``, split so that each message is one entry (``model.results``), and the key of the leaf.
 
-    A reference to a split entry then refers to its first message. An entry that the agent itself wrote is not split.
+    A reference to a split entry refers to the first message of that entry. An entry is not split if the agent's own
+    line for it is exported.
     """
     found: list[OutgoingEntry] = []
     ends: dict[str, str] = {}
@@ -174,7 +176,7 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
             continue
         parent = each.parent
         for number, part in enumerate(parts):
-            # not "/", which separates the parts from which ids are derived
+            # "/" is not used, because it separates the parts from which ids are derived
             key = f"{each.key}+{number}" if number else each.key
             id, short = (each.id, each.short) if not number else (None, "")
             found.append(dataclasses.replace(each, key=key, parent=parent, entry=part, id=id, short=short))

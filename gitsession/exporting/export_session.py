@@ -1,7 +1,7 @@
-"""Export of a session as its agent's file, or as a file in the format of another agent.
+"""Export of a session as the file of its agent, or as a file in the format of another agent.
 
 docs/decisions/0013 describes the content of an export. docs/reference/format.md, "The agent's file", describes how the
-agent's own file is built.
+file that the agent wrote is rebuilt.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ EXTERNAL_IMAGES = (
     "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
 )
 READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
-"""Formats that do not belong to an agent. Sessions can be exported in these formats but not imported from them."""
+"""The formats that do not belong to an agent. Sessions can be exported in these formats, but not imported from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class ExportResult:
 
     ``data``: the content of the file. ``left_out``: the number of entries created in gitsession that are not in the
     file. ``added``: the number of newly written lines. ``notes``: counts of the items that the format of ``agent``
-    cannot represent exactly. ``hidden``: the number of placeholders in place of secrets in the file; ``problems``: the
-    reasons why originals could not be read. ``path``: the path of the file below the agent's folder, if it cannot be
-    derived from ``session``; ``other_files``: the names and contents of the other files of the session and of the files
-    that it continues.
+    cannot represent exactly. ``hidden``: the number of placeholders that replace secrets in the file; ``problems``: the
+    reasons why the originals of redacted payloads could not be read. ``path``: the path of the file below the agent's
+    folder, if the path cannot be derived from ``session``; ``other_files``: the names and contents of the session's
+    other files and of the files that the session continues.
 
-    If the export is made to continue the session in a folder, ``session`` has the id and the folder of the continued
-    session, and ``unmoved_data`` is the content of the same file for its former folder.
+    If the session is exported to be continued in a folder, ``session`` has the id and the folder of the continued
+    session, and ``unmoved_data`` is the content of the same file before it was changed for this folder.
     """
 
     agent: str
@@ -69,8 +69,11 @@ class ExportResult:
     other_files: tuple[tuple[str, bytes], ...] = ()
 
     def from_store(self, store: RevealedStore) -> ExportResult:
-        """Return the result with ``hidden`` and ``problems`` from ``store``, the store that was read."""
-        # some placeholders that were read may not be in the export
+        """Return a copy of the result with ``hidden`` and ``problems``.
+
+        ``store``: the store from which the session was read.
+        """
+        # the export may not contain all placeholders that were read
         hidden = min(sum(store.hidden.values()), self.data.count(OPENS.encode()))
         return dataclasses.replace(self, hidden=hidden, problems=tuple(dict.fromkeys(store.problems.values())))
 
@@ -80,17 +83,18 @@ def export(
 ) -> ExportResult:
     """Return the session as a file for the agent ``to``.
 
-    If the agent's own file already has all of the content, the result is that file, byte for byte.
+    If the file that the agent wrote already has all of the content, the result is that file, byte for byte.
 
     Args:
         to: an agent of ``FORMATS`` or a format of ``READABLE_FORMATS``; ``None`` for the agent of the session.
         at: the entry whose history is exported; ``None`` for all entries.
-        cwd: the folder in which to continue the session, for agents that are ``Resumable``; ``None`` for an export that
-            is not continued. If the agent already has a file of this session and the export is not that file, the
-            export gets a new id. If it has no title and the agent needs one, its first prompt becomes the title.
+        cwd: the folder in which to continue the session, for agents that are ``Resumable``; ``None`` if the exported
+            session will not be continued. If the agent already has a file of this session and the export is not that
+            file, the exported session gets a new id. If the session has no title and the agent needs one, the first
+            prompt becomes the title.
 
     Raises:
-        Refused: if the format does not exist.
+        Refused: if ``to`` is not a supported agent or format.
         Corrupt: if the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
@@ -129,7 +133,7 @@ def export(
 
 
 def _first_prompt(out: Outgoing) -> str | None:
-    """Return the text of the first exported prompt with text, shortened to one line as in lists."""
+    """Return the text of the first exported prompt that has text, shortened to one line as in lists."""
     entries = (each.entry for each in out.history())
     prompts = (entry for entry in entries if isinstance(entry, Message) and entry.role == "user")
     return next(filter(None, (message.text_of(headline(entry)) for entry in prompts)), None)
@@ -142,13 +146,13 @@ def _path_of(agent: str, data: bytes, segment: str | None) -> str:
 
 
 def _count_linked_files(agent: str, data: bytes) -> int:
-    """Count the files that ``data`` refers to and that the agent stores in a separate folder."""
+    """Return the number of files to which ``data`` refers and that the agent stores in a separate folder."""
     format = with_capability(agent, Accompanied)
     return sum(bool(sidecar.home) for sidecar in format.sidecars(data, "")) if format is not None else 0
 
 
 def _export_readable(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> ExportResult:
-    """Return the session in the format of ``writer``, with the name of its agent and its id in this store."""
+    """Return the session in the format of ``writer``. The header contains the name ``agent`` and the id ``sid``."""
     found = gather(store, sid, writer, at)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
     written = writer.write(out)
@@ -158,9 +162,9 @@ def _export_readable(store: ObjectStore, sid: str, writer: Writer, at: Node | No
 def _agents_id(sid: str, found: ExportInput, start_entry: SessionHeader | Fork | None, *, is_complete: bool) -> str:
     """Return the agent's id for the session.
 
-    This is the id of the agent's own file. Without such a file, it is the session's id in this store if an import of
-    the continued file would result in this session again. Otherwise, it is an id that is derived from the entry to
-    continue from.
+    If the agent wrote a file of this session, the result is the id in that file. If gitsession created the session and
+    an import of the continued file would result in this session again, the result is ``sid``. Otherwise, the id is
+    derived from the entry at which the exported session continues.
     """
     is_native = isinstance(start_entry, SessionHeader) and start_entry.source_id is None and not found.is_fork
     if is_complete and (found.is_home or is_native):
@@ -169,10 +173,10 @@ def _agents_id(sid: str, found: ExportInput, start_entry: SessionHeader | Fork |
 
 
 def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> ExportResult:
-    """Return the agent's own file, byte for byte.
+    """Return the file that the agent wrote, byte for byte.
 
-    ``at``: the entry whose history is exported, even if it is no longer in the file; ``None`` for the whole file.
-    Raises ``Refused`` if the session was not imported from an agent's file, and ``Corrupt`` if the file would be
+    ``at``: the entry whose history is exported, even if the entry is no longer in the file; ``None`` for the whole
+    file. Raises ``Refused`` if the session was not imported from an agent's file, and ``Corrupt`` if the file would be
     incomplete.
     """
     tree = _readable_tree(store, sid, at)
@@ -189,20 +193,26 @@ def segments(store: ObjectStore, sid: str) -> list[str | None]:
 
 
 def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
-    """Return whether an entry is in the newest of the agent's files, which the agent continues."""
+    """Return whether the entry ``leaf`` is in the newest of the agent's files for the session ``sid``.
+
+    The agent continues this file.
+    """
     ids = meta_of(store, sid).segments
     tree = graph.tree(store, sid) if ids else None
     return tree is None or session_facts.segment_at(tree, session_facts.segment_starts(tree, ids), leaf) == ids[-1]
 
 
 def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
-    """Return one of the ``segments`` of a session, byte for byte. Raises the same errors as ``export_original``."""
+    """Return the file of a session whose id in ``segments`` is ``id``, byte for byte.
+
+    Raises the same errors as ``export_original``.
+    """
     tree = _readable_tree(store, sid)
     return _file(store, sid, (tree, *session_facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data
 
 
 class _FileLines(NamedTuple):
-    """The content of one of the agent's files by line. ``exported``: the exported lines in the file.
+    """The commits with the lines of one of the agent's files, by line number. ``exported``: the exported lines.
 
     ``nodes``: all entries of the session that can be in the file.
     """
@@ -214,7 +224,10 @@ class _FileLines(NamedTuple):
 
 
 def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
-    """Return the current lines of a file or, with ``at``, only the lines in the history of that entry."""
+    """Return the current lines of a file.
+
+    If ``at`` is not ``None``, return only the lines in the history of the entry ``at``.
+    """
     recorded = meta.exported_lines()
     if at is None:
         nodes = list(part.nodes.values())
@@ -224,7 +237,7 @@ def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None)
     else:
         nodes = found = _line(store, at, set(part.children[None]))
         chains = {to_base64url(node.chain) for node in nodes}
-        # The tail follows a line that may not be in this history.
+        # The tail is omitted, because it follows a line that may not be in this history.
         headers = {number: node for number, node in meta.headers(nodes).items() if number not in (TAIL, WHOLE)}
         exported = {number: node for number, (node, chain) in recorded.items() if chain in chains}
     return _FileLines(nodes, headers, {node.source.line: node for node in found if node.source}, exported)
@@ -240,7 +253,7 @@ def _file(
 ) -> ExportResult:
     """Return one of the agent's files for a session.
 
-    ``beginning``: the session's tree, the object id of the entry at which the file begins, and that entry.
+    ``beginning``: the session's tree, and the object id and the content of the entry at which the file begins.
     ``session_meta``: the session's ``meta``. ``at``: the entry whose history is exported; ``None`` for the whole file.
     """
     tree, start, start_entry = beginning
@@ -264,13 +277,13 @@ def _file(
 
 
 def _joined(store: ObjectStore, format: Format, lines: Mapping[int, Node], *, ends: bool) -> bytes:
-    """Return the payloads of ``lines``, joined as in the agent's file.
+    """Return the payloads of ``lines``, ordered and joined as in the agent's file.
 
     ``ends``: whether the file ends in a separator.
     """
     payloads = [payload_of(store, lines[number]) for number in sorted(lines)]
     if TAIL in lines and not payloads[-1]:
-        payloads.pop()  # an empty tail means that its lines are now part of a record
+        payloads.pop()  # the tail is empty: its lines are now part of a record
     return format.BETWEEN.join(payloads) + (format.BETWEEN if ends else b"")
 
 
@@ -288,7 +301,7 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
 
 
 def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
-    """Return a file that is built from its records, or its stored bytes if it cannot be built from them."""
+    """Return a file, built from its records. If it cannot be built from them, return the stored bytes of the file."""
     entries = {number: node for number, node in file.entries.items() if not node.is_tombstone}
     headers = {n: node for n, node in file.headers.items() if n in entries or n in (0, WHOLE, TAIL)}
     lines = {**entries, **headers, **file.exported}
@@ -311,7 +324,7 @@ def _readable_tree(store: ObjectStore, sid: str, at: Node | None = None) -> grap
 
 
 def agent_of(store: ObjectStore, sid: str, start_entry: SessionHeader | Fork | None) -> str:
-    """Return the agent that has a file of this session, otherwise the agent in ``start_entry``."""
+    """Return the name of the agent that has a file of this session, otherwise the name in ``start_entry``."""
     agents = (node.source.agent for node in meta_of(store, sid).headers().values() if node.source)
     return next(agents, start_entry.agent if start_entry is not None else "unknown")
 
@@ -330,9 +343,10 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
 
 
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
-    """Return the id of the session that has the file's header.
+    """Return the id of the session that has the header of the agent's file.
 
-    This is ``sid``, or the imported session if ``sid`` is a fork that gitsession created.
+    This is the session ``sid`` or, if it is a fork that gitsession created, the imported session from which it was
+    forked.
     """
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:

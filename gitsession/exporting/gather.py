@@ -1,6 +1,6 @@
-"""Selection of the entries of an export, in order and with resolved references, for the writers of the formats.
+"""Selection of the entries of an export for the writers of the formats, in order and with resolved references.
 
-The agent's own lines come first, as in its file. Entries that were created in gitsession follow, branch by branch. The
+The lines that the agent wrote come first, as in its file. Entries that gitsession created follow, branch by branch. The
 branch to continue comes last, because agents such as pi use the last line of a file as the leaf.
 """
 
@@ -40,10 +40,11 @@ NO_IMAGE = "[image: its bytes are not in this store]"
 class ExportInput:
     """The input of a format's writer.
 
-    ``is_home``: whether ``out`` begins with the agent's own file. ``has_additions``: whether ``out`` has other content.
-    ``left_out``: the number of entries created in gitsession that are omitted because the agent rewrote the lines above
-    them. ``notes``: additional notes for the user, with counts. ``is_fork``: whether the session is a fork that
-    gitsession created. ``segment``: the id of the agent's file, if it is not the first file.
+    ``is_home``: whether ``out`` begins with the file that the agent wrote. ``has_additions``: whether ``out`` has
+    content that is not in that file. ``left_out``: the number of entries created in gitsession that are omitted because
+    the agent rewrote the lines above them. ``notes``: additional notes for the user, with counts. ``is_fork``: whether
+    the session is a fork that gitsession created. ``segment``: the id of the agent's file, if it is not the first file
+    of the session.
     """
 
     out: Outgoing
@@ -56,7 +57,7 @@ class ExportInput:
 
 
 def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> ExportInput:
-    """Return the session ``sid`` for ``format``.
+    """Return the input for the writer ``format`` to export the session ``sid``.
 
     ``at``: the entry whose history is exported; ``None`` for all entries.
     """
@@ -74,8 +75,8 @@ class _Gatherer:
         starts = session_facts.segment_starts(tree, self.meta.segments)
         self.fork = next((node for node in tree.nodes.values() if is_fork_start(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_native_fork()
-        # The shared part of an agent's fork is in another file of that agent. The shared part is exported too for any
-        # other agent, and for a fork that gitsession created, which has no file.
+        # If an agent created the fork, the shared part is in another file of that agent. The shared part is exported
+        # too for any other agent, and for a fork that gitsession created, because such a fork has no file.
         if starts and is_file:
             self.segment = session_facts.segment_at(tree, starts, self.leaf.oid)
             self.tree = session_facts.file_part(tree, starts, start, self.segment)
@@ -99,7 +100,7 @@ class _Gatherer:
 
     @property
     def is_home(self) -> bool:
-        """True if the agent has a file of this session.
+        """True if the target agent has a file of this session.
 
         In this case, the export begins with the content of that file.
         """
@@ -167,7 +168,11 @@ class _Gatherer:
     def _as_in_context(
         self, entries: tuple[OutgoingEntry, ...], labels: tuple[Label, ...], leaf: str | None
     ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
-        """Return the entries as they are in the source's context if the target's rules differ (``visible_history``)."""
+        """Return the entries, the labels, and the leaf.
+
+        If the target agent builds contexts by other rules than the source agent, the entries are in the form that they
+        have in the context (``visible_history``).
+        """
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
         if self.is_home or source == target or leaf is None or oid is None:
@@ -181,7 +186,7 @@ class _Gatherer:
         return history.entries, tuple(moved), history.leaf
 
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
-        """Return the entry with blocks that the agent's messages can contain.
+        """Return ``each`` with only blocks that messages of the target agent can contain.
 
         Blocks of other types in opencode's messages are omitted, because no model receives them.
         """
@@ -196,7 +201,7 @@ class _Gatherer:
     def _timed(self, entries: Sequence[OutgoingEntry]) -> tuple[OutgoingEntry, ...]:
         """Return the entries, each with a time.
 
-        An entry without a time gets the time of its parent, because agents sort sessions by time.
+        An entry without a time has the time of its parent in the result, because agents sort sessions by time.
         """
         times: dict[str | None, int] = {None: self._session().at_ms}
         found = []
@@ -231,9 +236,9 @@ class _Gatherer:
         return ("the agent continues from the last line of its file, which is not on the active branch",)
 
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
-        """Return the key of the leaf, or of the nearest exported entry above it.
+        """Return the key of the leaf, or of the nearest exported entry above the leaf.
 
-        If the leaf is no longer in the agent's file, return the key of the last entry of the file.
+        If the leaf is no longer in the agent's file, return the key of the last of the ``entries``.
         """
         known = {entry.key for entry in entries}
         for node in graph.history(self.store, self.leaf.oid):
@@ -246,7 +251,7 @@ class _Gatherer:
     # ---- entries
 
     def _lines_of_the_file(self) -> list[OutgoingEntry]:
-        """Return the agent's own lines and the recorded exported lines, in the order of the agent's file."""
+        """Return the lines that the agent wrote and the recorded exported lines, in the order of the agent's file."""
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
@@ -259,13 +264,19 @@ class _Gatherer:
         return [found[number] for number in sorted(found)]
 
     def _name(self, node: Node, parent: str) -> OutgoingEntry:
-        """Return an exported line that sets a name or the leaf, unchanged from the agent's file."""
+        """Return an exported line that sets a name or the leaf, unchanged.
+
+        ``parent``: the key of the entry above the line.
+        """
         line, id = payload_of(self.store, node), node.source.id if node.source else None
         entry = self._with_keys(entry_of(self.store, node), node)
         return OutgoingEntry(key=f"line {id}", parent=parent, entry=entry, line=line, id=id, is_name=True)
 
     def _outgoing(self, node: Node, line_node: Node | None = None) -> OutgoingEntry:
-        """Return the entry of ``node`` for export. ``line_node``: the commit with its line from the agent's file."""
+        """Return the entry of ``node`` for export.
+
+        ``line_node``: the commit that contains the entry's line in the agent's file.
+        """
         entry = entry_of(self.store, node)
         if isinstance(entry, Opaque) and not entry.payload and entry.problem:
             raise Corrupt(
@@ -285,9 +296,9 @@ class _Gatherer:
         )
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
-        """Return ``entry`` with the content of sidecar files in place of their names.
+        """Return ``entry`` with the contents of sidecar files in place of the names of these files.
 
-        The target agent cannot read these files.
+        The names are replaced because the target agent cannot read these files.
         """
         payload = payload_of(self.store, node) if with_capability(agent, Referring) is not None else b""
         resolved = self.attached.resolve(agent, payload)
@@ -322,7 +333,8 @@ class _Gatherer:
     def _key(self, name: str | None, node: Node) -> str | None:
         """Return the key of the entry that ``name`` refers to.
 
-        No agent has an entry for the root. A reference to the root means the first entry after it.
+        No agent has an entry for the root. A reference to the root is therefore a reference to the first entry after
+        the root.
         """
         oid = self.target_of.get(name) if name is not None else None
         if oid == self.root.oid:
@@ -333,7 +345,7 @@ class _Gatherer:
         return name if oid is None else self.keys.get(oid, name)
 
     def _by_number(self, number: int) -> str | None:
-        """Return the key of the entry with this index among the parsable lines of the agent's file.
+        """Return the key of the entry with the index ``number`` among the parsable lines of the agent's file.
 
         The header has index 0.
         """
@@ -348,7 +360,8 @@ class _Gatherer:
         agent_marks = [mark for mark in marks if mark.line is not None] if self.is_home else []
         own_marks = [mark for mark in marks if mark.line is None or not self.is_home]
         labels, title = self._labels(entries, own_marks, marks), rules.title(marks)
-        # A title that an exported line sets is treated as the agent's, because the later line takes precedence.
+        # A title that an exported line sets is treated like a title that the agent set, because the later line takes
+        # precedence.
         titles = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
         agent_marks += [
             SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in titles
@@ -374,7 +387,10 @@ class _Gatherer:
         return tuple(labels)
 
     def _head(self) -> tuple[bytes, ...]:
-        """Return the newest header lines of the agent or, with ``at``, the header lines at the time of that entry."""
+        """Return the newest header lines of the agent's file.
+
+        If the history of an entry ``at`` is exported, return the header lines at the time of that entry.
+        """
         if self.segment is not None:
             return (payload_of(self.store, self.root),)
         before = None if self.at is None else [node for node in self.current if node.source is not None]
@@ -386,9 +402,9 @@ class _Gatherer:
         return b"" if node is None else payload_of(self.store, node)
 
     def _session(self) -> kinds.SessionHeader:
-        """Return the values of a header.
+        """Return the values for the header of the exported file.
 
-        Its id is the session's id in this store, by which an import recognizes the session.
+        The id is the session's id in this store, by which an import recognizes the session.
         """
         header = self.meta.header
         cwd, at_ms = header.cwd if header is not None else None, self.began.at_ms

@@ -17,7 +17,7 @@ AGENT = "jsonl"
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """Write the session and then every entry, parents before children. No entry is omitted."""
+    """Write one line for the session and one for each entry, parents before children. No entry is omitted."""
     head = {
         "type": "session",
         "session": out.session.source_id,

@@ -1,8 +1,8 @@
 """Writer of sessions as Markdown, for people to read. Such files cannot be imported.
 
 The text of one author must not look like the text of another. So a line that looks like a heading of the export is
-escaped. Tool results are in fences that their content cannot close, and an open fence is closed. HTML outside of code
-is escaped, because a viewer could run it.
+escaped. Tool results are in fences that the content of the result cannot close. If a text leaves a fence open, the
+fence is closed. HTML outside of code is escaped, because a viewer could run it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 def write(out: Outgoing) -> WrittenFile:
     """Write the history of the leaf.
 
-    The notes count entries without a readable form and entries of other branches.
+    The notes contain the numbers of entries without a readable form and of entries on other branches.
     """
     notes: Counter[str] = Counter()
     labels, history = out.all_labels(), _history(out)
@@ -94,7 +94,7 @@ def _one_line(text: str) -> str:
 
 
 def _no_html(text: str) -> str:
-    """Return ``text`` with an entity in place of every ``<`` that may begin a tag, a comment, or a link."""
+    """Return ``text`` with an HTML entity in place of every ``<`` that may begin a tag, a comment, or a link."""
     return _TAG.sub("&lt;", text)
 
 
@@ -104,7 +104,7 @@ def _safe(text: str) -> str:
 
 
 def _paragraphs_of(entry: Entry) -> Iterator[str]:
-    """Yield the author and then the paragraphs of an entry, or nothing if it has no readable form."""
+    """Yield the author and then the paragraphs of an entry, or nothing if the entry has no readable form."""
     match entry:
         case Message(role="shell"):
             yield "shell"
@@ -160,12 +160,12 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _escape(text: str) -> str:
-    """Return ``text`` with two things escaped: lines that look like headings of the export, and HTML outside of code.
+    """Return ``text`` with lines that look like headings of the export, and HTML outside of code, escaped.
 
-    Markdown readers differ in how they split text into blocks, and so in the text that they treat as code. Text is left
-    unescaped only if all readers treat it as code. This is the case in a fence at the first column, if no indented
-    fence precedes it, because a list could end an indented fence early. It is also the case in a code span, if each
-    line of the paragraph closes its own spans.
+    Markdown readers split text into blocks in different ways, and so differ in the text that they treat as code. Text
+    is left unescaped only if all readers treat it as code. All readers treat text in a fence at the first column as
+    code, if no indented fence precedes it, because a list could end an indented fence early. They also treat text in a
+    code span as code, if each line of the paragraph closes its own spans.
     """
     lines: list[str] = []
     paragraph: list[str] = []
@@ -201,7 +201,10 @@ def _prose(lines: list[str]) -> list[str]:
 
 
 def _outside_code(line: str) -> str:
-    """Return ``line`` with HTML escaped outside of code spans and in spans with ``|``, which can end a table cell."""
+    """Return ``line`` with HTML escaped outside of code spans.
+
+    HTML is also escaped in code spans with ``|``, because this character can end a table cell and so the code span.
+    """
     parts, at = [], 0
     for span in _SPAN.finditer(line):
         code = span[0]

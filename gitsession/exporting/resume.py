@@ -1,7 +1,7 @@
-"""Export of a session to a file that its agent can continue, and the commands that continue it.
+"""Export of a session to a file from which an agent can continue it, and the commands to continue it.
 
-An existing file is never overwritten. If it is a prefix of the export, the missing part is appended. Otherwise, it is
-not changed.
+An existing file is never overwritten. If the existing file is a prefix of the export, the missing part is appended to
+it. Otherwise, the file is not changed.
 """
 
 from __future__ import annotations
@@ -51,11 +51,12 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 class ResumePlan:
     """A plan to resume a session.
 
-    ``file``: the path of the session's file; ``data``: its content. ``existing_bytes``: the number of bytes that exist
-    already, ``None`` if there is no file. ``id``: the agent's id for the session. ``commands``: commands to run one
-    after the other in ``cwd``. The last one continues the session. A command before it imports the file into the agent.
-    ``export``: the export with the content ``data``. ``entry``: the chain digest of the entry at which the session
-    continues. ``other_files``: missing files that the session refers to or continues, by path, to be written too.
+    ``file``: the path of the session's file; ``data``: its content. ``existing_bytes``: the number of bytes of ``data``
+    that the file already contains; ``None`` if the file does not exist. ``id``: the agent's id for the session.
+    ``commands``: the commands to run one after the other in ``cwd``. The last command continues the session. A command
+    before it imports the file into the agent's database. ``export``: the export with the content ``data``. ``entry``:
+    the chain digest of the entry at which the session continues. ``other_files``: the contents, by path, of missing
+    files to which the session refers or which it continues. They are written too.
     """
 
     export: ExportResult
@@ -77,7 +78,7 @@ class ResumePlan:
 def content_digest(source: Source) -> bytes:
     """Return a digest of the content of a session.
 
-    By this digest, content that was written for an agent is recognized later.
+    By this digest, an import recognizes content that gitsession wrote for an agent.
     """
     parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
@@ -89,7 +90,7 @@ def source_of(plan: ResumePlan) -> Source:
 
 
 def workspace(cwd: str | Path, home: Path, environment: Mapping[str, str]) -> Workspace:
-    """Return the workspace of the folder ``cwd`` on this machine. Symbolic links are resolved."""
+    """Return the ``Workspace`` for the folder ``cwd`` on this machine. Symbolic links are resolved."""
     names = ("TMPDIR", "TMP", "TEMP")
     temporary = next((found for name in names if (found := environment.get(name))), "/tmp")
     return Workspace(*(os.path.realpath(path) for path in (cwd, home, temporary)))
@@ -128,7 +129,8 @@ def plan(
             f"cannot resume session {sid} at this entry: its history has no message",
             hint="pass a later entry (run `gitsession log` to list the entries)",
         )
-    shown = RevealedStore(store)  # the agent's own file contains the secrets, and the export must begin with that file
+    # The agent's file contains the secrets, and the export must begin with the content of that file.
+    shown = RevealedStore(store)
     result = export(shown, sid, agent, _export_start(store, sid, at), target.cwd).from_store(shown)
     assert result.session is not None
     id = format.native_id(result.session.source_id or sid)
@@ -161,14 +163,14 @@ def plan(
 
 
 def perform(plan: ResumePlan) -> None:
-    """Write the missing files.
+    """Write the files of ``plan`` that are missing or incomplete.
 
-    Raises ``OSError``, and ``Refused`` if the session's file has changed since it was planned.
+    Raises ``OSError``, and ``Refused`` if the session's file has changed since ``plan`` was made.
     """
     for path, content in plan.other_files.items():
         try:
             _write(path, content)
-        except FileExistsError:  # a prefix of it existed, or the agent just wrote it
+        except FileExistsError:  # a prefix of the file existed, or the agent has just written it
             existing = sources.read(path)[1]
             if content.startswith(existing) and existing != content:
                 _append_to_file(path, len(existing), content)
@@ -184,7 +186,7 @@ def perform(plan: ResumePlan) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
-    """Write a new file atomically. Raises ``FileExistsError``."""
+    """Write a new file atomically. Raises ``FileExistsError`` if ``file`` exists."""
     durable.make_directories(file.parent)
     scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
     durable.write_new(scratch, data)
@@ -199,7 +201,7 @@ def _missing_sidecars(
     format: Resumable, file: Path, data: bytes, attachments: SessionAttachments, target: Workspace,
     environment: Mapping[str, str]
 ) -> tuple[dict[Path, bytes], int]:
-    """Return the sidecar files to write, by path, and the number of sidecar files that are not in the store."""
+    """Return the contents of the missing sidecar files, by path, and the number of those that are not in the store."""
     found: dict[Path, bytes] = {}
     missing = 0
     for sidecar in format.sidecars(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
@@ -217,7 +219,7 @@ def _missing_sidecars(
 
 
 def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
-    """Return ``None`` if the agent continues the whole file at ``at``, otherwise the entry whose history to export."""
+    """Return the entry whose history is exported, or ``None`` if the agent continues its whole file at ``at``."""
     leaves = graph.branches(store, sid)
     leaf = leaves[active(store, sid)]
     chosen = at.oid if at is not None else leaf
@@ -229,16 +231,16 @@ def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
 def _found(
     format: Resumable, result: ExportResult, header: SessionHeader, target: Workspace, environment: Mapping[str, str]
 ) -> tuple[Path, bytes, int | None]:
-    """Return the path of the file, its content, and the number of bytes that exist. Raises ``Refused``.
+    """Return the path of the session's file, its content, and the number of bytes that exist. Raises ``Refused``.
 
-    If the agent can resume an existing file in ``target``, the header of the file is not changed, even if it has
-    another folder.
+    If the agent can resume an existing file in ``target``, the header of the file is not changed, even if the header
+    contains another folder.
     """
     base = _folder(format, target, environment)
     path = base / (result.path or format.session_path(header, target))
     if isinstance(format, Importing):
-        # The agent keeps its own copy, so an earlier export is no longer needed. The digest in the file name prevents a
-        # conflict with that export.
+        # The agent copies an export to its database and does not use the file again. The digest in the file name
+        # prevents a conflict with the file of an earlier export.
         path = path.with_stem(f"{path.stem}-{sha256(result.data).hexdigest()[:12]}")
     errors = []
     globs = [session_files.AgentFile(result.path, result.data).pattern] if result.path else format.globs(header, target)
@@ -254,7 +256,10 @@ def _found(
 
 
 def _folder(format: Resumable, target: Workspace, environment: Mapping[str, str]) -> Path:
-    """Return the agent's own folder, or the folder of ``target`` if the agent has no folder of its own."""
+    """Return the folder in which the agent stores its sessions.
+
+    If the agent has no root, this is the folder of ``target``.
+    """
     roots = ROOTS[format.AGENT]
     if not roots:
         return Path(target.cwd)
@@ -262,10 +267,10 @@ def _folder(format: Resumable, target: Workspace, environment: Mapping[str, str]
 
 
 def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
-    """Return the content of the file ``base`` by path if it is missing or incomplete, otherwise an empty mapping.
+    """Return ``{path: content}`` for the file ``base`` if it is missing or incomplete in ``folder``.
 
-    Another file continues ``base``. The agent may have continued ``base`` too, in any folder. Raises ``Refused`` if its
-    content differs.
+    Otherwise, return an empty mapping. Another file continues ``base``. The agent may have continued ``base`` too, in
+    any working directory. Raises ``Refused`` if the existing file's content differs from the stored content.
     """
     path = folder / base.path
     for file in _existing_files(folder, path, [base.pattern]):
@@ -288,10 +293,10 @@ def _existing_files(base: Path, path: Path, globs: Sequence[str]) -> Iterator[Pa
 
 
 def _append_to_file(file: Path, size: int, data: bytes) -> None:
-    """Append the bytes of ``data`` after the first ``size`` bytes to ``file``.
+    """Append the bytes of ``data`` that follow the first ``size`` bytes to ``file``.
 
-    If the process is killed during the append, the file is still a prefix of ``data``. The file is not replaced, so a
-    program that has it open reads the new bytes.
+    If the process is killed during the append, the file is still a prefix of ``data``. The file is appended to and not
+    replaced, so that a program that has the file open reads the new bytes.
     """
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
@@ -306,9 +311,10 @@ def _append_to_file(file: Path, size: int, data: bytes) -> None:
 
 
 def _name(scratch: Path, file: Path) -> None:
-    """Create ``file`` as a hard link to ``scratch``. Raises ``FileExistsError``.
+    """Create ``file`` as a hard link to ``scratch``. Raises ``FileExistsError`` if ``file`` exists.
 
-    A rename would replace an existing file, so it is used only if the file system has no hard links.
+    A rename would replace an existing file, so ``scratch`` is renamed only if the file system does not support hard
+    links.
     """
     try:
         os.link(scratch, file)
@@ -331,13 +337,13 @@ def _is_other(file: Path) -> Refused:
     )
 
 
-# Comparison of an export with the same session in the database of the agent. The agent's import adds missing messages
-# and does not change existing messages. If the export and the database differ, the result of the import would match
-# neither session, so the agent must not import the export.
+# Comparison of an export with the same session in the agent's database. The agent's import adds missing messages and
+# does not change existing messages. If the messages in the export and in the database differ, the result of the import
+# would match neither of them, so the agent must not import the export.
 
 
 class AgentFileAhead(Refused):
-    """The error for an agent's file or database at ``path`` with entries that are not imported yet."""
+    """The error for an agent's file or database at ``path`` that contains entries that are not imported yet."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message, hint=f"run `gitsession import {shlex.quote(str(path))}` first")
@@ -345,10 +351,11 @@ class AgentFileAhead(Refused):
 
 
 def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
-    """Count the prunes in the export ``data`` that the agent's import ignores because the messages exist already.
+    """Return the number of prunes in the export ``data`` that the agent's import ignores.
 
-    Raises ``Refused`` if a database of the agent has later messages of the session, or a session with the same id and
-    other content. Raises ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
+    The agent ignores a prune if the session is already in its database, because existing messages are not changed.
+    Raises ``Refused`` if a database of the agent has later messages of the session, or has a session with the same id
+    and other content. Raises ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
     """
     source = format.split(data, final=True)
     records = [parse(record.payload) for record in source.records]

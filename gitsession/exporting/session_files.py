@@ -1,4 +1,4 @@
-"""Sessions with several files: an agent's other files of a session, and the files that a file continues."""
+"""Files of sessions that consist of several files, and the files that such a file continues."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AgentFile(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """A glob for the file, which matches any time in its name, because the time zone of the name is unknown."""
+        """A glob for the file. It matches any time in the file name, because the time zone of that time is unknown."""
         folder, _, name = self.path.rpartition("/")
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
@@ -34,9 +34,9 @@ class AgentFile(NamedTuple):
 
 
 class WaitingFile(NamedTuple):
-    """A file that cannot be imported yet because the file that it continues is not imported.
+    """A file that cannot be imported yet, because the file that it continues is not imported yet.
 
-    ``error`` contains its id.
+    ``error`` contains the id of the file that it continues.
     """
 
     path: Path
@@ -46,20 +46,21 @@ class WaitingFile(NamedTuple):
 
 
 class ImportFile(Protocol):
-    """Import the sessions at ``path``, and add imported and waiting files to an ``ImportQueue``."""
+    """A function that imports the sessions at ``path`` and adds imported and waiting files to an ``ImportQueue``."""
 
     def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
 
 
 def nearby_files(waiting: WaitingFile) -> Iterable[Path]:
-    """Return the files near a waiting file that may be the file that it continues."""
+    """Return the files near the file ``waiting`` that it may continue."""
     return discover.files_with_id(waiting.path, waiting.error.source_id)
 
 
 class ImportQueue:
     """The order of import for files that continue each other.
 
-    ``imported``: the imported files with the agent's ids; ``waiting``: the files whose base is not imported yet.
+    ``imported``: the paths of the imported files, each with the agent's id; ``waiting``: the files whose base is not
+    imported yet.
     """
 
     def __init__(self) -> None:
@@ -69,7 +70,7 @@ class ImportQueue:
     def import_waiting(
         self, import_file: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = nearby_files
     ) -> None:
-        """Import the files that waiting files continue, if ``locate`` finds them, and then the waiting files."""
+        """Import the files that the waiting files continue, if ``locate`` finds them, and then the waiting files."""
         self._import_bases(import_file, locate)
         imported_ids = {id for _, id in self.imported}
         while ready := [each for each in self.waiting if each.error.source_id in imported_ids]:
@@ -82,7 +83,7 @@ class ImportQueue:
     def _import_bases(self, import_file: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]]) -> None:
         tried = {path for path, _ in self.imported} | {each.path for each in self.waiting}
         at = 0
-        while at < len(self.waiting):  # a base may itself wait for another file
+        while at < len(self.waiting):  # a base may be waiting for another file
             each = self.waiting[at]
             at += 1
             for base in locate(each):
@@ -92,10 +93,10 @@ class ImportQueue:
 
 
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
-    """Return the files that ``data`` continues, directly or indirectly, the nearest first.
+    """Return the files that the file ``data`` continues, directly or indirectly, nearest first.
 
-    Files that are not in the store are omitted. ``find``: a function that maps an agent's name and the id of one of its
-    files to the id of the session in this store, or to ``None``.
+    Files that are not in the store are omitted. ``find``: a function that maps the name of an agent and the id of one
+    of that agent's files to the id of the session in this store, or to ``None``.
     """
     format = with_capability(agent, Continuing)
     found: list[AgentFile] = []

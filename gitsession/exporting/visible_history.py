@@ -1,10 +1,10 @@
-"""Conversion of a session to the context of its model, for an export to an agent with other rules.
+"""Conversion of a session to the context of its model, for an export to an agent that builds contexts by other rules.
 
 Agents derive a context from a history by different rules. The rules concern context edits, prunes, excluded commands,
-lists that replace the entries before a compaction, and answers that are stored block by block. The context of the
-source already reflects the rules of the source. So entries on the path to the leaf are replaced with their form in the
-context. Earlier entries on the path, which a compaction or reset removed from the context, are kept. Entries of other
-branches are kept too, with the parts of each answer joined. There are three cases:
+lists that replace the entries before a compaction, and answers that are stored block by block. The rules of the source
+agent are already applied in the context. So the entries on the path to the leaf are replaced by the form that they have
+in the context. Earlier entries on the path, which a compaction or reset removed from the context, are kept. Entries on
+other branches are kept too, with the parts of each answer joined. The context has one of three forms:
 
 1. no compaction, no reset -> each entry in its form in the context
 2. a summary, kept entries, later entries -> the compaction; case 1 for the kept and the later entries
@@ -40,23 +40,24 @@ from gitsession.model.entries import (
 EARLIER = "What happened before this point in the conversation, in summary:"
 
 _BY_BLOCK = ("codex",)
-"""Agents that store each block of an answer as a separate record and do not record which blocks belong together."""
+"""The agents that store each block of an answer as a separate record and do not record which blocks form one answer."""
 
 _KEEP_UNSENT = ("pi", "omp")
-"""Agents that store interrupted answers and excluded commands, but send neither to their model."""
+"""The agents that store interrupted answers and excluded commands, but send neither to the model."""
 
 _JOINS_RESULTS = ("claude",)
-"""Agents that attribute a result on another branch to the answer above it."""
+"""The agents that use a result on another branch as a result of the answer above it."""
 
 _Placed = tuple[int, Entry]
-"""The index of an entry on the path, and its item in the context."""
+"""The index of an entry on the path, and the item for that entry in the context."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleHistory:
-    """The converted entries and the key of the leaf.
+    """The converted entries and the key of the leaf among them.
 
-    ``names``: the key of the entry that replaces each removed entry in references. ``notes``: counts of omitted items.
+    ``names``: for the key of each removed entry, the key of the entry to which references now refer. ``notes``: counts
+    of omitted items.
     """
 
     entries: tuple[OutgoingEntry, ...]
@@ -68,7 +69,7 @@ class VisibleHistory:
 def visible_history(
     entries: Sequence[OutgoingEntry], leaf: str, context: Sequence[tuple[str, Shown]], source: Profile, target: Profile
 ) -> VisibleHistory:
-    """Return ``entries`` with the entries on the path to ``leaf`` in the form of the context.
+    """Return ``entries`` with the entries on the path to ``leaf`` in the form that they have in ``context``.
 
     Args:
         entries: the entries, parents before children.
@@ -115,7 +116,10 @@ def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEn
 
 
 def _is_kept(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
-    """Return whether ``entry`` is kept: the source sends it to its model, or the target can store unsent entries."""
+    """Return whether the source agent sends ``entry`` to the model, or the target agent can store it unsent.
+
+    Other entries are counted in ``notes``.
+    """
     stores_unsent = target.NAME in _KEEP_UNSENT
     if source.llm_role(entry) is None and not (stores_unsent and target.llm_role(entry) is None):
         notes[_note_for(entry)] += 1
@@ -127,7 +131,7 @@ def _is_kept(entry: Shown, source: Profile, target: Profile, notes: Counter[str]
 
 
 def _count_hidden(path: Iterable[OutgoingEntry], context: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
-    """Count the entries that are not in the context, and the calls that it omits from other entries."""
+    """Count the entries and the calls of ``path`` that are not in the context."""
     keys = {key for key, _ in context}
     blocks = {repr(block) for _, entry in context for block in _blocks(entry)}
     for each in path:
@@ -147,7 +151,7 @@ def _note_for(entry: Entry) -> str:
 
 
 _CALLED = {"shell": "commands", "tool": "tool results", "system": "system messages"}
-"""The names of messages in notes, by role."""
+"""The words for messages in notes, by role."""
 
 
 def _blocks(entry: Entry) -> tuple[Block, ...]:
@@ -174,7 +178,7 @@ def _arrange(path: Sequence[OutgoingEntry], context: Sequence[_Placed]) -> tuple
 
 
 def _match_in_order(path: Sequence[OutgoingEntry], context: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
-    """Return the parts from ``start`` on, or ``None`` if the order of the context differs from the path."""
+    """Return the parts from ``start`` on, or ``None`` if the order of the context differs from that of the path."""
     entries_at: dict[int, list[Entry]] = {}
     before = start
     for at, entry in context:
@@ -192,13 +196,16 @@ def _match_in_order(path: Sequence[OutgoingEntry], context: Sequence[_Placed], s
 
 
 _REPLACED_KINDS = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
-"""Kinds that a model receives or that change the context. Their effect is part of the context."""
+"""The kinds of entries that a model receives or that change the context. The context already contains their effect."""
 
 
 def _match_compaction(
     path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed]
 ) -> tuple[int, list[AnswerPart] | None]:
-    """Return the parts for case 2, or ``None`` if the context is not a summary followed by the kept entries."""
+    """Return the index on ``path`` at which the context begins, and the parts of the context, for case 2.
+
+    The parts are ``None`` if the context is not a summary followed by kept entries.
+    """
     entry = path[base].entry
     count = next((n for n, (at, _) in enumerate(context) if at != base), len(context))
     head = [each for _, each in context[:count]]
@@ -225,7 +232,7 @@ def _is_summary(candidate: Entry, entry: Entry) -> bool:
 
 
 def _restart(path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Return the parts for case 3."""
+    """Return the index on ``path`` at which the context begins, and the parts of the context, for case 3."""
     split = next((n for n, (at, _) in enumerate(context) if at > base), len(context))
     after = _match_in_order(path, context[split:], base + 1) if base >= 0 else None
     if after is None:
@@ -236,7 +243,10 @@ def _restart(path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed
 
 
 def _as_message(entry: Entry) -> Entry:
-    """Return a summary as a user message, because it is not at the beginning of the context."""
+    """Return a summary as a user message, because the summary is not at the beginning of the context.
+
+    Other entries are unchanged.
+    """
     if isinstance(entry, Compaction):
         return Message.user(f"{EARLIER}\n\n{entry.summary}", at_ms=entry.at_ms)
     return entry
@@ -248,7 +258,7 @@ def _as_message(entry: Entry) -> Entry:
 def _linked(pieces: Sequence[AnswerPart], parent: str | None) -> list[OutgoingEntry]:
     """Return the parts as entries, each a child of the previous one.
 
-    The first part of an entry keeps the entry's key.
+    The first part of each original entry keeps the key of that entry.
     """
     counts: Counter[str] = Counter()
     found: list[OutgoingEntry] = []
@@ -265,9 +275,10 @@ def _update_references(
     chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
     names: dict[str, str]
 ) -> None:
-    """Add to ``ends`` the key of the new parent of the children of each entry of ``chain``.
+    """Add to ``ends``, for each entry of ``chain``, the key of the new parent of its children.
 
-    For each removed entry, add its replacement to ``names``: the next entry that exists, otherwise the last one.
+    For each removed entry, add to ``names`` the key of its replacement: the next entry of ``chain`` that is in
+    ``linked``, otherwise the last entry of ``linked``.
     """
     linked_keys = {each.key for each in linked}
     last = {each.key.partition("+")[0]: each.key for each in linked}
@@ -307,7 +318,10 @@ def _renamed(each: OutgoingEntry, names: Mapping[str, str]) -> OutgoingEntry:
 
 
 def _in_order(active: Iterable[OutgoingEntry], side_branches: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
-    """Yield the entries, parents before children. At a fork, ``active`` comes last."""
+    """Yield all entries, parents before children.
+
+    Where branches fork, the branch with the entries of ``active`` comes last.
+    """
     children: dict[str | None, list[OutgoingEntry]] = {}
     for each in side_branches:
         children.setdefault(each.parent, []).append(each)

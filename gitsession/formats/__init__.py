@@ -1,10 +1,10 @@
 """The session formats of agents: a table with one ``Format`` instance per agent.
 
-This package does not access a store, the clock, or files. The records of a session are stored verbatim. Their meaning
-is a *view* (``read``), which is computed on access and may change between releases. The text of a record's commit
-message (``headline``) is frozen under a view number, because it is part of an object id.
+This package does not access a store, the clock, or files. The records of a session are stored verbatim. The
+interpretation of a record (``read``) is a *view*, which is computed on access and may change between releases. The text
+of a record's commit message (``headline``) is frozen under a view number, because the text is part of an object id.
 
-The modules of an agent are loaded on first use.
+The modules for an agent are loaded on first use.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class SearchRoot(NamedTuple):
 
     ``home``: a folder below the user's home directory. ``pattern``: the glob below this folder.
 
-    ``variable``: the environment variable that can name another folder to use instead of ``home``; "" if there is none.
+    ``variable``: the environment variable that can contain the path of another folder, which replaces ``home``; "" if
+    there is no such variable.
     """
 
     home: str
@@ -125,8 +126,8 @@ _AGENTS = {
     "opencode": _KnownAgent(
         "opencode.agent",
         rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:info|id)"',
-        # The folders are listed first: opencode left them in place when it moved to the database, so the database takes
-        # precedence.
+        # The folders are listed first. opencode did not delete them when it moved to the database, so the database is
+        # searched last and takes precedence.
         (
             SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
             SearchRoot(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
@@ -138,7 +139,7 @@ _AGENTS = {
         (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),),
     ),
 }
-"""The agents by name, in the order in which their formats are tried: stricter patterns first."""
+"""The agents by name, in the order in which their formats are tried on a file: stricter patterns first."""
 
 ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, known in _AGENTS.items()}
 """The folders in which each agent keeps its sessions."""
@@ -167,7 +168,7 @@ class _Formats(Mapping[str, Format]):
 
 
 FORMATS: Mapping[str, Format] = _Formats()
-"""The formats by agent name, in the order in which they are tried."""
+"""The formats by agent name, in the order in which they are tried on a file."""
 
 
 def with_capability(agent: str, capability: type[F]) -> F | None:

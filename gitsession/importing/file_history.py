@@ -1,8 +1,8 @@
 """Import of the file changes that an agent recorded, as checkpoints of the imported session (decision 0021).
 
 The changes are replayed in the order of the agent's file. The state of files before a change is not attributed to the
-session. The change of a tool call is attributed to the session only if the content of the files before and after the
-call is known. The workspace is not read.
+session. A change that a tool call made is attributed to the session only if the content of the file before and after
+the call is known. The workspace is not read.
 """
 
 from __future__ import annotations
@@ -47,13 +47,14 @@ from gitsession.workspace.trees import State, TreeEntry
 
 
 def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Path, sid: str) -> int:
-    """Add checkpoints for the file changes in ``source``, and return the number of added checkpoints.
+    """Add checkpoints for the file changes in ``source`` to the session ``sid``.
 
-    No checkpoint is added if the agent's copies are not available. If the newest checkpoint was not made from such
-    copies, none is added either, because a snapshot by gitsession is more exact.
+    Return the number of added checkpoints. No checkpoint is added if the agent's copies of files are not available. If
+    the session's newest checkpoint was made from a snapshot by gitsession and not from copies, no checkpoint is added
+    either, because snapshots are more exact.
 
-    ``path``: the path of the agent's file. Raises ``Unavailable``, and ``MissingObject``, ``Corrupt`` or ``Malformed``
-    if the checkpoints cannot be read.
+    ``path``: the path of the agent's file. Raises ``Unavailable``. Raises ``MissingObject``, ``Corrupt`` or
+    ``Malformed`` if existing checkpoints cannot be read.
     """
     cwd = _cwd(format, source)
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
@@ -72,14 +73,14 @@ def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Pa
 
 
 def _cwd(format: Format, source: Source) -> str | None:
-    """Return the session's folder from the header of ``source``, otherwise from the header line of the file."""
+    """Return the session's folder, as given in the header of ``source`` or in the header line of the file."""
     headers = [source.header, *(format.read(record.payload) for record in source.meta)]
     return next((header.cwd for header in headers if isinstance(header, SessionHeader) and header.cwd), None)
 
 
 @dataclass
 class _Copies:
-    """A mapping from the names of the agent's copies to the stored file, or to the reason why it is not available.
+    """A mapping from the name of an agent's copy to the stored file, or to the reason why the copy is not available.
 
     Copies never change, so each copy is read only once.
     """
@@ -113,7 +114,10 @@ class _Copies:
 
 
 class _Replay:
-    """A replay of recorded changes. ``newest``: the newest checkpoint. Changes up to its time are skipped."""
+    """A replay of recorded changes.
+
+    ``newest``: the newest checkpoint. Changes up to the time of this checkpoint are skipped.
+    """
 
     def __init__(
         self, store: ObjectStore, sid: str, cwd: str, folder: Path, borrowed: BorrowedObjects, reason: str,
@@ -140,7 +144,7 @@ class _Replay:
 
     @functools.cached_property
     def _entries(self) -> Mapping[str | int, Node]:
-        """Return the session's own entries by the agent's ids and by line."""
+        """Return the session's own entries by the agent's id and by line number."""
         found: dict[str | int, Node] = {}
         own = graph.subtree(graph.tree(self._store, self._sid), beginning(self._store, self._sid).oid)
         for node in own.nodes.values():
@@ -150,7 +154,7 @@ class _Replay:
 
     @property
     def _target(self) -> Node | None:
-        """Return the entry of the newest change whose entry exists, or ``None``."""
+        """Return the entry to which the newest change with an existing entry belongs, or ``None``."""
         return next((self._entries[name] for name in reversed(self._entry_names) if name in self._entries), None)
 
     def _add_change(self, change: RecordedEdit | RecordedReplacement | RecordedRun) -> None:
@@ -192,8 +196,8 @@ class _Replay:
     def _add_step(self, run: RecordedRun) -> None:
         """Add the checkpoints of one step.
 
-        Changes that the calls may have made are attributed to the session. Other changes since the newest checkpoint
-        are recorded in an earlier checkpoint, so they are not attributed to the session.
+        Changes that the calls of the step may have made are attributed to the session. Other changes since the newest
+        checkpoint are recorded in a checkpoint before the step, so that they are not attributed to the session.
         """
         step = RecordedStep(self._store, self._borrowed, self._trees, self._cwd, run)
         before, after = step.changed()
@@ -238,7 +242,7 @@ class _Replay:
 def _contents_of(
     change: RecordedEdit | RecordedReplacement, current: bytes | None
 ) -> tuple[bytes | None, bytes | None] | None:
-    """Return a file's bytes before and after, or ``None`` if they cannot be determined.
+    """Return the bytes of a file before and after ``change``, or ``None`` if they cannot be determined.
 
     ``current``: the last known bytes of the file.
     """
@@ -251,13 +255,13 @@ def _contents_of(
 
 
 def contents(edit: RecordedEdit, current: bytes | None) -> tuple[bytes | None, bytes] | None:
-    """Return a file's bytes before and after, or ``None`` if they cannot be determined.
+    """Return the bytes of a file before and after ``edit``, or ``None`` if they cannot be determined.
 
     ``current``: the last known bytes of the file.
 
     The agent records text with LF line endings only. If ``current`` is the recorded text with other line endings, the
-    result has the line endings of ``current``. If ``current`` is another text and contains CR, the line endings of the
-    recorded text are unknown.
+    result has the line endings of ``current``. If ``current`` differs from the recorded text in more than line endings
+    and contains CR, the line endings of the file are unknown.
     """
     try:
         after = edit.after.encode()

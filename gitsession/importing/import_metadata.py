@@ -1,4 +1,7 @@
-"""Import of values that are stored on ``meta``: lines that an agent rewrites, the state of the file, attachments."""
+"""Import of the values that are stored on ``meta``.
+
+These are the lines that an agent rewrites, the state of the file, and attachments.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +31,9 @@ from gitsession.store.interface import ObjectStore
 class ImportedSource:
     """The imported records of ``source``.
 
-    ``tree``: the part of the session that comes from this file, ``None`` if the session is new. ``root``: the entry
-    below which the file begins. ``at_line``: entries by line; ``exported``: exported lines by line; ``new``: the number
-    of new entries.
+    ``tree``: the part of the session's tree that comes from the file of ``source``; ``None`` if the session is new.
+    ``root``: the entry below which the file begins. ``at_line``: the entries by line number; ``exported``: the exported
+    lines by line number; ``new``: the number of new entries.
     """
 
     source: Source
@@ -42,10 +45,11 @@ class ImportedSource:
 
 
 class MetadataImport:
-    """The changes of one import to ``meta``. ``before`` and ``tip``: the tip of ``meta`` before and after the import.
+    """The changes that one import makes to ``meta``.
 
-    ``lost``: the positions of entries that were in the file at the last import and are no longer in it. ``rewritten``:
-    the number of the first line that the agent changed since then. ``problems``: problems for the report.
+    ``before`` and ``tip``: the tip of ``meta`` before and after the import. ``lost``: the positions of entries that
+    were in the file at the last import and are no longer in it. ``rewritten``: the number of the first line that the
+    agent has changed since the last import; ``None`` if it changed no line. ``problems``: problems for the report.
     """
 
     def __init__(
@@ -65,7 +69,7 @@ class MetadataImport:
         self._node = old_meta.nodes[0] if old_meta.nodes else placed.root
 
     def keep_file(self, project: str | None, continuation: kinds.Continuation | None) -> None:
-        """Append the session's header and the state of the file, unless the file is an older copy."""
+        """Append the session's header and the state of the file to ``meta``, unless the file is an older copy."""
         if not self._is_older_copy():
             self._header(project)
             if continuation is not None and self._old_meta.continuation is None:
@@ -73,7 +77,10 @@ class MetadataImport:
             self._append_file_state()
 
     def attach(self, attachments: Mapping[str, bytes]) -> None:
-        """Append each attachment once. The tree of its entry depends only on the name and the content."""
+        """Append an entry for each attachment that ``meta`` does not have.
+
+        The tree of such an entry depends only on the name and the content of the attachment.
+        """
         have = {node.tree for node in self._old_meta.nodes}
         for name, data in attachments.items():
             self._attach(name, data, have)
@@ -88,14 +95,15 @@ class MetadataImport:
             return
         drafts = [draft]
         if draft.original is not None:
-            drafts.append(commit_writer.draft_own(entry, nonce, None))  # an older release stored it without redactions
+            # An older release may have stored the attachment without redactions.
+            drafts.append(commit_writer.draft_own(entry, nonce, None))
         digests = [digest_of(each.stored.payload, each.stored.holes).hex() for each in drafts]
         is_purged = any(map(self._purged.has_entry, digests))
         if not is_purged and not any(commit_writer.tree_of(each.form, each.stored) in have for each in drafts):
             self._append(draft)
 
     def _is_older_copy(self) -> bool:
-        """Return whether the file is an older copy: the store contains all of its lines, and later lines."""
+        """Return whether the file is an older copy: the store contains all lines of the file, and later lines."""
         if self._tree is None or self._new:
             return False
         superseded = set(self._old_meta.source_file.superseded)
@@ -129,7 +137,8 @@ class MetadataImport:
             headers.append(node)
         self._tail(newest.pop(TAIL, None))
         before = self._old_meta.source_file
-        # Headers that earlier rewrites replaced are kept in the list, to determine the header at the time of an entry.
+        # Headers that earlier rewrites replaced stay in the list, because they determine the header at the time of an
+        # entry.
         older = {position(node) for node in self._old_meta.older_lines()} & set(before.superseded)
         entries = self._superseded(newest.values(), headers)
         superseded = (*entries, *sorted(older - set(entries)))
@@ -152,15 +161,18 @@ class MetadataImport:
         self._append_entry(state)
 
     def _leaf(self) -> int | None:
-        """Return the line at which the agent continues, or ``None`` if it is the last line of the only file."""
+        """Return the number of the line at which the agent continues.
+
+        If that is the last line of the session's only file, return ``None``.
+        """
         if self._source.segment is not None and self._source.leaf is None:
             return max(self._at_line)
         return self._source.leaf
 
     def _tail(self, kept: Node | None) -> None:
-        """Append the tail if it changed.
+        """Append the tail of the file to ``meta`` if it has changed since the last import.
 
-        A tail that is a prefix of the stored tail is an older copy and is not appended.
+        A tail that is a prefix of the stored tail is not appended, because it comes from an older copy of the file.
         """
         tail = self._source.tail
         before = payload_of(self._store, kept) if kept is not None and not kept.is_tombstone else b""
@@ -177,7 +189,7 @@ class MetadataImport:
             )
 
     def _header(self, project: str | None) -> None:
-        """Append the session's header, if it is not a line of the file, and the session's project."""
+        """Append the session's project and, if the file has no header line, the session's header to ``meta``."""
         header = _storable(self._source.header) if self._source.header is not None else None
         old = self._old_meta
         if header is not None and (old.header is None or replace(old.header, at_ms=0) not in self._as_stored(header)):
@@ -186,27 +198,31 @@ class MetadataImport:
             self._append_entry(kinds.Project(identity=project))
 
     def _as_stored(self, header: Entry) -> list[Entry]:
-        """Return the header as it would be read back if it were stored with the current rules, and without rules."""
+        """Return two versions of ``header`` as they would be read from the store.
+
+        The first is the header as stored with the current redaction rules, the second the header as stored without
+        rules.
+        """
         return [commit_writer.read_back(header, guard) for guard in (self._guard, None)]
 
     def _append_entry(self, entry: Entry) -> None:
-        """Append an entry that gitsession creates.
+        """Append an entry that gitsession creates to ``meta``.
 
-        Its time and nonce are derived from the previous entry, so every store with the same entries writes the same
-        commit.
+        The time and the nonce of the entry are derived from the previous entry, so every store with the same entries
+        writes the same commit.
         """
         entry = replace(entry, at_ms=self._node.author_seconds * 1000)
         self._append(commit_writer.draft_own(entry, hash_of(self._node.chain)[:NONCE_BYTES], self._guard))
 
     def _superseded(self, lost: Iterable[Node], headers: Iterable[Node]) -> tuple[str, ...]:
-        """Return the positions of superseded entries and of the header lines ``lost``.
+        """Return the positions of superseded entries and of ``lost``, the header lines that are no longer in the file.
 
-        An entry is superseded if it is no longer in the file, and the nearest imported entry above it is in the file or
-        is the root.
+        An entry is superseded if it is no longer in the file, and if the nearest imported entry above it is in the file
+        or is the root.
         """
         present = {node.oid for node in self._at_line.values()} | {self._root.oid}
-        # The first header on ``meta`` and the header that replaced it can be the same commit. It is in the file if
-        # either header is.
+        # The first header on ``meta`` and the header that replaced it can be the same commit. This commit counts as
+        # present if either header is in the file.
         present |= {node.oid for node in headers}
         nodes = self._tree.nodes if self._tree else {}
         missing = [node for node in nodes.values() if node.source is not None and node.oid not in present]
@@ -220,10 +236,10 @@ class MetadataImport:
         return tuple(position(node) for node in sorted(missing, key=graph.sibling_order))
 
     def _imported_above(self, node: Node) -> Oid | None:
-        """Return the nearest imported entry above ``node``, or the root.
+        """Return the object id of the nearest imported entry above ``node``, or of the root.
 
         Entries that gitsession created are skipped. So if an exported line is removed from the file, the entries below
-        it are kept.
+        that line are not superseded.
         """
         nodes = self._tree.nodes if self._tree else {}
         at = nodes.get(node.parent or "")
@@ -247,6 +263,6 @@ class MetadataImport:
 
 
 def _storable(header: kinds.SessionHeader) -> kinds.SessionHeader:
-    """Return ``header`` with all strings in a form that CBOR can represent."""
+    """Return ``header`` with every string in a form that CBOR can represent."""
     values = {name: to_profile(getattr(header, name)) for name in ("cwd", "parent", "source_id", "extra")}
     return replace(header, **values)

@@ -1,8 +1,8 @@
 """Import of session files into the store.
 
-An import is idempotent and incremental, and never overwrites entries (docs/reference/format.md). It is planned from the
-content of the store, without the lock. Then one transaction writes the objects and updates each ref only if it still
-has the value that was read. If another writer has moved a ref, the import is planned again.
+An import is idempotent and incremental, and never overwrites entries (docs/reference/format.md). An import is planned
+from the content of the store, without the lock. Then one transaction writes the objects and updates each ref only if it
+still has the value that was read. If another writer has moved a ref, the import is planned again.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class ImportResult:
     """The result of an import.
 
     ``entries``: the number of records in the file; ``new``: the number of entries that the store did not have.
-    ``rewritten``: the number of the first line that the agent changed since the last import; ``None`` if it only
-    appended lines. ``branch``: the branch whose tip is the entry at which the agent continues; "" if that entry is not
-    a tip. ``moves``: the ref updates. ``is_purged``: whether nothing was imported because the session was purged.
+    ``rewritten``: the number of the first line that the agent has changed since the last import; ``None`` if the agent
+    only appended lines. ``branch``: the branch whose tip is the entry at which the agent continues; "" if that entry is
+    not a tip. ``moves``: the ref updates. ``is_purged``: whether nothing was imported because the session was purged.
     """
 
     session: str
@@ -87,11 +87,11 @@ class ImportResult:
     is_purged: bool = False
 
     def with_problem(self, what: str) -> ImportResult:
-        """Return the result with an additional problem. ``what``: the description of the problem."""
+        """Return a copy of the result with an additional problem. ``what``: the description of the problem."""
         return replace(self, problems=(*self.problems, SourceProblem(0, what)))
 
     def with_missing(self, names: list[str]) -> ImportResult:
-        """Return the result with a problem for each file that entries refer to and that does not exist."""
+        """Return a copy of the result with a problem for each of ``names``, missing files to which entries refer."""
         missing = tuple(
             SourceProblem(0, f"the agent no longer has the file '{name}': only its name is stored") for name in names
         )
@@ -99,9 +99,9 @@ class ImportResult:
 
 
 class PurgedCopies(GitSessionError):
-    """The error for new entries that an agent copied from purged entries.
+    """The error that is raised if new entries are copies that an agent made of purged entries.
 
-    ``digests``: the digests of the new entries, in the form of the tombstone set.
+    ``digests``: the digests of the new entries, in the encoding of the tombstone set.
     """
 
     def __init__(self, digests: Collection[str]) -> None:
@@ -112,7 +112,10 @@ class PurgedCopies(GitSessionError):
 
 @dataclass(frozen=True, slots=True)
 class ImportOperation:
-    """The values of an import in the operation log. ``group``: an id that all files of one command share."""
+    """The values that the operation log records for an import.
+
+    ``group``: an id that all imports of one command share.
+    """
 
     name: str
     at_ms: int
@@ -139,16 +142,18 @@ def import_source(
     """Import ``source`` into the store.
 
     Args:
-        attachments: files that entries refer to and that are not in the session file, by name.
+        attachments: the contents of files to which entries refer and that are not in the session file, by name.
         command: the operation that the transaction records in the operation log; ``None`` to record none.
         project: the identity of the session's project, if it is known on this machine; ``None`` to keep the recorded
             identity.
         dry_run: whether to plan the import without writing anything.
         find: a function that maps an agent's session id to the id of the session in this store, or to ``None``.
-        continuation: the session that this one continues, if the file was written from another session.
-        is_elsewhere: a function that returns whether another file of this session still has one of the given lines. If
-            it has, ``source`` is a second file with the same id and is imported as a separate session (decision 0033).
-        purged_keys: the keys of purged entries (``sessions.purged_ids``), by which copies are recognized.
+        continuation: the session that this session continues, if gitsession wrote the file from another session.
+        is_elsewhere: a function that returns whether another file with this session's id still contains one of the
+            given lines. If it returns true, ``source`` is a second file with the same id and is imported as a separate
+            session (decision 0033).
+        purged_keys: the keys of purged entries (``sessions.purged_ids``), by which copies of these entries are
+            recognized.
 
     Raises:
         NoBase: if the store does not have the session that the file continues.
@@ -213,8 +218,8 @@ class _Request:
 class _Target:
     """The position of a file in the store.
 
-    ``sid``: the id of its session; ``tree``: the tree of that session, ``None`` if the session is new; ``root``: the
-    entry below which the file begins; ``base``: the entry of another file that the file continues.
+    ``sid``: the id of the file's session; ``tree``: the tree of that session, ``None`` if the session is new; ``root``:
+    the entry below which the file begins; ``base``: the entry of another file after which the file continues.
     """
 
     sid: str
@@ -224,7 +229,7 @@ class _Target:
 
 
 def _draft(request: _Request, stack: ExitStack, *, dry_run: bool) -> _Draft:
-    """Plan an import: find the session, match the records with entries, and draft the new entries."""
+    """Plan an import: find the session, match the records with existing entries, and draft the new entries."""
     store, source = request.store, request.source
     objects = stack.enter_context(closing(_Objects(None if dry_run else store.spill)))
     purged = tombstone_set.read(store)
@@ -263,11 +268,12 @@ class _Draft:
     meta: MetadataImport
 
     def second_file(self, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None) -> _Request | None:
-        """Return the request to import a second file with this session's id, or ``None`` if it is not a second file.
+        """Return the request to import a second file with the same session id.
 
-        A file is a second file if it lacks entries that another file still has, or if it was imported as a second file
-        before. It is imported as a separate session, whose id is derived from the agent's id and the first entry that
-        the two files do not share.
+        If the file is not a second file, return ``None``. A file is a second file if it lacks entries that another file
+        with the same session id still has, or if it was imported as a second file before. A second file is imported as
+        a separate session. The id of that session is derived from the agent's id and the first entry that the two files
+        do not share.
         """
         request, target, at_line = self.request, self.target, self.entries.at_line
         if target.tree is None or not self.meta.lost or request.source.segment is not None:
@@ -336,7 +342,10 @@ class _Draft:
 
 
 class _Objects:
-    """The objects and originals of one import. Those in ``spill`` are not in ``objects`` and ``originals``."""
+    """The objects and originals of one import.
+
+    Objects and originals in ``spill`` are not in ``objects`` and ``originals``.
+    """
 
     def __init__(self, begin_spill: Callable[[], Spill | None] | None) -> None:
         self.spill: Spill | None = None
@@ -374,7 +383,7 @@ class _Objects:
 
 
 def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Target:
-    """Return the session of the file. Its id is longer if another session already has the short id."""
+    """Return the session of the file. The session's id is longer if another session already has the short id."""
     store, source = request.store, request.source
     native_tree = native_session_tree(store, source.source_id)
     if native_tree is not None:
@@ -390,7 +399,7 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
         tree = graph.tree(store, sid)
         if tree.damage:
             raise damaged(sid)
-        # the root may have been stored before the rules existed
+        # the root may have been stored before the redaction rules existed
         unredacted_root = commit_writer.put(sink, base, _root_draft(source, fork, None))
         for candidate in (root, unredacted_root):
             if candidate.oid in tree.nodes:
@@ -400,7 +409,7 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
 
 
 def _thread_target(request: _Request, base: Node | None) -> _Target:
-    """Return the session that the file is a segment of. Raises ``NoBase``."""
+    """Return the session to which the file belongs as a segment. Raises ``NoBase``."""
     store, thread = request.store, request.source.source_id
     sid = request.find(thread) if request.find is not None else None
     if sid is None:
@@ -416,7 +425,7 @@ def _thread_target(request: _Request, base: Node | None) -> _Target:
 
 
 def _file_part(source: Source, target: _Target, old_meta: Meta) -> graph.Tree | None:
-    """Return the part of the session's tree that comes from this file, without the agent's other files."""
+    """Return the part of the session's tree that comes from this file and not from the agent's other files."""
     if target.tree is None:
         return None
     starts = session_facts.segment_starts(target.tree, old_meta.segments)
@@ -425,7 +434,10 @@ def _file_part(source: Source, target: _Target, old_meta: Meta) -> graph.Tree | 
 
 
 def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node) -> None:
-    """Raise ``Refused`` if a later release created the session, because this release cannot write its entries."""
+    """Raise ``Refused`` if a later release of gitsession created the session.
+
+    This release cannot write the entries of such a session.
+    """
     for oid in tree.children.get(None, []):
         begun = entry_of(request.store, tree.nodes[oid])
         same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
@@ -445,11 +457,11 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
 
 
 class _Entries:
-    """The existing or drafted entry of every line of the file, and the branches of these entries.
+    """The existing or drafted entry for each record of the file, and the branches of these entries.
 
-    ``at_line``: entries by line; ``exported``: exported lines by line; ``before``, ``tips``: the tips of the branches
-    before and after the import. ``continued``: the existing entries that new entries follow. ``copied``: the digests of
-    new entries that are copies of purged entries.
+    ``at_line``: the entries by line number; ``exported``: the exported lines by line number; ``before``, ``tips``: the
+    tips of the branches before and after the import. ``continued``: the existing entries that new entries follow.
+    ``copied``: the digests of new entries that are copies of purged entries.
     """
 
     def __init__(self, request: _Request, sink: _Objects, target: _Target, old_meta: Meta, purged: Tombstones) -> None:
@@ -469,11 +481,11 @@ class _Entries:
         self.new = 0
 
     def _agent_branches(self) -> dict[Oid, str]:
-        """Return the branches that are extended when the file grows, by their tip.
+        """Return the names of the branches that are extended when the file grows, by their tips.
 
         These are ``main`` and the branches that are named after an imported entry. Branches that the user created are
-        not moved. If an entry created in gitsession follows the agent's last entry, the agent's next line creates a
-        branch.
+        not moved. If an entry that gitsession created follows the agent's last entry, the agent's next line starts a
+        new branch.
         """
         if self._tree is None:
             return {self._root.oid: refs.MAIN}
@@ -485,7 +497,7 @@ class _Entries:
         }
 
     def align(self) -> None:
-        """Match every record with its existing entry, or draft a new entry."""
+        """Match each record with its existing entry, or draft a new entry for it."""
         known = self._known()
         equivalents = EquivalentEntries(self._store, known.values())
         old_meta = self._old_meta.of_file(self._source.segment)
@@ -517,7 +529,7 @@ class _Entries:
         self._add_branch_at_last()
 
     def _map_exported(self, line: ExportedLine) -> None:
-        """Map an exported line to its entry."""
+        """Map an exported line to the entry from which it was written."""
         self.exported[line.record.line] = line
         self.at_line[line.record.line] = line.node
         self._extend_active(line.node)
@@ -525,9 +537,9 @@ class _Entries:
     def _tombstone_for(
         self, equivalents: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
     ) -> Node | None:
-        """Return the tombstone for a purged record that contained a secret, or ``None``.
+        """Return the tombstone for ``record`` if it was purged and contained a secret, otherwise ``None``.
 
-        The record may have been stored with other redaction rules.
+        The record may have been stored with redaction rules other than the current ones.
         """
         if not self._purged:
             return None
@@ -542,7 +554,10 @@ class _Entries:
         return equivalents.tombstone(self._format, parent, record)
 
     def _append(self, parent: Node, draft: commit_writer.Draft) -> Node:
-        """Draft an entry, or its tombstone if it was purged, and count it if the session does not have it yet."""
+        """Add the entry ``draft`` below ``parent`` or, if the entry was purged, its tombstone.
+
+        Count the entry if the session does not have it yet.
+        """
         node = put_unless_purged(self._sink, parent, draft, self._purged)
         if self._tree is None or node.oid not in self._tree.nodes:
             self.new += 1
@@ -564,7 +579,10 @@ class _Entries:
         }
 
     def _extend_branch(self, parent: Node, node: Node) -> None:
-        """Extend the parent's branch with its first child. Each later child, and each segment, starts a new branch."""
+        """Extend the branch of ``parent`` with its first child.
+
+        Each later child, and each segment, starts a new branch.
+        """
         is_segment = self._source.segment is not None and parent is self._root
         name = None if is_segment else self._branch_after.pop(parent.oid, None)
         name = name or self._free_name(node)
@@ -572,7 +590,10 @@ class _Entries:
         self.tips[name] = node.oid
 
     def _extend_active(self, node: Node) -> None:
-        """Extend the active branch with new entries if its tip is in the agent's file, even if the user created it."""
+        """Register the active branch for extension with new entries if ``node`` is the tip of that branch.
+
+        The branch is extended even if the user created it.
+        """
         if node.oid == self.before.get(self._active) and node.oid not in self._branch_after:
             self._branch_after[node.oid] = self._active
 
@@ -594,7 +615,7 @@ class _Entries:
             self.tips[self._free_name(last)] = last.oid
 
     def last_node(self) -> Node | None:
-        """Return the entry at which the agent continues: the leaf of the file, or the entry of its last line."""
+        """Return the entry at which the agent continues: the leaf of the file, or the entry of the last line."""
         if self._source.leaf is not None:
             return self.at_line[self._source.leaf]
         return self.at_line[max(self.at_line)] if self.at_line else None
@@ -613,14 +634,14 @@ def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
 
 
 def root_digest(source: Source) -> str:
-    """Return the digest of the first entry of the session of ``source``, which must not be a fork."""
+    """Return the digest of the first entry of the session in ``source``. The session must not be a fork."""
     return commit_writer.digests(_root_draft(source, "", None))[0]
 
 
 def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer.Draft:
-    """Return the draft of a session's first entry.
+    """Return the draft of the first entry of the session in ``source``.
 
-    ``fork``: the session's id if it continues another file, otherwise "".
+    ``fork``: the id of the session if its file continues another file, otherwise "".
     """
     agent, source_id, at_ms = source.agent, source.source_id, source.started_ms
     entry: Entry = kinds.SessionHeader(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
@@ -631,7 +652,7 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer
 
 
 def _purged_session(store: ObjectStore, source: Source) -> str:
-    """Return the id of the session of ``source`` if the session was purged, otherwise ""."""
+    """Return the id of the session in ``source`` if the session was purged, otherwise ""."""
     tombstones = tombstone_set.read(store)
     if not tombstones.sessions:
         return ""

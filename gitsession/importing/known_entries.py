@@ -1,13 +1,13 @@
 """Lookups of existing entries for an import.
 
-*Equivalent entries* differ only in their redactions, because rules differ between releases, machines and users. A
-record that was stored with other rules, or without rules, is the same entry and is not changed. So new rules do not
-create branches. ``gitsession redact`` finds secrets that older rules missed.
+*Equivalent entries* differ only in their redactions, because redaction rules differ between releases, machines and
+users. If a record was stored with other rules, or without rules, its entry is not changed and no new entry is created.
+So new rules do not create branches. ``gitsession redact`` finds secrets that older rules missed.
 
-*Exported lines* are lines that gitsession wrote into an agent's file. An import maps them to the entries from which
-they were written, and creates no new entries. Such a line is recognized by its id, which is derived from the entry, and
-by its content, which must be what the current release would write. Recognized lines are recorded on ``meta``, so they
-are also recognized if a later release would write other content.
+*Exported lines* are lines that gitsession wrote into an agent's file. An import maps these lines to the entries from
+which they were written, and creates no new entries for them. An exported line is recognized by its id, which is derived
+from the entry, and by its content, which must be the content that the current release would write. Recognized lines are
+recorded on ``meta``, so that they are also recognized by a later release that would write other content.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Find: TypeAlias = Callable[[str], str | None]
 
 
 def no_base(source_id: str, why: str = "is not in this store") -> NoBase:
-    """Return the error for a file that continues a session whose entries the store lacks."""
+    """Return the error for a file that continues the session ``source_id``, whose entries are not in the store."""
     hint = "import the file of that session first, then import this file again"
     return NoBase(f"the file continues session '{source_id}', which {why}", source_id, hint=hint)
 
@@ -54,10 +54,10 @@ def damaged(sid: str) -> Corrupt:
 
 
 def shared(store: ObjectStore, base: Base, find: Find | None) -> Node:
-    """Return the last entry that a fork shares with ``base``, or the root of ``base`` if it shares no entry.
+    """Return the last entry that a fork shares with the session of ``base``, or the root of that session.
 
-    Raises ``NoBase`` if the shared part of ``base`` is not in the store yet. If the fork were imported anyway, its id
-    would differ from its id in other stores.
+    The root is returned if the fork shares no entry. Raises ``NoBase`` if the shared part is not in the store yet. If
+    the fork were imported anyway, its id would differ from its id in other stores.
     """
     sid = find(base.source_id) if find is not None else None
     if sid is None:
@@ -101,10 +101,10 @@ class EquivalentEntries:
                 self._at.setdefault((node.parent, node.source.line), []).append(node)
 
     def find_unchanged(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """Return the only entry below ``parent`` at the line of ``record`` if their bytes are equal.
+        """Return the only entry below ``parent`` at the line of ``record`` if it has the same bytes as ``record``.
 
-        Such an entry has no redactions, so the record needs no secret scan. If there are several entries, the result of
-        the scan selects one.
+        Such an entry has no redactions, so ``record`` is not scanned for secrets. If there are several entries at that
+        line, the result is ``None``, and the caller selects one of them after a secret scan.
         """
         nodes = self._at.get((parent.oid, record.line), ())
         if len(nodes) != 1:
@@ -113,14 +113,14 @@ class EquivalentEntries:
         return nodes[0] if nodes[0].tree == tree else None
 
     def find(self, parent: Node, record: Record) -> Node | None:
-        """Return the entry below ``parent`` that equals ``record`` except for redactions."""
+        """Return the entry below ``parent`` that equals ``record`` except for redactions, or ``None``."""
         nodes = self._at.get((parent.oid, record.line), ())
         return next((node for node in nodes if has_payload(self._store, node, record.payload)), None)
 
     def tombstone(self, format: Format, parent: Node, record: Record) -> Node | None:
-        """Return the tombstone with this record's position and id.
+        """Return the tombstone with the position and the id of ``record``, or ``None``.
 
-        Its content no longer exists, so it cannot be compared.
+        The content of a purged entry no longer exists, so it cannot be compared with ``record``.
         """
         source = SourceRef.of(format.AGENT, record.source_id, record.line)
         nodes = self._at.get((parent.oid, record.line), ())
@@ -135,7 +135,7 @@ def fill_vault(store: ObjectStore, sink: commit_writer.Entries, node: Node, payl
 
 
 def has_payload(store: ObjectStore, node: Node, payload: bytes) -> bool:
-    """Return whether the payload of an entry equals ``payload`` except for redactions.
+    """Return whether the payload of the entry ``node`` equals ``payload`` except for redactions.
 
     Raises ``Malformed``, ``Corrupt`` or another error if the entry cannot be read.
     """
@@ -144,10 +144,11 @@ def has_payload(store: ObjectStore, node: Node, payload: bytes) -> bool:
 
 
 def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
-    """Return the tree of a session that gitsession created and that was written to an agent's file, otherwise ``None``.
+    """Return the tree of the session ``sid`` if gitsession created the session, otherwise ``None``.
 
-    The header of such a file contains the session's id in this store, ``sid``. For a fork, the result is ``None``,
-    because the line numbers of shared entries are those of another file. Raises ``Corrupt`` if the session is damaged.
+    If such a session was written to an agent's file, the header of the file contains ``sid``. For a fork, return
+    ``None``, because the line numbers of shared entries are those of another file. Raises ``Corrupt`` if the session is
+    damaged.
     """
     if not session_ids.is_valid(sid) or not graph.branches(store, sid):
         return None
@@ -164,7 +165,7 @@ def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
 class ExportedLine:
     """A line in the agent's file that gitsession wrote.
 
-    ``node``: the entry below which the children of the line are placed. ``position``: the form of the line in
+    ``node``: the entry below which the children of the line are placed. ``position``: the item for the line in
     ``SourceFile.ours``.
     """
 
@@ -174,9 +175,9 @@ class ExportedLine:
 
 
 class ExportedLineFinder:
-    """A finder of exported lines in a file of a session.
+    """A finder of exported lines in a file of the session ``sid``.
 
-    ``sid``: the id of that session; ``tree``, ``meta``: its tree and its ``meta``.
+    ``tree``, ``meta``: the tree and the ``meta`` of the session.
     """
 
     def __init__(self, store: ObjectStore, sid: str, format: Format, tree: Tree, meta: Meta) -> None:
@@ -184,7 +185,8 @@ class ExportedLineFinder:
         self._meta = meta
         self._nodes = {to_base64url(node.chain): node for node in tree.nodes.values()}
         self._recorded = meta.exported_lines()
-        # If all entries created in gitsession are in the file already, no lines need to be generated for comparison.
+        # If the file already contains all entries that gitsession created, no lines need to be generated for
+        # comparison.
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
@@ -209,10 +211,10 @@ class ExportedLineFinder:
         return ExportedLine(record, node, f"{record.line}:{position}")
 
     def find_header(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return the line of ``record`` if it is the header of a segment that was moved to another folder, or ``None``.
+        """Return ``record`` as an exported line if it is the header of a segment that was moved to another folder.
 
-        The line is also returned if the header has its original folder again, after an earlier import found it in
-        another folder.
+        The result is the same if the header has its original folder again, after an earlier import found it with
+        another folder. For any other record, the result is ``None``.
         """
         if record.source_id not in self._meta.segments:
             return None
@@ -228,21 +230,21 @@ class ExportedLineFinder:
         return ExportedLine(record, node, f"{record.line}:{key}") if is_one else None
 
     def _moved(self, header: Node, record: Record) -> bytes:
-        """Return the line that ``resume`` would write for ``header`` and the folder in ``record``."""
+        """Return the line of ``header`` as ``resume`` would write it for the folder in ``record``."""
         payload, stated = payload_of(RevealedStore(self._store), header), self._format.read(record.payload)
         if not isinstance(self._format, Resumable) or not isinstance(stated, SessionHeader):
             return payload
         return self._format.relocate(payload, stated.source_id or "", stated.cwd or "")
 
     def _is_one(self, record: Record, written: tuple[bytes, str | None]) -> bool:
-        """Return whether a record is the exported line ``written``. Secrets may be redacted in only one of the two."""
+        """Return whether ``record`` is the exported line ``written``. Secrets may be redacted in only one of them."""
         payload, guard = record.payload, self._store.guard
         safe = payload if guard is None else guard.redact(self._format.FORM, payload).payload
         return any(_is_same_line(candidate, written[0], is_name=written[1] is None) for candidate in {payload, safe})
 
     @functools.cached_property
     def _written(self) -> dict[str, tuple[bytes, str | None]]:
-        """The lines that the current release would write into the file, with the key of their entry, by id."""
+        """The lines that the current release would write into the file, each with the key of its entry, by line id."""
         out = gather(RevealedStore(self._store), self._sid, self._format).out
         agent_ids = {entry.id for entry in out.entries if entry.line is not None}
         lines = self._format.write(out).lines
@@ -255,9 +257,10 @@ def _is_header(node: Node, record: Record) -> bool:
 
 
 def _is_same_line(line: bytes, written: bytes, *, is_name: bool) -> bool:
-    """Return whether two lines are equal except for whitespace and the order of members.
+    """Return whether ``line`` and ``written`` are equal except for whitespace and the order of members.
 
-    ``is_name``: whether the line sets a name. The parent of such a line may differ, because the leaf may have moved.
+    ``is_name``: whether the line sets a name. The parents of lines that set a name may differ, because the leaf may
+    have moved.
     """
     found, expected = jsonl.parse(record_line(line)), jsonl.parse(record_line(written))
     if not isinstance(found, dict) or not isinstance(expected, dict):

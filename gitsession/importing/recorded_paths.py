@@ -1,4 +1,4 @@
-"""Conversion of an agent's recorded file changes to paths for checkpoints and file contents for the store."""
+"""Conversion of an agent's recorded file changes to paths for checkpoints and to file contents for the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLAIN, EXECUTABLE = "100644", "100755"
 
 @dataclass
 class Contents:
-    """File contents to store. They are written with the first checkpoint that needs them."""
+    """File contents to store. Each content is written with the first checkpoint that refers to it."""
 
     store: ObjectStore
     waiting: dict[Oid, bytes] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Contents:
         return None if rule is None else secret_reason(rule)
 
     def redact_path(self, path: str) -> tuple[str, str | None]:
-        """Return ``path`` with secrets redacted, and the reason why a file with it must be omitted, or ``None``."""
+        """Return ``path`` with secrets redacted, and the reason why a file at ``path`` must be omitted, or ``None``."""
         guard = self.store.guard
         name, rule = display_path(names.unescape_path(path), guard.in_file if guard is not None else None)
         return name, secret_reason(rule) if rule else None
@@ -50,7 +50,7 @@ class Contents:
 
 
 def within(cwd: str, raw_path: str) -> str | None:
-    """Return the path for a checkpoint, or ``None`` if it is outside of the folder ``cwd`` or cannot be stored."""
+    """Return ``raw_path`` as a path for a checkpoint, or ``None`` if it is outside of ``cwd`` or cannot be stored."""
     if not raw_path or "\0" in raw_path or ".." in raw_path.split("/"):
         return None
     full_path = posixpath.normpath(posixpath.join(cwd, raw_path))

@@ -1,4 +1,4 @@
-"""Checkpoint contents for one step of an agent that recorded the whole project as a tree before and after the step."""
+"""Checkpoint contents for one step of an agent that recorded git trees of the project before and after the step."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BYTES_MAX = 256 << 20
 
 
 class RecordedStep:
-    """The changes of one step. ``cwd``: the session's folder. Files outside of this folder are ignored.
+    """The file changes of one step. ``cwd``: the session's folder. Files outside of this folder are ignored.
 
-    ``skipped``: the omitted paths, with the reasons.
+    ``skipped``: the paths of omitted files, each with the reason.
     """
 
     def __init__(self, store: ObjectStore, borrowed: BorrowedObjects, trees: Trees, cwd: str, run: RecordedRun) -> None:
@@ -34,7 +34,8 @@ class RecordedStep:
     def changed(self) -> tuple[dict[str, State], dict[str, State]]:
         """Return the states, before and after the step, of the files that the calls may have changed.
 
-        Files whose state cannot be determined are added to ``skipped``. If a tree is incomplete, the result is empty.
+        Files whose state cannot be determined are added to ``skipped``. If one of the trees is incomplete, both results
+        are empty.
         """
         old_states: dict[str, State] = {}
         new_states: dict[str, State] = {}
@@ -59,7 +60,10 @@ class RecordedStep:
         return old_states, new_states
 
     def changed_before(self, known: Mapping[str, State]) -> dict[str, State]:
-        """Return the ``known`` files that had another state at the beginning of the step, with that state."""
+        """Return the files whose state at the beginning of the step differed from ``known``.
+
+        The result contains the states at the beginning of the step.
+        """
         found: dict[str, State] = {}
         for path, known_state in known.items():
             raw = (self._base or b"") + names.unescape_path(path)
@@ -72,7 +76,7 @@ class RecordedStep:
         return found
 
     def _path(self, raw: bytes) -> str | None:
-        """Return the path for a checkpoint, or ``None`` if it is outside of the session's folder or invalid."""
+        """Return ``raw`` as a checkpoint path, or ``None`` if it is invalid or outside of the session's folder."""
         base = self._base or b""
         if not raw.startswith(base):
             return None
@@ -80,7 +84,7 @@ class RecordedStep:
         return path if names.path_refusal(path) is None else None
 
     def _state(self, raw: bytes, file: RecordedFile | None) -> State | str:
-        """Return the state of a file, or the reason why it cannot be determined."""
+        """Return the state of ``file``, or the reason why its state cannot be determined."""
         if file is None:
             return None
         if any(self._trees.is_converted(tree.name, raw) for tree in (self._run.before, self._run.after)):
@@ -95,7 +99,7 @@ class RecordedStep:
 
 
 def _below(root: str, cwd: str) -> bytes | None:
-    """Return the prefix of paths in ``cwd`` within a tree of ``root``, or ``None`` if ``cwd`` is not below ``root``."""
+    """Return the prefix that paths in ``cwd`` have in a tree of ``root``, or ``None`` if ``cwd`` is not in ``root``."""
     above = root.rstrip("/") + "/"
     try:
         return (cwd.rstrip("/") + "/").encode()[len(above.encode()) :] if f"{cwd}/".startswith(above) else None
@@ -104,5 +108,5 @@ def _below(root: str, cwd: str) -> bytes | None:
 
 
 def _raw(path: str, root: str) -> bytes:
-    """Return ``path`` relative to ``root``, as in a tree of ``root``. A path outside of ``root`` is not in any tree."""
+    """Return ``path`` relative to ``root``, as in a tree of ``root``. No tree contains a path outside of ``root``."""
     return posixpath.relpath(posixpath.normpath(posixpath.join(root, path)), root).encode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""Comparison of git trees that an agent recorded, and lookups of paths in them.
+"""Comparison of git trees that an agent recorded, and lookup of paths in such trees.
 
-Names are bytes, as on the disk. The trees are not trusted, so every walk is bounded, and the content of each object is
-verified against its id (``git.cat_file``).
+File names are bytes, as on the disk. The trees are not trusted, so every walk is bounded, and the content of each
+object is checked against the object id (``git.cat_file``).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitsession.git.objects import SUBMODULE_MODE, TREE_MODE, parse_tree
 from gitsession.workspace.names import DEPTH_MAX
 
 NAMES_MAX = 4_000_000
-"""Maximum number of names that are read and compared for one session."""
+"""The maximum number of file names that are read and compared for one session."""
 
 TREE_BYTES_MAX = 64 << 20
 RULES_BYTES_MAX = 1 << 20
@@ -27,7 +27,7 @@ _GLOB = re.compile(rb"[*?\[\\]")
 
 
 class RecordedFile(NamedTuple):
-    """A file in a tree that an agent recorded, with git's file mode and the object id of its content."""
+    """A file in a tree that an agent recorded: git's file mode, and the object id of the content."""
 
     mode: str
     oid: str
@@ -46,9 +46,9 @@ class Trees:
         self._names = 0
 
     def diff(self, old: str, new: str) -> dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] | None:
-        """Return the files that differ, or ``None`` if either tree is incomplete.
+        """Return the files that differ between the trees ``old`` and ``new``, or ``None`` if either tree is incomplete.
 
-        Raises ``Malformed`` if the number of names exceeds ``NAMES_MAX``.
+        Raises ``Malformed`` if the number of file names exceeds ``NAMES_MAX``.
         """
         found: dict[bytes, tuple[RecordedFile | None, RecordedFile | None]] = {}
         stack: list[tuple[bytes, str | None, str | None]] = [(b"", old, new)]
@@ -72,7 +72,7 @@ class Trees:
         return found
 
     def look_up(self, tree: str, path: bytes) -> RecordedFile | str | None:
-        """Return the file at ``path``, ``None`` if there is none, or the reason why this cannot be determined."""
+        """Return the file at ``path``, ``None`` if there is no such file, or the reason why it cannot be determined."""
         *folders, name = path.split(b"/")
         at: str | None = tree
         for folder in folders:
@@ -86,7 +86,7 @@ class Trees:
     def may_have_existed(self, old: str, new: str, path: bytes) -> bool:
         """Return whether a file that is only in ``new`` may have existed when ``old`` was recorded.
 
-        Files that git ignored at that time, and files of nested repositories, are not in ``old``.
+        Files that git ignored when ``old`` was recorded, and files of nested repositories, are not in ``old``.
         """
         folders = path.split(b"/")
         is_ignore_file = folders[-1] == _IGNORES
@@ -129,14 +129,17 @@ class Trees:
         return False
 
     def _patterns(self, oid: str) -> Iterable[bytes]:
-        """Return the patterns of attributes with a conversion. A macro with a conversion applies to all files."""
+        """Return the path patterns of attributes that convert content.
+
+        A macro that converts content applies to all files.
+        """
         if oid not in self._rules:
             text = self._borrowed.read("blob", oid, RULES_BYTES_MAX)
             self._rules[oid] = [b"*"] if isinstance(text, str) else list(_rules(text))
         return self._rules[oid]
 
     def _level(self, tree: str | None) -> _Level | None:
-        """Return the entries of a folder, or ``None`` if it cannot be read."""
+        """Return the entries of the folder ``tree``, or ``None`` if it cannot be read."""
         if tree is None:
             return {}
         if tree not in self._levels:
@@ -169,7 +172,7 @@ def _rules(text: bytes) -> Iterator[bytes]:
 
 
 def _may_match(pattern: bytes, path: bytes) -> bool:
-    """Return whether a pattern may match ``path``. If this cannot be determined, the result is true."""
+    """Return whether ``pattern`` may match ``path``. The result is true if this cannot be determined."""
     if pattern.startswith(b"*") and not _GLOB.search(pattern, 1) and b"/" not in pattern:
         return path.endswith(pattern[1:])
     found = _GLOB.search(pattern)
@@ -180,7 +183,7 @@ def _may_match(pattern: bytes, path: bytes) -> bool:
 
 
 def _plain(mode: str) -> str:
-    """Return the file mode that git uses today for ``mode``. Old repositories contain other modes."""
+    """Return the file mode that current git versions use for ``mode``. Old repositories contain other modes."""
     return mode if not mode.startswith("100") else "100755" if int(mode, 8) & 0o100 else "100644"
 
 

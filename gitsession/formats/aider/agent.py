@@ -33,7 +33,10 @@ class Aider(Accompanied, InProject, Resumable):
         return split_file.sidecars(name)
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        """Return a file name in the project's folder that always differs from the name of Aider's own history."""
+        """Return the name of a file in the project's folder.
+
+        It always differs from the name of Aider's own history file.
+        """
         stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
         return f".aider.{stem}.aider.chat.history.md"
 
@@ -42,7 +45,10 @@ class Aider(Accompanied, InProject, Resumable):
         return data
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the history in ``file`` or, without ``file``, the history of the folder."""
+        """Return the command that continues the history in ``file``.
+
+        If ``file`` is empty, the command continues Aider's own history of the folder.
+        """
         return ["aider", "--restore-chat-history", *(["--chat-history-file", file] if file else [])]
 
 

@@ -1,9 +1,10 @@
-"""Reader of Aider's spans. Its results are views and are heuristic, because the file has no grammar.
+"""Reader of Aider's spans. The returned entries are views. The reader uses heuristics, because the file has no grammar.
 
-``reread`` returns the messages that Aider itself reads from its history when it restores a conversation. Like Aider, it
-loses much of the content. Every line that begins with ``# `` is omitted. A line that begins with ``> `` is Aider's own,
-and one that begins with ``#### `` is the user's. All other lines are the model's. Consecutive lines of one author are
-one message. Fences, commands and runs are not recognized. This behavior was observed with Aider 0.86.2.
+``reread`` returns the messages that Aider itself reads from its history when it restores a conversation. Like Aider,
+this function loses much of the content. It omits every line that begins with ``# ``. A line that begins with ``> ``
+belongs to Aider, and a line that begins with ``#### `` belongs to the user. All other lines belong to the model.
+Consecutive lines of one author form one message. Fences, commands and runs are not recognized. This behavior was
+observed with Aider 0.86.2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
 
 
 def reread(data: bytes) -> list[tuple[str, str]]:
-    """Return the role (``user`` or ``assistant``) and the text of each message that Aider sends again."""
+    """Return the messages that Aider sends when it restores a history.
+
+    Each message consists of a role (``user`` or ``assistant``) and a text.
+    """
     text = data.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("# ")]
     messages = [(role, "".join(_text_of_line(line, role) for line in found)) for role, found in groupby(lines, _role)]
@@ -39,7 +43,7 @@ OUTPUT = "aider:output"
 """The type of an entry with Aider's output. ``data`` is the list of lines."""
 
 RESTORED = "aider:restored"
-"""The type of an entry with the beginning of a run that restored its history. ``data`` is Aider's output."""
+"""The type of an entry for the beginning of a run that restored the history. ``data`` is Aider's output."""
 
 
 def entry_of(payload: bytes) -> Entry:
@@ -62,7 +66,10 @@ def entry_of(payload: bytes) -> Entry:
 
 
 def _run(payload: bytes) -> Entry:
-    """Return the entry of a run. A run begins with an empty context, unless it restored its history."""
+    """Return the entry for the beginning of a run.
+
+    The context of a run is empty at first, unless the run restored the history.
+    """
     run = split_file.run(payload)
     at_ms, lines = to_ms(run.started) or 0, list(run.lines)
     if run.restored:

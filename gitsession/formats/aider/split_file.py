@@ -1,14 +1,15 @@
 """Splitter of Aider's history files into spans, each a child of the previous one. This module is FROZEN under view 1.
 
 Aider's history is a Markdown file without ids. Aider appends to the file and does not mark the ends of answers. Aider's
-own lines end in two spaces, unlike the lines of an answer. Prompts and answers follow a blank line. If Aider prints
-several lines, only the first begins with ``>``, and only the last ends in two spaces. In a fenced block of an answer,
-no line is a prompt, Aider's own line, or the beginning of a run. The only exception is the line that Aider prints after
-every answer, because an answer can leave a fence open. In an answer after ``> ^C again to exit``, fences are ignored.
+own lines end in two spaces, unlike the lines of an answer. A blank line precedes prompts and answers. If Aider prints
+several lines at once, only the first begins with ``>``, and only the last ends in two spaces. No line in a fenced block
+of an answer is recognized as a prompt, as Aider's own line, or as the beginning of a run. The only exception is the
+line that Aider prints after every answer, because an answer can leave a fence open. Fences are ignored in an answer
+after ``> ^C again to exit``.
 
-A span is a sequence of lines with their line endings, including the blank lines before them. All spans together are the
-file. The kind of a span is determined by its own bytes (``kind_of``). Its end is determined by the lines before it and
-the three lines after it.
+A span is a sequence of lines with their line endings, including the blank lines before them. The spans together contain
+all bytes of the file. The bytes of a span determine its kind (``kind_of``). The end of a span depends on the lines
+before it and on the three lines after it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ LF = b"\n"
 
 
 class SpanKind(Enum):
-    """The kind of a span: its author, the beginning of a run, or blank lines."""
+    """The kind of a span: one of three authors, the beginning of a run, or blank lines."""
 
     BLANK = "blank"
     RUN = "run"
@@ -55,7 +56,7 @@ _TWO_SPACES = b"  "
 def split_spans(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
     """Return the complete spans of a history, and the bytes after them.
 
-    Aider may append to the last span of the file. So this span is not complete, unless ``final`` is true.
+    Aider may append to the last span of the file. So the last span is complete only if ``final`` is true.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     complete = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
@@ -94,7 +95,7 @@ def kind_of(payload: bytes) -> SpanKind:
 
 
 def begins_run(head: bytes) -> bool:
-    """Return whether a run begins in ``head``. A similar line in an answer is ignored."""
+    """Return whether a run begins in ``head``, the beginning of a file. A similar line in an answer is ignored."""
     lines = [_bare(line) for line in _lines(head)]
     return any(
         RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])
@@ -114,7 +115,7 @@ class _Reader:
         self.after_blank = True
         self.end_of_text = 0  # the index after the last line that is not blank
         self.is_continued = False  # whether Aider's text continues on the next line
-        self.run_head = 0  # lines before this index belong to the beginning of a run
+        self.run_head = 0  # the lines before this index belong to the beginning of a run
         self.end = _TWO_SPACES  # the end of Aider's own lines; b"" if an editor removed trailing spaces
         self.fence: bytes | None = None
         self.tracks_fences = True
@@ -185,7 +186,7 @@ class _Reader:
         return SpanKind.RUN if _is_quoted(next_lines[1]) else SpanKind.ANSWER
 
     def _track_fence(self, line: bytes) -> None:
-        """Update the state of the fence after a line of an answer."""
+        """Update the state of the fence after ``line``, a line of an answer."""
         found = _FENCE.fullmatch(line)
         if found is None:
             return
@@ -235,10 +236,10 @@ APPLIED = "Applied edit to "
 
 COMMITTED = "I committed the changes with git hash {hash} & commit msg: {message}"
 UPDATED = "I updated the files."
-"""The user messages that Aider adds after a change. The model's answer is ``OK``."""
+"""The user messages that Aider adds after it changed files. The answer that Aider adds is ``OK``."""
 
 RAN = "I ran this command:\n\n{command}\n\nAnd got this output:\n\n{output}\n"
-"""The message that Aider sends after the user ran a command and added its output to the conversation."""
+"""The user message that Aider adds if the user ran a command and added the output to the conversation."""
 
 OK = "Ok."
 SUMMARY_PREFIX = "I spoke to you previously about a number of things.\n"
@@ -246,7 +247,10 @@ SUMMARY_PREFIX = "I spoke to you previously about a number of things.\n"
 
 
 class Run(NamedTuple):
-    """The beginning of a run. ``started``: the local time, as in the file. A value that is not in the file is ""."""
+    """The values in the beginning of a run.
+
+    ``started``: the local time, as in the file. A value that is not in the file is "".
+    """
 
     started: str
     version: str
@@ -295,7 +299,7 @@ def run(payload: bytes) -> Run:
 
 
 def commits(lines: list[str]) -> list[AiderCommit]:
-    """Return the commits that are reported in the printed lines."""
+    """Return the commits that Aider reports in ``lines``."""
     return [AiderCommit(found[1], found[2]) for line in lines if (found := _COMMIT.fullmatch(line))]
 
 
@@ -316,14 +320,17 @@ def _text(payload: bytes) -> str:
 
 AGENT = "aider"
 NAME = ".aider.chat.history"
-"""The name of Aider's history file, without its suffix. It is in the top folder of the repository."""
+"""The name of Aider's history file, without its suffix. The file is in the top folder of the repository."""
 
 PROMPTS = ".aider.input.history"
-"""The name of the file with the prompts of all runs and their times. It is in the same folder."""
+"""The name of the file with the prompts of all runs and their times.
+
+The file is in the same folder as the history file.
+"""
 
 
 def sidecars(name: str) -> Sequence[Sidecar]:
-    """Return the file of prompts if the history has Aider's own file name."""
+    """Return the file of prompts if ``name`` is the path of a history file with the name that Aider itself uses."""
     return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
 
 
@@ -357,7 +364,7 @@ def _records(spans: Sequence[AiderSpan]) -> tuple[Record, ...]:
 
 
 def _first_line(data: bytes) -> bytes:
-    """Return the first complete line that is not blank, or b"" if there is none."""
+    """Return the first complete line of ``data`` that is not blank, or b"" if there is none."""
     at = 0
     while (end := data.find(LF, at)) >= 0:
         line = data[at:end].strip()

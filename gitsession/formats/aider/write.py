@@ -1,7 +1,8 @@
 """Writer of the history of the leaf as a file that ``aider --restore-chat-history`` reads.
 
-Aider's reader (``read_entry.reread``) distinguishes only two roles and reads no structure, and the output is adapted to
-this reader. Aider's own spans are kept unchanged. Entries that a summary of another program replaces are not written.
+Aider's reader (``read_entry.reread``) distinguishes only two roles and recognizes no structure. The output is adapted
+to this reader. Spans that Aider wrote are kept unchanged. Entries that a summary replaces are not written if another
+program wrote the summary.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ def _path(out: Outgoing) -> list[OutgoingEntry]:
 
 
 def _visible_entries(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-    """Return the entries of the context, from the newest summary or reset that Aider did not write.
+    """Return the entries of ``path`` after the newest summary or reset that Aider did not write.
 
-    For a summary, the result is the summary, the entries that it kept, and the entries after it.
+    After a summary, the result begins with the summary and the entries that it keeps.
     """
     for at in range(len(path) - 1, -1, -1):
         entry = path[at].entry
@@ -102,7 +103,7 @@ def _entry_texts(entry: Entry, notes: Counter[str]) -> Iterator[str]:
 
 
 def _user(text: str) -> str:
-    """Return a prompt in Aider's form. Each line begins with ``####`` and ends in two spaces."""
+    """Return a prompt in Aider's format. Each line begins with ``####`` and ends in two spaces."""
     return "\n" + "".join(f"#### {line}  \n" for line in text.splitlines() or ["<blank>"])
 
 
@@ -113,7 +114,7 @@ def _answer(text: str) -> str:
 
 
 def _text_of_blocks(content: Sequence[Block], notes: Counter[str]) -> str:
-    """Return the text of blocks, without reasoning."""
+    """Return the text of the blocks ``content``, without reasoning."""
     return "\n\n".join(filter(None, (_block(block, notes) for block in content)))
 
 

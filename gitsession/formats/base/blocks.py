@@ -42,13 +42,13 @@ def content_reader(
 
 
 def redacted(block: dict[str, Any]) -> Block | None:
-    """Return the reasoning in an encrypted block, which only its provider can read."""
+    """Return the encrypted reasoning in a block, or ``None`` if the block has none."""
     data = block.get("data")
     return Thinking("", data, True) if isinstance(data, str) else None
 
 
 def image(data: Any, mime: Any) -> Image | None:
-    """Return an image from the base64 string ``data``, or ``None`` if the values are invalid."""
+    """Return an image built from the base64 string ``data``, or ``None`` if ``data`` or ``mime`` is invalid."""
     content = decoded(data)
     return Image(content, mime) if content is not None and isinstance(mime, str) else None
 

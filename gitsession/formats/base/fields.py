@@ -1,13 +1,14 @@
 """Functions that read typed fields and times from agents' records, and text for commit messages.
 
-Fields that are not taken from ``Fields`` become the ``extra`` of the entry. So a field of a later version, or a field
-with a value of an unexpected type, is kept and does not cause an error.
+Fields that are not removed from ``Fields`` become the ``extra`` of the entry. So a field that a later version of an
+agent writes, or a field whose value has an unexpected type, is kept and does not cause an error.
 
-Two parts are FROZEN under view 1 (see ``pi.headline``). The parsing of times is frozen because the time of an entry is
-part of its object id. The functions that the headlines of several agents share are frozen like the headlines.
+Two parts of this module are FROZEN under view 1 (see ``pi.headline``). The parsing of times is frozen because the time
+of an entry is part of its object id. The functions that the headlines of several agents share are frozen for the same
+reason as the headlines.
 
-Times are Unix times in milliseconds. They are not parsed with ``datetime.fromisoformat``, because the formats that it
-accepts differ between Python releases, and a start time is part of a session's name.
+Times are Unix times in milliseconds. They are not parsed with ``datetime.fromisoformat``, because the formats that this
+function accepts differ between Python releases, and a start time is part of a session's name.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ T = TypeVar("T")
 
 
 class Fields:
-    """The fields of one object.
+    """The fields of one JSON object. ``left``: the fields that have not been removed.
 
-    A field that is absent, null or of another type has the value ``None`` or the default.
+    The methods for one type return ``None`` or the default if the field is absent, is null, or has another type. A
+    field that has another type is not removed.
     """
 
     __slots__ = ("left",)
@@ -78,11 +80,14 @@ class Fields:
 
 
 INT_MAX = 2**53
-"""The limit of the integers that JavaScript represents exactly. No agent writes a time beyond this limit."""
+"""The limit of the integers that JavaScript can represent exactly. No agent writes a time beyond this limit."""
 
 
 def to_ms(value: object) -> int | None:
-    """Return the Unix time in ms of an ISO 8601 string (in UTC if it has no time zone) or an integer, or ``None``."""
+    """Return the Unix time in ms of an integer or an ISO 8601 string, or ``None`` if ``value`` is neither.
+
+    A string without a time zone is in UTC.
+    """
     if type(value) is int:
         return value if 0 <= value < INT_MAX else None
     if not isinstance(value, str):
@@ -105,7 +110,7 @@ def to_ms(value: object) -> int | None:
 def to_iso(at_ms: int) -> str:
     """Return a Unix time in ms as an ISO 8601 string, in UTC with milliseconds.
 
-    A time whose year does not have four digits is replaced with the nearest time whose year does.
+    If the year does not have four digits, the nearest time with a four-digit year is returned.
     """
     seconds, ms = divmod(min(max(at_ms, 0), _LAST), 1000)
     days, seconds = divmod(seconds, 86_400)
@@ -127,18 +132,18 @@ def plain(value: Any) -> str:
 
 
 def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in a field, or an empty one if there is none."""
+    """Return the object in the field ``name``, or an empty object if the field has no object."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def storable(text: str) -> str:
-    """Return ``text`` with lone surrogates escaped, because they cannot be hashed or stored."""
+    """Return ``text`` with lone surrogates escaped, because strings with them cannot be hashed or stored."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message: ``content`` itself, or its text blocks joined by newlines."""
+    """Return the text of a message: ``content`` if it is a string, or the text of its blocks, joined by newlines."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
@@ -153,7 +158,7 @@ def count(value: Any) -> int | None:
 
 
 def opaque(failure: LineFailure, size_bytes: int) -> Headline:
-    """Return the headline of a line that is not an object."""
+    """Return the headline of a line that is not a JSON object."""
     if not failure.reason:
         return Headline(kind="opaque", label="opaque", words="blank line")
     words = "1 byte that does not parse" if size_bytes == 1 else f"{size_bytes} bytes that do not parse"

@@ -1,4 +1,4 @@
-"""Values for the file changes in an agent's records. Times are Unix times in ms."""
+"""Values that represent the file changes in an agent's records. Times are Unix times in ms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecordedCopy(NamedTuple):
-    """The content of a file, which the agent stores as a copy under ``name``."""
+    """The content of a file, of which the agent stores a copy with the name ``name``."""
 
     name: str
 
@@ -20,11 +20,11 @@ class RecordedTree(NamedTuple):
 
 
 class RecordedBackup(NamedTuple):
-    """The state of files before the agent changed them.
+    """The state of files before an agent changed them.
 
-    ``files``: the copies by path, ``None`` for a file that did not exist. Paths are those of the agent's record:
-    relative to the session's folder, or absolute. ``entry``: the agent's id or the line number of the entry that the
-    state belongs to.
+    ``files``: the copies by path, ``None`` for a file that did not exist. The paths are as in the agent's record:
+    relative to the session's folder, or absolute. ``entry``: the agent's id, or the line number, of the entry to which
+    the state belongs.
     """
 
     raw: bytes
@@ -38,8 +38,8 @@ class RecordedEdit(NamedTuple):
 
     ``before``: the whole text of the file before the call, with LF line endings; ``None`` if the file did not exist.
     ``after``: the whole text after the call, also with LF line endings. ``rewrites``: whether the call wrote the whole
-    file, including its line endings. If it did, and the file had other line endings before, those after the call are
-    unknown.
+    file, including the line endings. If ``rewrites`` is true and the file had other line endings before the call, the
+    line endings after the call are unknown.
     """
 
     raw: bytes
@@ -71,8 +71,8 @@ class RecordedReplacement(NamedTuple):
 class RecordedRun(NamedTuple):
     """The files of the folder ``root`` before and after tool calls.
 
-    ``paths``: the only paths that the calls can have changed, as written in the agent's record; ``None`` if the calls
-    can have changed any path.
+    ``paths``: the only paths that the calls may have changed, as written in the agent's record; ``None`` if the calls
+    may have changed any path.
     """
 
     raw: bytes
@@ -86,7 +86,7 @@ class RecordedRun(NamedTuple):
 
 
 RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement | RecordedRun
-"""A recorded change. The payload of its checkpoint is derived from the line ``raw``."""
+"""A recorded change. The payload of the checkpoint for this change is derived from the line ``raw``."""
 
 
 _HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
@@ -96,7 +96,7 @@ _NO_END = "\\ No newline at end of file"
 def apply_diff(content: str, diff: str) -> str | None:
     """Apply a unified ``diff`` to ``content``. Return ``None`` if a context line or a removed line does not match.
 
-    Lines that are not in the diff are not checked. A caller can check them by comparing the result with a file.
+    Lines that are not in the diff are not checked. A caller can check these lines by comparing the result with a file.
     """
     rows = iter(_rows(diff))
     old, at = _lines(content), 0
@@ -106,7 +106,7 @@ def apply_diff(content: str, diff: str) -> str | None:
         if hunk is None:
             return None
         start, lost, gained = int(hunk[1]), int(hunk[2] or 1), int(hunk[3] or 1)
-        start -= lost > 0  # if a hunk removes no lines, its start is the line before it
+        start -= lost > 0  # if a hunk removes no lines, its start is the number of the line before the hunk
         if not at <= start <= len(old):
             return None
         after += old[at:start]

@@ -1,7 +1,8 @@
-"""Base classes for the formats of agents: ``Format``, and a class for each capability that only some agents have.
+"""Base classes for the formats of agents: ``Format``, and one class for each capability that only some agents have.
 
-These classes have no state. ``formats.with_capability`` returns the format of an agent if it has a capability. The
-module also defines the values that ``discovery`` uses to find an agent's files, and the query types of ``Database``.
+These classes have no state. ``formats.with_capability`` returns the format of an agent if the format has a given
+capability. This module also defines the values with which ``discovery`` finds an agent's files, and the types of the
+queries of ``Database``.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Sidecar(NamedTuple):
     ``name``: the name by which entries refer to the file, and under which it is stored. ``paths``: the possible paths
     of the file, relative to the folder of the session file; the first that exists is used. ``sha256``: the required
     hash in hexadecimal; "" if any content is accepted. ``needed``: whether a missing file is reported. ``home``: the
-    path from which the agent reads the file on resume, below the first of the agent's ``formats.ROOTS``; "" if it reads
-    none.
+    path from which the agent reads the file when it resumes the session, below the first of the agent's
+    ``formats.ROOTS``; "" if the agent does not read the file.
     """
 
     name: str
@@ -53,11 +54,11 @@ Columns: TypeAlias = Mapping[str, Collection[str]]
 """The readable columns of each table."""
 
 Query: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
-"""A function that runs one SELECT with its parameters. Invalid UTF-8 is replaced with replacement characters."""
+"""A function that runs one SELECT statement with parameters. Invalid UTF-8 becomes replacement characters."""
 
 
 class Stamp(NamedTuple):
-    """The state of a session in a database, with the field names of ``os.stat_result``, to which it is compared.
+    """The state of a session in a database. It has the field names of ``os.stat_result`` and can be compared with one.
 
     ``st_size``: the number of rows. ``st_mtime_ns``: the time of the newest row. ``st_ino``: a sum over all rows.
     """
@@ -71,11 +72,11 @@ UNKNOWN = Stamp(-1, 0, 0)
 """The stamp of a session that could not be read. It differs from every stamp of a session that can be read."""
 
 WHOLE_MASK = (1 << 62) - 1
-"""A mask that reduces an integer of any size to one that SQLite can store."""
+"""A mask that reduces an integer of any size to an integer that SQLite can store."""
 
 
 def column_list(names: Sequence[str], existing: Collection[str]) -> str:
-    """Return the column list of a SELECT, with ``NULL`` for columns that this version of the agent does not have."""
+    """Return the column list of a SELECT, with ``NULL`` for each of the ``names`` that is not in ``existing``."""
     return ", ".join(f'"{name}"' if name in existing else f'NULL AS "{name}"' for name in names)
 
 
@@ -85,7 +86,10 @@ def sum_expression(column: str) -> str:
 
 
 def rows_of(query: Query, sql: str) -> tuple[list[Row], Malformed | None]:
-    """Return the rows of a SELECT. If the database is damaged, return the rows before the damage and the error."""
+    """Return the rows of a SELECT and ``None``.
+
+    If the database is damaged, return the rows before the damage and the error.
+    """
     found: list[Row] = []
     try:
         found.extend(query(sql, ()))
@@ -105,7 +109,7 @@ class Format(ABC):
     """The bytes between two payloads in the agent's file: a newline or nothing."""
 
     FILES: Sequence[str] = ("*.jsonl",)
-    """The names of the agent's files (``fnmatch`` patterns), for folders that a user passes as arguments."""
+    """The names (``fnmatch`` patterns) of the agent's files in folders that a user passes as arguments."""
 
     @abstractmethod
     def claims(self, head: bytes) -> bool:
@@ -116,8 +120,8 @@ class Format(ABC):
         """Split a file into its records.
 
         Args:
-            name: Path of the file (POSIX) without its suffix, for files that contain no session id.
-            final: Whether the file is complete, so that the bytes after its last newline are included.
+            name: the path of the file (POSIX) without its suffix, for files that contain no session id.
+            final: whether the file is complete, so that the bytes after the last newline are included.
 
         Raises ``Malformed`` if the file contains no session. An invalid line is reported as a problem and is not an
         error.
@@ -125,11 +129,14 @@ class Format(ABC):
 
     @abstractmethod
     def headline(self, payload: bytes) -> Headline:
-        """Return the headline of the commit message of ``payload``. It is frozen under view 1. Never raises."""
+        """Return the headline of the commit message for ``payload``. Never raises.
+
+        The result is frozen under view 1.
+        """
 
     @abstractmethod
     def read(self, payload: bytes) -> Entry:
-        """Return the entry that ``payload`` represents, as far as this release supports it.
+        """Return the entry that ``payload`` represents, as far as this release supports its type.
 
         Never raises. If the payload cannot be parsed or has an unknown type, the result is ``Opaque`` or
         ``UnknownEntry``.
@@ -137,23 +144,24 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, out: Outgoing) -> WrittenFile:
-        """Return a file with which the agent opens the session at the leaf.
+        """Return a file from which the agent continues the session at the leaf.
 
         The result is deterministic. Never raises.
         """
 
 
 class Document(Format):
-    """A format in which each file is one JSON document and not a sequence of lines."""
+    """A format whose files are JSON documents and not sequences of lines."""
 
     FORM = "json"
     BETWEEN = b""
 
     @abstractmethod
     def join(self, header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-        """Return the file, built from the description of the session, its records, and the tail.
+        """Return a file, built from the description of the session, the records, and the tail.
 
-        ``header``: the description, which is line 0. ``payloads``: the records or their replacements.
+        ``header``: the description, which is line 0. ``payloads``: the records, or the replacements of records that are
+        incomplete.
         """
 
 
@@ -162,21 +170,24 @@ class Streamed(Format):
 
     @abstractmethod
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
-        """Split a file as ``Format.split`` does. The payloads of the records of a stored file are read on access."""
+        """Split a file as ``Format.split`` does.
+
+        If ``data`` is a stored file, the payloads of its records are read on access.
+        """
 
 
 class Database(Format):
     """A format whose agent stores its sessions in an SQLite database.
 
-    ``discovery.databases`` opens the file and permits a format to read only ``TABLES``, because the same file contains
-    credentials.
+    ``discovery.databases`` opens the database and permits the format to read only the tables in ``TABLES``, because the
+    database also contains credentials.
     """
 
     TABLES: Sequence[str]
 
     @abstractmethod
     def owns_tables(self, columns: Columns) -> bool:
-        """Return whether a database with these tables belongs to this agent."""
+        """Return whether a database with the tables and columns ``columns`` belongs to this agent."""
 
     @abstractmethod
     def session_stamps(self, query: Query, columns: Columns) -> Iterator[tuple[str, Stamp]]:
@@ -201,10 +212,10 @@ class Scattered(Format):
     def from_folders(
         self, info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
     ) -> Source:
-        """Return the session that ``info`` describes.
+        """Return the session that the description ``info`` describes.
 
-        ``files``: the files of its messages, by name. ``parts``: the files of the parts of each message, by the name of
-        the message's file.
+        ``files``: the files of the session's messages, by name. ``parts``: the files of the parts of each message, by
+        the name of the message's file.
         """
 
 
@@ -212,19 +223,19 @@ class InProject(Format):
     """A format whose agent stores its sessions in the project's folder."""
 
     IN_PROJECT: str
-    """The name of the session file in the top folder of each repository in which the agent was run."""
+    """The name of the session file, which is in the top folder of each repository in which the agent was run."""
 
 
 class Continuing(Format):
-    """A format whose agent writes files that continue other files without repeating their content."""
+    """A format whose agent writes files that continue other files without repeating the content of those files."""
 
     @abstractmethod
     def base_of(self, data: bytes) -> str | None:
-        """Return the agent's id for the file that ``data`` continues, or ``None`` if it continues none."""
+        """Return the agent's id for the file that the file ``data`` continues, or ``None`` if it continues no file."""
 
     @abstractmethod
     def segment_path(self, data: bytes, segment: str | None) -> str:
-        """Return the path of the file ``data`` below the agent's folder.
+        """Return the path, below the agent's folder, of the file with the content ``data``.
 
         ``segment``: the id of the file if it is a later file of the session; ``None`` if it is the first.
         """
@@ -243,10 +254,10 @@ class Referring(Accompanied):
 
     @abstractmethod
     def resolve(self, payload: bytes, fetch: Callable[[str], bytes | None], substitute: str = "") -> bytes:
-        """Return ``payload`` with each name of a file replaced with the content that ``fetch`` returns. Never raises.
+        """Return ``payload`` with each name of a file replaced by the content that ``fetch`` returns. Never raises.
 
-        If ``fetch`` returns ``None``, the name is kept. If it does so for an image block and ``substitute`` is not
-        empty, the block is replaced with that text.
+        If ``fetch`` returns ``None`` for a name, the name is kept. If the name is in an image block and ``substitute``
+        is not empty, the block is replaced by a text block with ``substitute``.
         """
 
 
@@ -255,7 +266,7 @@ class Counting(Format):
 
     @abstractmethod
     def counts(self, payload: bytes) -> Iterable[AnswerUsage]:
-        """Return the token counts in the lines of a record or of the tail. Never raises."""
+        """Return the token counts in the lines of ``payload``, which is a record or the tail. Never raises."""
 
 
 class Delegating(Format):
@@ -265,59 +276,62 @@ class Delegating(Format):
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call in ``payload`` that started the session ``id``, or "" if there is none.
 
-        ``payload``: a record of another session. ``sidecars``: the files beside the file of session ``id``, by name.
+        ``payload``: a record of another session. ``sidecars``: the sidecar files of session ``id``, by name.
         """
 
     @abstractmethod
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether a call, and not the user, started the session."""
+        """Return whether a tool call, and not the user, started the session."""
 
 
 class Remembering(Format):
     """A format whose agent stores the former content of the files that it changes."""
 
     RECORDED: str
-    """The reason that is recorded in checkpoints that are made from these copies."""
+    """The reason that is recorded in checkpoints that are made from the agent's copies."""
 
     @abstractmethod
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:
-        """Return the folders that may contain copies, relative to the folder of the session file.
+        """Return the folders that may contain the agent's copies of files, relative to the folder of the session file.
 
-        At least one of them must exist. For an agent without copies, the result is the folder of its session file.
-        ``name``: the path of the session file.
+        At least one of these folders must exist. For an agent that stores no copies, the result is the folder of the
+        session file. ``name``: the path of the session file.
         """
 
     @abstractmethod
     def file_changes(self, source: Source) -> Iterable[RecordedChange]:
-        """Return the file changes that are recorded in a session, in the order of its file. Never raises."""
+        """Return the file changes that are recorded in a session, in the order of the session file. Never raises."""
 
 
 class Resumable(Format):
     """A format whose agent can continue a session from a file that gitsession wrote."""
 
     def native_id(self, source_id: str) -> str:
-        """Return the agent's id for the session ``source_id``: the same id, or one derived from it."""
+        """Return the agent's id for the session ``source_id``: the same id, or an id derived from it."""
         return source_id
 
     @abstractmethod
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        """Return the path of the session's file, below the agent's ``formats.ROOTS[0]``.
+        """Return the path of the session's file, below the agent's first root, ``formats.ROOTS[agent][0]``.
 
-        The path is derived from the id and the start time in ``header``. If the agent has no such root because it
-        stores its sessions in the project, the path is below the project's folder.
+        The path is derived from the id and the start time in ``header``. If the agent has no root because it stores its
+        sessions in the project, the path is below the project's folder.
         """
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return globs for the paths at which the agent may have stored this session's file, below the same folder."""
+        """Return globs for the paths at which the agent may have stored this session's file.
+
+        The globs are relative to the same folder as the result of ``session_path``.
+        """
         return ()
 
     @abstractmethod
     def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return the agent's file ``data`` as the file of session ``id`` in ``cwd``. Only the header line changes."""
+        """Return ``data`` as the file of the session ``id`` in the folder ``cwd``. Only the header line is changed."""
 
     @abstractmethod
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues the session in its agent.
+        """Return the command with which the agent continues the session.
 
         The command is run in the session's folder. ``file``: the path of the session's file.
         """

@@ -1,16 +1,16 @@
-"""Parser of files with one JSON object per line, and records that consist of several lines.
+"""Parser of files with one JSON object per line, and of records that consist of several lines.
 
-The result of ``parse`` determines whether a line is ``opaque``, and this word is part of commit messages. If the result
-for any bytes changes, the view number must change too, as for headlines. The lines of a large file (``StoredFile``) are
-read on access; only their offsets are in memory.
+The result of ``parse`` determines whether a line is ``opaque``, and commit messages contain this word. So, as for
+headlines, the view number must change if the result for any bytes changes. The lines of a large file (``StoredFile``)
+are read on access; only their offsets are in memory.
 
 Some agents log token counts, settings, and user-interface events in the session file. Most lines of such a file are not
-part of the conversation. An entry for each line would need twice the disk space and make the conversation hard to find.
-So a record (``Group``) consists of a *record line* and the lines before it that *accompany* it, verbatim, with the
-newlines between them. The rule that selects accompanying lines determines the entries, so it is frozen under the view
-number. The rule for content that is stored as separate blobs is frozen too. Accompanying lines after the last record
-line will be part of the next record. Until then, they are the ``tail`` of the file, which is stored on ``meta``, so
-that no entry depends on a later line (docs/decisions/0014).
+part of the conversation. One entry for each line would need twice the disk space and would make the conversation hard
+to find. So a record (``Group``) consists of a *record line* and the lines before it that *accompany* it, verbatim, with
+the newlines between them. The rule that selects accompanying lines determines the entries, so the rule is frozen under
+the view number. The rule for content that is stored as separate blobs is frozen too. Accompanying lines after the last
+record line will be part of the next record. Until a next record line exists, they are the ``tail`` of the file. The
+tail is stored on ``meta``, so that no entry depends on a later line (docs/decisions/0014).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class StoredFile:
         self._read = read
         self._size = size
         self.newest: tuple[int, Any] = (-1, None)
-        """The offset of the span that was parsed last, and its value."""
+        """The offset of the span that was parsed last, and the parsed value."""
 
     def __len__(self) -> int:
         return self._size
@@ -119,13 +119,16 @@ Object: TypeAlias = dict[str, Any]
 
 
 class LineFailure(NamedTuple):
-    """The reason why a line is not a JSON object. ``reason``: a short text for a report; "" for a blank line."""
+    """The failure to parse a line. ``reason``: the reason, in a few words, for a report; "" for a blank line."""
 
     reason: str
 
 
 class FileLines(NamedTuple):
-    """The lines of a file without their LF. ``waiting``: the bytes after the last LF, if they are not a line yet."""
+    """The lines of a file without their LF.
+
+    ``waiting``: the bytes after the last LF if they are not a complete line yet.
+    """
 
     lines: list[bytes] | Lines
     waiting: bytes
@@ -133,9 +136,10 @@ class FileLines(NamedTuple):
 
 
 def split_lines(data: Data, *, final: bool) -> FileLines:
-    """Split ``data`` into lines. Bytes after the last LF are a line if they are an object or if ``final`` is true.
+    """Split ``data`` into lines. The bytes after the last LF are a line if they are a JSON object or ``final`` is true.
 
-    Only LF ends a line. ``splitlines`` would also split at CR and, in text, at U+2028 and U+0085, which can be content.
+    Only LF ends a line. ``splitlines`` would also split at CR and, in a string, at U+2028 and U+0085. All of these can
+    be content.
     """
     lines: list[bytes] | Lines
     if isinstance(data, StoredFile):
@@ -151,7 +155,7 @@ def split_lines(data: Data, *, final: bool) -> FileLines:
 
 
 def parse(line: bytes) -> Object | LineFailure:
-    """Return the JSON object in ``line``, or the reason why there is none. Never raises.
+    """Return the JSON object in ``line``, or the failure if ``line`` is not a JSON object. Never raises.
 
     A byte order mark before the object is accepted, because some editors write one at the beginning of a file. NaN and
     Infinity are rejected, because they are not JSON. An integer with thousands of digits becomes a float.
@@ -191,7 +195,7 @@ def _decode(text: str) -> Any:
 
 
 def _deeper_than(line: bytes, levels: int) -> bool:
-    """Return whether brackets outside of strings nest deeper than ``levels``, without recursion."""
+    """Return whether brackets outside of strings are nested more than ``levels`` deep. No recursion is used."""
     brackets = _STRING.sub(b"", line).translate(None, _NO_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") <= levels:
         return False
@@ -206,13 +210,13 @@ def _deeper_than(line: bytes, levels: int) -> bool:
 _BLANK = " \t\r\n\f\v"
 _EXACT = json.JSONDecoder(parse_constant=_refuse).decode
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float).decode
-# Possessive quantifiers make the time linear for any bytes. An unclosed string extends to the end.
+# Possessive quantifiers make the running time linear for any bytes. An unclosed string extends to the end.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)
 _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def dumps(value: Any) -> bytes:
-    """Return ``value`` as one line of JSON in pi's formatting.
+    """Return ``value`` as one line of JSON, formatted as pi formats JSON.
 
     Lone surrogates are escaped; bytes are encoded in base64.
     """
@@ -242,7 +246,7 @@ class Group(NamedTuple):
 
 
 class StoredGroup:
-    """A group of a large file. ``parsed`` is computed on access, and only the newest result is cached."""
+    """The lines of one record of a large file. ``parsed`` is computed on access. Only its newest value is cached."""
 
     __slots__ = ("line", "payload")
 
@@ -260,7 +264,10 @@ class StoredGroup:
 
 
 def grouped(lines: Sequence[bytes], first: int, last: int, parsed: Object | LineFailure) -> Group | StoredGroup:
-    """Return the group of the lines from ``first`` up to but not including ``last``. ``parsed``: its last line."""
+    """Return the group of the lines from ``first`` up to but not including ``last``.
+
+    ``parsed``: the last of these lines, parsed.
+    """
     payload = joined(lines, first, last)
     return Group(last, payload, parsed) if isinstance(payload, bytes) else StoredGroup(last, payload)
 
@@ -268,7 +275,7 @@ def grouped(lines: Sequence[bytes], first: int, last: int, parsed: Object | Line
 def group(
     lines: Sequence[bytes], start: int, is_attached: Callable[[Object], bool]
 ) -> tuple[list[Group | StoredGroup], bytes | None]:
-    """Return the groups of the lines from index ``start`` on, and the tail (or ``None``).
+    """Return the groups of the lines from index ``start`` on, and the tail, or ``None`` if there is no tail.
 
     The tail consists of the lines after the last record line. ``is_attached``: a function that returns whether a line
     accompanies the next record line. A line that is not an object is a record line and is reported as a problem.

@@ -25,7 +25,7 @@ _RECORDS = {
 
 
 def describe_kind(entry: Entry) -> str:
-    """Return a description of this kind of entry, for notes about entries that are left out."""
+    """Return a description of the kind of ``entry``, for notes about omitted entries."""
     if isinstance(entry, Custom):
         return _RECORDS.get(entry.custom_type, "records that no model receives")
     return f"{kind_of(entry).replace('_', ' ')[:40]} entries"
@@ -33,12 +33,12 @@ def describe_kind(entry: Entry) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutgoingEntry:
-    """An entry to export. ``parent``: the key of its parent; ``None`` for the root.
+    """An entry to export. ``parent``: the key of its parent; ``None`` for the first entry.
 
     ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
-    the entry, if the agent wrote them or if they are in its file already. ``id``: the agent's own id. ``is_name``:
-    whether the line is not an entry but sets a name or the leaf. Later children of its parent are written below such a
-    line.
+    the entry, if the agent wrote them or its file already contains them; otherwise ``None``. ``id``: the agent's own id
+    for the entry. ``is_name``: whether the line is not an entry but sets a name or the leaf. If it does, later children
+    of its parent are written below the line.
     """
 
     key: str
@@ -55,9 +55,10 @@ class Outgoing:
     """A session to export.
 
     ``entries``: parents before children, in the order of the file. ``leaf``: the key of the entry to continue from.
-    ``session``: the id, start time, folder and name of the session, for a header. ``head``: the header lines that the
+    ``session``: the id, start time, folder and title of the session, for a header. ``head``: the header lines that the
     agent wrote. ``tail``: the agent's lines after its last entry, which will be part of the next record
-    (``formats.base.jsonl``). ``labels`` (by key) and ``title``: names that are not in any entry.
+    (``formats.base.jsonl``). ``labels``, each with the key of its entry, and ``title``: the labels and the title that
+    no entry sets.
     """
 
     session: SessionHeader
@@ -79,13 +80,13 @@ class Outgoing:
         return found[::-1]
 
     def all_labels(self) -> dict[str, str]:
-        """Return the current labels by the key of their entry, including those that are set by entries."""
+        """Return the current labels by the key of their entry, including the labels that entries set."""
         label_entries = [each.entry for each in self.entries if isinstance(each.entry, Label)]
         found = {label.target: (label.label or "").strip() for label in (*label_entries, *self.labels)}
         return {key: text for key, text in found.items() if text}
 
     def name(self) -> str | None:
-        """Return the current title, which can also be set by an entry."""
+        """Return the current title of the session, which can also be set by an entry."""
         title_entries = [each.entry for each in self.entries if isinstance(each.entry, Title)]
         return next((title.title for title in (self.title, *reversed(title_entries)) if title is not None), None)
 
@@ -95,7 +96,7 @@ class OutgoingLine:
     """One line of an exported file.
 
     ``key``: the key of the entry, or ``None`` for a line that sets a name or the leaf. ``id``: the agent's id for the
-    entry, or ``None``.
+    entry, or ``None`` if it has none.
     """
 
     data: bytes
@@ -105,7 +106,10 @@ class OutgoingLine:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A written file. ``notes``: counts of the items that the agent's format cannot represent exactly."""
+    """A written file.
+
+    ``notes``: descriptions of the items that the agent's format cannot represent exactly, with counts.
+    """
 
     lines: tuple[OutgoingLine, ...]
     notes: Counter[str] = field(default_factory=Counter)
@@ -148,7 +152,7 @@ def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
 
 
 def file_text(file: File) -> str:
-    """Return the content of a text file, or the name and the type of any other file."""
+    """Return the content of ``file`` if it is a text file, otherwise its name and type."""
     try:
         content = file.data.decode() if file.data and file.mime != PDF else None
     except UnicodeDecodeError:
@@ -181,7 +185,7 @@ def _holds(agent: str, file: File) -> bool:
 
 
 def _block_text(value: Any, notes: Counter[str]) -> str:
-    """Return the text of a block of an unknown type, without the fields that only the original program can read."""
+    """Return the text of a block of an unknown type, without the fields in ``_OPAQUE``."""
     name = value.get("type") if isinstance(value, Mapping) else None
     name = name if isinstance(name, str) and name else "block"
     readable = _readable(value)

@@ -1,7 +1,8 @@
-"""Values for the records of a session file: their bytes and their positions, independent of any store.
+"""Values that represent the records of a session file: their bytes and their positions, independent of any store.
 
 ``place_nodes`` builds a tree from the ids and parents in a file. The rules are the same for every agent whose lines
-contain the ids of their parents. The result is always a tree without cycles. The cases are tried in this order:
+contain parent ids. The result is always a tree without cycles. The position of a line depends on its id and its parent
+field:
 
 1. no id and no parent field         -> below the previous line; later children of that line are below this line
 2. parent field absent               -> below the previous line
@@ -29,13 +30,13 @@ from gitsession.model.entries import SessionHeader
 
 
 class Field(Enum):
-    """The value of a parent field that is absent. It differs from ``None``, which means the root."""
+    """The value of a parent field that is absent, as opposed to ``None``, which means the root."""
 
     ABSENT = "absent"
 
 
 class LineLink(NamedTuple):
-    """The number of a line, its id, and the id of its parent, as they are in the file."""
+    """The number of a line, its id, and its parent id, as in the file."""
 
     line: int
     id: str | None
@@ -45,8 +46,8 @@ class LineLink(NamedTuple):
 class PlacedLine(NamedTuple):
     """The position of a line: below line ``parent``, or below the root if ``parent`` is ``None``.
 
-    ``at``: the index of the line in the input. ``claimed``: the parent id in the line, if it is not the actual parent.
-    ``problem``: text for the report; "" if none.
+    ``at``: the index of the line in the input. ``claimed``: the parent id that the line contains, if the line has
+    another parent. ``problem``: the description of a problem for the report; "" if there is none.
     """
 
     at: int
@@ -61,7 +62,10 @@ NOTHING = LineLink(0, None, Field.ABSENT)
 
 
 def place_nodes(nodes: Sequence[LineLink]) -> list[PlacedLine]:
-    """Return the position of every node. Parents precede their children; otherwise the order of the input is kept."""
+    """Return the positions of the nodes.
+
+    Each parent precedes its children; otherwise, the order of the input is kept.
+    """
     parents, waiting, forward, duplicate = _link(nodes)
     cut = _cut_cycles(parents, forward)
     missing = {index for indexes in waiting.values() for index in indexes}
@@ -82,7 +86,7 @@ def place_nodes(nodes: Sequence[LineLink]) -> list[PlacedLine]:
 
 
 def quoted(value: object) -> str:
-    """Return an id for a report, truncated, on one line, and printable."""
+    """Return the id ``value`` in a form for reports: in quotes, printable, on one line, and truncated."""
     text = str(value)
     return ascii(text if len(text) <= 60 else f"{text[:57]}...")
 
@@ -180,11 +184,11 @@ WHOLE = TAIL - 1
 class Record:
     """One record of an agent's file, verbatim.
 
-    ``line``: the line number in the file, from 1 for the header. omp's title slot before the header is line 0, so
-    adding one does not change the other numbers. ``parent``: the line of the parent record; ``None`` for the root.
-    ``source_id``: the agent's own id for the record. ``claimed_parent``: the parent id in the file, if it is not the
-    actual parent because that is missing or was cut from a cycle. ``problem``: a description of the problem with the
-    record, for the report; "" if there is none.
+    ``line``: the line number in the file, from 1 for the header. omp's title slot before the header is line 0, so the
+    other numbers do not change if omp adds a slot. ``parent``: the line of the parent record; ``None`` if the parent is
+    the root. ``source_id``: the agent's own id for the record. ``claimed_parent``: the parent id that the record gives,
+    if ``parent`` is a different record because the given parent is missing or would form a cycle. ``problem``: a
+    description of the problem with the record, for the report; "" if there is none.
     """
 
     line: int
@@ -236,9 +240,9 @@ def record_of(
 class Base(NamedTuple):
     """The point in another session's file at which a file continues that session without repeating its content.
 
-    ``source_id``: the id of the other session, or of one of its segments. ``end``: the agent's own number for the first
-    line of the other file that is not shared. ``number``: a function that returns this number for the last line of a
-    record, or ``None`` if the line has none.
+    ``source_id``: the id of the other session, or of one of its segments. ``end``: the number, assigned by the agent,
+    of the first line of the other session that is not shared. ``number``: a function that returns the agent's number of
+    the last line of a record, or ``None`` if the line has no number.
     """
 
     source_id: str
@@ -248,7 +252,10 @@ class Base(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SourceProblem:
-    """A message for the user about a line of the file. ``is_incomplete``: whether the line is not imported yet."""
+    """A message for the user about a line of a session file.
+
+    ``is_incomplete``: whether the line is not imported yet because it is incomplete.
+    """
 
     line: int
     what: str
@@ -268,15 +275,15 @@ class Source:
 
     ``records``: the records, parents before children. They are in file order, except for a record whose parent is a
     later line. ``meta``: the lines that the agent rewrites in place (header, title slot), in file order. For a
-    document, also the replacements of records, under the lines of these records. ``tail``: the lines after the last
-    record that will be part of the next one (``formats.base.jsonl``); ``None`` for an agent whose lines are all
-    records. ``waiting``: the bytes after the last newline that are not a complete record yet. ``ends_with_newline``:
-    whether the imported bytes end with a newline. ``version``: the format version of the file, for the report.
-    ``leaf``: the line of the record at which the agent continues, if it is not the last record. ``base``: the session
-    from which this one was forked, if the file contains only the later part. ``segment``: the agent's id for this file,
-    if the session has several files and this is not the first. The first record of a segment is below the last record
-    that it shares with ``base``, or, without ``base``, at the beginning of the session. ``header``: the session's
-    header, without a time, if the file itself has no header.
+    document, ``meta`` also contains the replacements of records, under the lines of these records. ``tail``: the lines
+    after the last record that will be part of the next one (``formats.base.jsonl``); ``None`` for an agent whose lines
+    are all records. ``waiting``: the bytes after the last newline that are not a complete record yet.
+    ``ends_with_newline``: whether the imported bytes end with a newline. ``version``: the version of the file's format,
+    for the report. ``leaf``: the line of the record at which the agent continues, if it is not the last record.
+    ``base``: the point in another session's file at which this file continues that session, if it does not repeat the
+    shared part. ``segment``: the agent's id for this file, if the session has several files and this is not the first.
+    The first record of a segment is below the last record that it shares with ``base``, or, without ``base``, at the
+    beginning of the session. ``header``: the session's header, without a time, if the file has no header.
     """
 
     agent: str

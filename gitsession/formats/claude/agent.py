@@ -1,7 +1,7 @@
 """The format of Claude Code's sessions, ``~/.claude/projects/<folder>/<session>.jsonl``, and of its sub-agents.
 
-Each sub-agent has its own file below the folder ``<session>``. The line format is internal and changes between
-versions. Unknown parts are kept unchanged.
+Each sub-agent has its own file below the folder ``<session>``. The format of the lines is internal to Claude Code and
+changes between versions. Unknown parts are kept unchanged.
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         return files.file_changes(source.payloads())
 
     def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return ``data``, which stays unchanged because Claude Code derives the session and its folder from the path.
+        """Return ``data`` unchanged, unless it is a sub-agent's file.
 
-        Only a sub-agent's file is changed: it becomes a separate session, because Claude Code cannot resume a
-        sub-agent.
+        Claude Code derives the session and its folder from the path. A sub-agent's file becomes the file of a separate
+        session, because Claude Code cannot resume a sub-agent.
         """
         return promote_sub_agent(data)
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
-        """Return the id of the call in a sub-agent's description.
+        """Return the id of the call that started a sub-agent, from the sub-agent's description file.
 
-        If there is no description, return the id of the call whose result contains the sub-agent's id.
+        If there is no description file, return the id of the call in ``payload`` whose result contains the sub-agent's
+        id.
         """
         agent = id.rpartition("agent-")[2]
         call_ids = {call for data in sidecars.values() if (call := _call_id_in(data)) is not None}
@@ -78,7 +79,7 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         return min(calls_in(line) & call_ids if call_ids else results_in(line) if is_result else (), default="")
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether the id is ``<session>/agent-<id>``."""
+        """Return whether the session belongs to a sub-agent: ``source_id`` has the form ``<session>/agent-<id>``."""
         return source_id.rpartition("/")[2].startswith("agent-")
 
 

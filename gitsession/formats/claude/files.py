@@ -1,8 +1,9 @@
-"""Paths of Claude Code's sessions, and the file changes that are recorded in its lines.
+"""Paths of Claude Code's sessions, and the file changes that are recorded in the lines of the sessions.
 
-A ``file-history-snapshot`` lists every file that the session has changed so far, with the newest copy of its former
-content. Claude Code writes a snapshot at each prompt, and another one, also with the whole list, at the first change of
-a file. The results of Write and Edit contain the other states. No function in this module raises an exception.
+A ``file-history-snapshot`` line lists every file that the session has changed so far, with the newest copy of its
+former content. Claude Code writes such a snapshot at each prompt, and another one with the whole list when it first
+changes a file. The results of the tools Write and Edit contain the other states of the files. No function in this
+module raises an exception.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 class SessionPath(NamedTuple):
     """The parts of a session file's path.
 
-    ``file``: the file name without its suffix. ``session``: for a sub-agent, the parent session, if it is in the path.
+    ``file``: the file name without its suffix. ``session``: the parent session of a sub-agent, if it is in the path.
     """
 
     file: str
@@ -41,7 +42,7 @@ class SessionPath(NamedTuple):
 def parse_path(name: str) -> SessionPath:
     """Return the parts of the path ``name``, such as ``.../<session>/subagents/.../agent-<id>``.
 
-    ``name`` has no suffix.
+    ``name``: the path without the suffix of the file.
     """
     *folders, file = name.split("/")
     at = max((at for at, folder in enumerate(folders) if folder == "subagents"), default=0)
@@ -58,7 +59,7 @@ def sidecars(name: str) -> Sequence[Sidecar]:
 
 
 def copy_folders(name: str) -> Sequence[str]:
-    """Return the folder with copies, ``file-history/<session>`` beside ``projects``.
+    """Return the folder with the copies of files, which is ``file-history/<session>`` beside ``projects``.
 
     The copies of a sub-agent are in the folder of its parent session.
     """
@@ -67,17 +68,17 @@ def copy_folders(name: str) -> Sequence[str]:
 
 
 def session_path(header: SessionHeader, workspace: Workspace) -> str:
-    """Return the path of a session, below ``SearchRoot.home``, at which Claude Code can resume it in ``workspace``."""
+    """Return the path, below ``SearchRoot.home``, from which Claude Code resumes a session in ``workspace``."""
     return f"projects/{folder_of(workspace.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
 
 
 def globs(header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-    """Return the only path from which Claude Code resumes a session in a folder."""
+    """Return a glob for the only path from which Claude Code resumes the session in ``workspace``."""
     return (glob.escape(session_path(header, workspace)),)
 
 
 def resume_command(source_id: str, file: str = "") -> list[str]:
-    """Return the command that continues a session. The command is run in the session's working directory."""
+    """Return the command that continues a session. It must be run in the session's working directory."""
     return ["claude", "--resume", session_uuid(source_id)]
 
 
@@ -87,9 +88,9 @@ def session_uuid(source_id: str) -> str:
 
 
 def folder_of(cwd: str) -> str:
-    """Return Claude Code's folder name for a working directory.
+    """Return Claude Code's name for the folder of the sessions of a working directory.
 
-    A long name is truncated and ends in a hash of the path.
+    A long name is truncated and followed by a hash of the path.
     """
     path = _units(unicodedata.normalize("NFC", cwd))
     folder = _ODD.sub("-", path)
@@ -122,7 +123,7 @@ _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
 def file_changes(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
-    """Yield the file changes in the lines of ``payloads``. The payloads must be in the order of the file."""
+    """Yield the file changes in the lines of ``payloads``, which must be in the order of the session file."""
     known: dict[str, Any] = {}
     for payload in payloads:
         for line in payload.split(b"\n"):
@@ -142,10 +143,10 @@ def file_changes(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
 
 
 def _backup(line: bytes, record: Object, known: dict[str, Any]) -> RecordedBackup | None:
-    """Return the backups that are new in a snapshot.
+    """Return the backups in the snapshot ``record``, or ``None`` if it has none.
 
-    ``known``: the list of the previous snapshots; updated. If a snapshot is an update, Claude Code read only the new
-    files at that time.
+    ``known``: the newest backup of each file in the previous snapshots; updated. If the snapshot is an update, only the
+    backups that differ from ``known`` are returned, because Claude Code read only those files for the snapshot.
     """
     snapshot = record.get("snapshot")
     backups = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
@@ -163,7 +164,10 @@ def _backup(line: bytes, record: Object, known: dict[str, Any]) -> RecordedBacku
 
 
 def _is_backup(backup: object) -> bool:
-    """Return whether the name of a backup has Claude Code's form. Any other name could refer to an arbitrary file."""
+    """Return whether the name of a backup has the form that Claude Code uses.
+
+    Any other name could be the path of any file.
+    """
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
     name = backup["backupFileName"]
@@ -176,7 +180,7 @@ def _copy(backup: Any) -> RecordedCopy | None:
 
 
 def _edit(line: bytes, record: Object) -> RecordedEdit | None:
-    """Return the edit in a tool result, or ``None`` if the file before or after the edit cannot be determined."""
+    """Return the edit in a tool result, or ``None`` if the text before or after the edit cannot be determined."""
     result = record.get("toolUseResult")
     path = text(result.get("filePath")) if isinstance(result, dict) else None
     if not isinstance(result, dict) or path is None or result.get("userModified") is True:
@@ -196,7 +200,10 @@ def _edit(line: bytes, record: Object) -> RecordedEdit | None:
 
 
 def _apply_replacement(result: Object) -> str | None:
-    """Return the content of a file after an Edit, or ``None`` if the edit is ambiguous or differs from its patch."""
+    """Return the text of a file after an Edit.
+
+    Return ``None`` if the edit is ambiguous or does not match the recorded patch.
+    """
     before, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
     if not isinstance(before, str) or not isinstance(old, str) or not isinstance(new, str):
         return None
@@ -210,7 +217,7 @@ def _apply_replacement(result: Object) -> str | None:
 
 
 def _matches_patch(result: Object, after: str) -> bool:
-    """Return whether every line of the new file in the patch is at the same position in ``after``."""
+    """Return whether ``after`` has every line that the recorded patch keeps or adds, at the same line number."""
     patch = result.get("structuredPatch")
     lines = after.split("\n")
     for hunk in patch if isinstance(patch, list) else ():

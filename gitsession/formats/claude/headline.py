@@ -1,7 +1,7 @@
 """Headlines of the commit messages of Claude Code's records. This module is FROZEN under view 1 (see ``pi.headline``).
 
-This module does not use ``read``, because views may change. A type that is not listed keeps its literal name, even if a
-later release supports it.
+This module does not use ``read``, because views may change. The headline of a record of an unlisted type contains the
+literal name of the type, even if a later release supports the type.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _user(line: Object) -> Headline:
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     content = _text_of(line)
-    if line.get("isMeta") is True:  # a text from the agent in a user message
+    if line.get("isMeta") is True:  # text that the agent inserted as a user message
         return Headline(kind="message", role="custom", label="user (meta)", words=first_line(content))
     return Headline(kind="message", role="user", label="user", words=first_line(content), body=content)
 
@@ -120,7 +120,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Text from values of any type
+# Functions that return text from values of any type
 
 
 def _blocks(line: Object) -> list[Object]:

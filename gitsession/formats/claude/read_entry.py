@@ -1,7 +1,7 @@
 """Reader of Claude Code's records, which contain blocks of Anthropic's Messages API.
 
-Its results are views, which may change between releases. A record of an unknown type, or without a required field,
-becomes an ``UnknownEntry`` with the literal name of its type.
+The returned entries are views, which may change between releases. A record of an unknown type, or without a required
+field, becomes an ``UnknownEntry`` with the literal name of the type.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ read_content = content_reader(
 PROVIDER = "anthropic"
 SYNTHETIC = "<synthetic>"
 AUTOMATIC = {"automatic": True}
-"""The mark of a generated title. A title chosen by the user takes precedence."""
+"""The ``extra`` of a generated title. A title that the user chose takes precedence."""
 
 
 def entry_of(payload: bytes) -> Entry:
@@ -122,17 +122,20 @@ def _content_of(line: Object) -> Any:
 
 
 def preserved(stated: Any) -> frozenset[str] | None:
-    """Return the ids of the kept messages in a compaction, or ``None`` if it has none. ``stated``: its ``preserve``."""
+    """Return the ids of the messages that a compaction keeps, or ``None`` if it lists none.
+
+    ``stated``: the ``preserve`` of the compaction.
+    """
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     listed = messages.get("uuids") if isinstance(messages, Mapping) else None
     return frozenset(str(uuid) for uuid in listed) if isinstance(listed, list | tuple) and listed else None
 
 
 def keeps_before(stated: Any, own: str | None) -> bool:
-    """Return whether the kept messages of a compaction precede its summary.
+    """Return whether the messages that a compaction keeps precede its summary.
 
-    In this case, the summary is not their anchor. ``stated``: the ``preserve`` of the compaction; ``own``: the id of
-    its summary.
+    If they do, their anchor is a line other than the summary. ``stated``: the ``preserve`` of the compaction; ``own``:
+    the id of the summary.
     """
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     anchor = text(messages.get("anchorUuid")) if isinstance(messages, Mapping) else None
@@ -140,7 +143,10 @@ def keeps_before(stated: Any, own: str | None) -> bool:
 
 
 def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
-    """Return the tool result in a block of a message with several blocks, or ``None`` for any other block."""
+    """Return the tool result in ``block``, or ``None`` if it is a block of another type.
+
+    ``block``: a block of a message with several blocks.
+    """
     if not isinstance(block, Mapping) or block.get("type") != "tool_result":
         return None
     return _result(at_ms, dict(block), Fields({}), Fields({}))
@@ -257,7 +263,7 @@ _ATTACHED: dict[str, Callable[[Object], str | None]] = {
 }
 """Readers of attachments that Claude Code does not repeat at each start.
 
-The resulting texts are shorter than those that Claude Code sends.
+The texts that these readers return are shorter than the texts that Claude Code sends.
 """
 
 
@@ -289,7 +295,10 @@ def _named(name: str, field: str) -> Callable[[int, Fields], Entry | None]:
 
 
 def _replaced(at_ms: int, fields: Fields) -> Entry | None:
-    """Return a context edit that replaces long results with shorter texts, by the ids of their calls."""
+    """Return a context edit that replaces long tool results by shorter texts.
+
+    Each result is identified by the id of its call.
+    """
     replacements = fields.left.get("replacements")
     if not isinstance(replacements, list):
         return None

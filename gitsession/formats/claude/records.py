@@ -1,4 +1,4 @@
-"""Fields of Claude Code's lines.
+"""Functions that read the fields of Claude Code's lines.
 
 This module is FROZEN under view 1, because these fields determine the records and their parents.
 
@@ -15,10 +15,13 @@ from gitsession.formats.base.jsonl import LineFailure, Object, parse
 MESSAGES = ("user", "assistant")
 
 _TREE = ("user", "assistant", "attachment", "system")
-"""The types that Claude Code links into a tree. Older versions also linked ``progress``, which newer versions skip."""
+"""The types of lines that Claude Code links into a tree.
+
+Older versions also linked ``progress`` lines, which newer versions skip.
+"""
 
 _SPEAKING = frozenset({*_TREE, "custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"})
-"""The types of lines that are record lines even without a ``uuid``: they set a name or change the context."""
+"""The types of lines that are record lines even without a ``uuid``, because they set a name or change the context."""
 
 
 def text(value: Any) -> str | None:
@@ -30,9 +33,9 @@ def uuid_of(line: Object) -> str | None:
 
 
 def is_attached(line: Object) -> bool:
-    """Return whether a line is only a log line, which accompanies the next record line.
+    """Return whether a line is a log line, which accompanies the next record line.
 
-    Such a line is not in the tree, sets no name, and does not change the context.
+    A log line is not in the tree, sets no name, and does not change the context.
     """
     type_ = line.get("type")
     return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _SPEAKING)
@@ -48,7 +51,10 @@ def is_sidechain(line: Object) -> bool:
 
 
 def is_boundary(line: Object) -> bool:
-    """Return whether a line is the boundary at which a compaction cut the history. The next line is the summary."""
+    """Return whether a line is the boundary line of a compaction, which cuts the history.
+
+    The next line is the summary.
+    """
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary" and uuid_of(line) is not None
 
 
@@ -58,9 +64,9 @@ def is_summary_of(line: Object, boundary: Object) -> bool:
 
 
 def preserved_by(boundary: Object) -> list[str]:
-    """Return the listed ids of the messages before a compaction that stay in the context.
+    """Return the ids in the boundary line of the messages before the compaction that stay in the context.
 
-    The list contains the ids of all these messages, or only the last one.
+    The result contains the ids of all these messages, or only the id of the last one.
     """
     metadata = boundary.get("compactMetadata")
     if not isinstance(metadata, dict):
@@ -77,7 +83,7 @@ def message_of(line: Object) -> Object:
 
 
 def answer_id(line: Object) -> str | None:
-    """Return the id of the answer that an assistant line belongs to."""
+    """Return the id of the answer to which an assistant line belongs."""
     return text(message_of(line).get("id")) if line.get("type") == "assistant" else None
 
 

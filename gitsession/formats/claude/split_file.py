@@ -1,15 +1,16 @@
-"""Splitter of Claude Code's session files. It determines the record lines, their parents, and the leaf.
+"""Splitter of Claude Code's session files. The splitter determines the record lines, their parents, and the leaf.
 
 The selection of accompanying lines and the parent of each record are FROZEN under view 1 (docs/reference/format.md,
-"Claude Code"). Lines with a ``uuid`` form a tree. Most other lines are only a log. A compaction consists of two lines,
-a boundary and the summary, which are one record.
+"Claude Code"). Lines with a ``uuid`` form a tree. Most other lines are log lines. A compaction consists of two lines, a
+boundary and a summary, which are one record.
 
 Claude Code writes one line per block of an answer, and places each result below the line of its call. So parallel calls
-fork the tree, and a walk from the last line to the root includes only one of them. Claude Code finds the others by the
-id of their answer. In the store, each of them is below the previous one in file order (``ParallelCalls``), so that
-every walk includes all of them.
+fork the tree, and the path from the last line to the root includes only one of the calls. Claude Code finds the other
+calls by the id of their answer. In the store, each of these calls is below the previous one in file order
+(``ParallelCalls``), so that every path includes all of them.
 
-Claude Code continues at the line in ``last-prompt``, unless newer lines are below that line (``LeafFinder``).
+Claude Code continues at the line whose id is in the last ``last-prompt`` line, unless newer lines are below it
+(``LeafFinder``).
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ from gitsession.model.entries import SessionHeader
 class _Turn:
     """An answer, the results of its calls, and the records between them.
 
-    ``tip``: the id of the last of these records.
+    ``tip``: the id of the last record of the turn.
     """
 
     answer: str
@@ -65,13 +66,19 @@ class _Turn:
 
 
 class ParallelCalls:
-    """The parents of the records of parallel calls. ``parent`` must be called for every record in file order."""
+    """A finder of the parents of records of parallel calls.
+
+    ``parent`` must be called for each record, in file order.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, _Turn] = {}
 
     def parent(self, line: Object, own: str | None, stated: str | None) -> str | None:
-        """Return the parent of the record with the id ``own``. ``stated``: the parent id in its line."""
+        """Return the id of the parent of the record ``line``.
+
+        ``own``: the id of the record. ``stated``: the parent id in the record.
+        """
         turn = self._of.get(stated) if stated is not None else None
         if own is None or own in self._of:
             return stated
@@ -94,7 +101,7 @@ class ParallelCalls:
 
 
 class LeafFinder:
-    """The leaf of a file. ``see`` must be called for every line in file order.
+    """A finder of the leaf of a file. ``add_line`` must be called for each line, in file order.
 
     ``of_agent``: whether the file belongs to a sub-agent. All lines of such a file are in a sidechain.
     """
@@ -119,7 +126,7 @@ class LeafFinder:
                 self._named_id = leaf_id
 
     def find(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
-        """Return the line of the leaf, or ``None`` if it is the last line.
+        """Return the line number of the leaf, or ``None`` if the leaf is the last record.
 
         ``at_id``: line numbers by id; ``messages``: the line numbers of messages.
         """
@@ -172,16 +179,16 @@ HEAD_BYTES = 64 * 1024
 _ID_FIELDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 _HEADERS = frozenset({"session", "session_meta", "title"})
-"""The types of the first line in files of pi, omp and codex.
+"""The types of the first lines of files of pi, omp and codex.
 
-These files can contain lines that were copied from Claude Code, with all fields, including ``sessionId``.
+Such files can contain lines that were copied from Claude Code with all fields, including ``sessionId``.
 """
 
 
 def claims(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` belongs to Claude Code.
 
-    The first line of the file may be longer than ``head``.
+    Files whose first line is longer than ``head`` are recognized too.
     """
     if agent_of(head):
         return False
@@ -236,10 +243,10 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _source_id(session_path: SessionPath, session: str | None) -> str:
-    """Return the session's id, which is the name of the file. For a sub-agent, the id of its session precedes the name.
+    """Return the session's id, which is the name of the file.
 
-    The ids in the lines are not used if the file has a name, because lines of a fork can contain the id of the original
-    session.
+    For a sub-agent, the id of the parent session precedes the name. The ids in the lines are used only if the file has
+    no name, because lines of a fork can contain the id of the original session.
     """
     if session_path.is_subagent:
         session = session_path.session or session
@@ -252,7 +259,10 @@ def _source_id(session_path: SessionPath, session: str | None) -> str:
 
 
 def _header(parts: _Parts, session_path: SessionPath) -> SessionHeader | None:
-    """Return a header with the first value of each field. These values do not change when the file grows."""
+    """Return a header with the first value of each field in the file.
+
+    The first values do not change when the file grows.
+    """
     parent = (session_path.session or parts.session) if session_path.is_subagent else parts.forked_from
     if parts.cwd is None and parent is None and parts.version is None:
         return None
@@ -262,7 +272,10 @@ def _header(parts: _Parts, session_path: SessionPath) -> SessionHeader | None:
 
 @dataclass
 class _Parts:
-    """The grouped lines of a file, and the values of the session. ``groups`` and ``nodes`` have the same indexes."""
+    """The lines of a file, grouped by record, and the values for the header.
+
+    ``groups`` and ``nodes`` have one item for each record.
+    """
 
     session_path: SessionPath
     groups: list[Group | StoredGroup] = field(default_factory=list)
@@ -282,7 +295,10 @@ class _Parts:
         self._link()
 
     def _group(self, lines: Sequence[bytes]) -> None:
-        """Group the lines as ``jsonl.group`` does, and a boundary with its summary if that is the next record line."""
+        """Group the lines as ``jsonl.group`` does.
+
+        If the next record line after a boundary is its summary, both are one group.
+        """
         first = 0  # index of the first line of the next group
         pending: tuple[int, Object] | None = None  # the line number of a boundary, and the boundary
         for number, line in enumerate(lines, 1):
@@ -322,7 +338,7 @@ class _Parts:
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()
-        compaction_of: dict[str, str] = {}  # id -> the compaction that it refers to in later lines
+        compaction_of: dict[str, str] = {}  # id -> the id of the compaction to which it refers in later lines
         before: dict[bool, str] = {}  # whether in a sidechain -> the id of the previous record
         above: dict[str, str] = {}  # id -> the id of its actual parent
         for group in self.groups:
@@ -343,7 +359,7 @@ class _Parts:
             else:
                 turns.parent(group.parsed, own, None)
             if parent is None and not seen:
-                parent = Field.ABSENT  # titles before the conversation do not form a separate branch
+                parent = Field.ABSENT  # a title before the conversation does not form a separate branch
             self.nodes.append(LineLink(group.line, own, parent))
             if own is not None:
                 if isinstance(parent, str):
@@ -385,10 +401,10 @@ class _Parts:
 
 
 def _parent_after_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
-    """Return the last kept message of a compaction if the kept messages follow ``parent``, otherwise ``parent``.
+    """Return the id of the last message that a compaction keeps if the kept messages follow ``parent``.
 
-    The command "Summarize up to here" cuts the history before the kept messages. They are on the branch of the
-    compaction only if the compaction is below them.
+    Otherwise, return ``parent``. The command "Summarize up to here" cuts the history before the kept messages. These
+    messages are on the branch of the compaction only if the compaction is below them.
     """
     kept_ids = preserved_by(boundary)
     remaining_ids, at = set(kept_ids), kept_ids[-1] if kept_ids else parent
@@ -401,7 +417,7 @@ def _parent_after_kept(boundary: Object, parent: str, above: Mapping[str, str]) 
 def _parent(line: Object, seen: set[str]) -> str | Field | None:
     """Return the parent id in a line.
 
-    For a compaction, this is the id of the line at which the history was cut, if the file contains that line.
+    For a compaction, the result is the id of the line at which the history was cut, if the file contains that line.
     """
     parent = line.get("parentUuid", Field.ABSENT)
     if parent is None:

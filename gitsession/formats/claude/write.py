@@ -1,10 +1,10 @@
-"""Writer of files that Claude Code can resume: one line per block, linked by ids, and the leaf at the end.
+"""Writer of files that Claude Code can resume. A file has one line per block, linked by ids, and the leaf at the end.
 
-Lines that Claude Code wrote are kept unchanged and are followed by the other entries. The ids of new lines are derived
-from the entries, so the same session always results in the same file. Values that the Messages API would reject are
-replaced or omitted: ids and names of tools, images of other types, and reasoning that another model signed. Entries of
-a kind that Claude Code does not support are omitted and counted in the notes, because Claude Code would delete lines of
-other types or show them to the user.
+Lines that Claude Code wrote are kept unchanged and are followed by lines for the other entries. The ids of new lines
+are derived from the entries, so the same session always results in the same file. Values that the Messages API would
+reject are replaced or omitted: invalid call ids and tool names, images of unsupported types, and reasoning that another
+model signed. Entries of a kind that Claude Code does not support are omitted and counted in the notes, because Claude
+Code would delete lines of other types or show them to the user.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Json = dict[str, Any]
 
 
 def answer_blocks(entry: Message, notes: Counter[str]) -> list[Json]:
-    """Return the blocks of an answer. Reasoning is included only if it was signed by a model of Anthropic."""
+    """Return the blocks of an answer. Reasoning is included only if a model of Anthropic signed it."""
     is_own = entry.provider == PROVIDER
     found: list[Json] = []
     for block in entry.content:
@@ -76,7 +76,10 @@ def answer_blocks(entry: Message, notes: Counter[str]) -> list[Json]:
 
 
 def content_of(blocks: Iterable[Block], notes: Counter[str]) -> str | list[Json]:
-    """Return the content of a user message or tool result: a string if it is a single text block, otherwise blocks."""
+    """Return the content of a user message or tool result.
+
+    A single text block becomes a string. Any other content is a list of blocks.
+    """
     found = [converted for block in blocks if (converted := _block_of(block, notes)) is not None]
     if len(found) == 1 and found[0]["type"] == "text":
         return str(found[0]["text"])
@@ -105,7 +108,7 @@ def tool_name(name: str) -> str:
 
 
 def _legal(name: str, chars_max: int) -> str:
-    """Return ``name`` if the API accepts it, otherwise a unique accepted name that is derived from it."""
+    """Return ``name`` if the API accepts it, otherwise a unique valid name that is derived from ``name``."""
     if name and len(name) <= chars_max and not _ILLEGAL.search(name):
         return name
     mark = sha256(name.encode(errors="surrogatepass")).hexdigest()[:_MARK_CHARS]
@@ -151,15 +154,15 @@ SILENTLY_OMITTED = frozenset({
     kinds.SessionHeader.kind,
     kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
 })  # fmt: skip
-"""Kinds that no model receives. They are omitted without a note."""
+"""The kinds of entries that no model receives. They are omitted without a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeEntryContext:
-    """Values that the lines of an entry depend on.
+    """The values on which the lines of an entry depend.
 
-    ``answer``: the id for an answer that has none. ``call_ids``: the ids of all calls so far. A result needs one of
-    these ids.
+    ``answer``: the id to use for an answer without an id. ``call_ids``: the ids of all calls written so far. A result
+    must have one of these ids.
     """
 
     answer: str
@@ -190,7 +193,7 @@ def _user(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
 
 
 def _assistant(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    """Return a line for each block, as Claude Code does."""
+    """Return one line for each block, as Claude Code writes them."""
     blocks = answer_blocks(entry, context.notes)
     stated = entry.extra.get("id")
     calls = any(block.get("type") == "tool_use" for block in blocks)
@@ -242,7 +245,7 @@ def _user_lines(content: str | list[Json], *, is_meta: bool = False) -> list[Jso
 
 
 def _compaction(entry: kinds.Compaction, context: ClaudeEntryContext) -> list[Json]:
-    """Return the boundary line and the summary line. The caller adds the ids of the kept messages."""
+    """Return the boundary line and the summary line of a compaction. The caller adds the ids of the kept messages."""
     metadata: Json = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
     if entry.tokens_after is not None:
         metadata["postTokens"] = entry.tokens_after
@@ -288,7 +291,7 @@ _BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Json]]] = {
 
 
 VERSION = "2.1.197"
-"""The release of Claude Code whose line format is written."""
+"""The release of Claude Code in whose line format this module writes."""
 
 PROMPT_CHARS_MAX = 200
 _COMMON = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
@@ -317,8 +320,8 @@ class _Writer:
         self.out = out
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
-        self.uuids: dict[str, list[str]] = {}  # key -> the ids of its lines that a compaction can keep
-        # key -> the id of the line that is the parent of the entry's children
+        self.uuids: dict[str, list[str]] = {}  # key -> the ids of those lines of the entry that a compaction can keep
+        # Key of an entry -> the id of the line below which the children of the entry are written.
         self.ends: dict[str | None, str | None] = {None: None}
         self.parent_of = {entry.key: entry.parent for entry in out.entries}
         self.call_ids: set[str] = set()
@@ -358,7 +361,7 @@ class _Writer:
             self.ends[outgoing.parent] = end
 
     def _update_state(self, entry: Entry) -> None:
-        """Update the values that later lines depend on."""
+        """Update the values on which later lines depend."""
         if isinstance(entry, Message):
             self.call_ids.update(call_id(block.id) for block in entry.content if isinstance(block, ToolCall))
             if entry.role == "user" and entry.extra.get("isMeta") is not True:
@@ -411,7 +414,10 @@ class _Writer:
         self.uuids[outgoing.key], self.ends[outgoing.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:
-        """Return the line ids from entry ``first`` to entry ``key``, or none if ``first`` is not above ``key``."""
+        """Return the ids of the lines from entry ``first`` to entry ``key``.
+
+        If ``first`` is not above ``key``, return an empty list.
+        """
         found: list[str] = []
         while key is not None and first is not None:
             found = [*self.uuids.get(key, []), *found]
@@ -430,7 +436,7 @@ class _Writer:
         return dumps({"parentUuid": parent, **body, **fields, **self.common})
 
     def _write_title_and_leaf(self) -> None:
-        """Write the title and the leaf. If there are lines below the leaf, it must be marked as explicit."""
+        """Write the title and the leaf. If other lines are below the leaf, the leaf must be marked as explicit."""
         session_field = {"sessionId": self.common["sessionId"]}
         if self.out.title is not None and self.out.title.title:
             self.lines.append(

@@ -50,14 +50,17 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return read_entry.entry_of(parse(record_line(payload)), payload)
 
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:
-        """Return the folder of the file, because codex stores recorded content in its lines and not in copies."""
+        """Return the folder of the session file.
+
+        codex records file contents in the session file itself, not in separate copies.
+        """
         return ["."]
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
         return files.session_path(header)
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return globs for the only rollout of a thread, which does not depend on the folder of the session."""
+        """Return globs for the only rollout of a thread. Its path does not depend on the folder of the session."""
         return files.globs(header)
 
     def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
@@ -67,7 +70,10 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["codex", "resume", self.native_id(source_id)]
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
-        """Return the id of the call whose end event or result contains the id of the thread."""
+        """Return the id of the call in ``payload`` whose end event or result contains the thread id ``id``.
+
+        If there is no such call, return "".
+        """
         key = id.encode("utf-8", "surrogatepass")
         for raw in payload.split(b"\n") if key in payload else ():
             line = parse(raw) if key in raw else None
@@ -79,7 +85,10 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ""
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether a call started the thread. A fork by the user has only ``forked_from_id``."""
+        """Return whether a tool call started the thread.
+
+        The header of a thread that the user forked has ``forked_from_id``, but no ``parent_thread_id``.
+        """
         source = header.extra.get("source")
         is_spawned = isinstance(source, dict) and "subagent" in source
         return is_spawned or bool(header.extra.get("parent_thread_id"))

@@ -1,9 +1,9 @@
 """Paths of codex's rollouts, and the file changes that are recorded in their lines.
 
-codex records applied patches as ``patch_apply_end`` or, in paginated files, as ``FileChange``. For a file that a patch
-adds, these records contain only the new text. The former text is unknown, because codex overwrites an existing file
-without recording its content. So an added file is only the base for later patches. No function in this module raises an
-exception.
+codex records an applied patch as a ``patch_apply_end`` event or, in paginated files, as a ``FileChange`` item. For a
+file that the patch adds, the record contains only the new text. The former text is unknown, because codex overwrites an
+existing file without recording its content. So the addition of a file yields no file change, and only determines the
+text to which later patches apply. No function in this module raises an exception.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def thread_id(source_id: str | None) -> str:
 
 
 def base_of(data: bytes) -> str | None:
-    """Return the id of the thread that the rollout ``data`` continues, or ``None`` if it continues none."""
+    """Return the id of the thread that the rollout ``data`` continues, or ``None`` if it continues no thread."""
     stated = _header_in(data).get("history_base")
     thread = stated.get("thread_id") if isinstance(stated, dict) else None
     return thread if isinstance(thread, str) else None
@@ -62,7 +62,7 @@ def _header_in(data: bytes) -> dict[str, Any]:
 def globs(session: SessionHeader) -> Sequence[str]:
     """Return globs, below ``.codex``, for the rollout of a session.
 
-    They match any day, because the day in a file name is in an unknown time zone.
+    The globs match any day, because the time zone of the day in a file name is unknown.
     """
     name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
     return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
@@ -71,7 +71,7 @@ def globs(session: SessionHeader) -> Sequence[str]:
 def session_path(session: SessionHeader) -> str:
     """Return the path of a rollout below ``.codex``.
 
-    It depends on the start time in UTC, and not on the folder of the session.
+    The path depends on the start time in UTC, and not on the folder of the session.
     """
     time = to_iso(session.at_ms)
     day, clock = time[:10], time[11:19].replace(":", "-")
@@ -83,7 +83,10 @@ _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 
 
 def file_changes(source: Source) -> Iterator[RecordedReplacement]:
-    """Yield the file changes of applied patches. Each change belongs to the entry with the call."""
+    """Yield the file changes of the applied patches.
+
+    Each change belongs to the entry with the call that applied the patch.
+    """
     if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
         return
     calls: dict[str, int] = {}
@@ -124,7 +127,7 @@ def _applied_patch(parsed: Object) -> _AppliedPatch | None:
 def _replacements(
     line: bytes, parsed: Object, found: _AppliedPatch, entry: int | None, texts: dict[str, str]
 ) -> Iterator[RecordedReplacement]:
-    """Yield the changes of one patch. ``texts``: the known contents of files before the patch; updated."""
+    """Yield the file changes of one patch. ``texts``: the known texts of files before the patch, by path; updated."""
     at_ms = to_ms(parsed.get("timestamp"))
     for path, change in sorted(found.changes.items()):
         kind, fields = _kind(change)
@@ -133,7 +136,7 @@ def _replacements(
         if kind == "add" and isinstance(content, str):
             texts[path] = content
         elif kind == "delete" and isinstance(content, str) and not content.startswith("#!"):
-            # It is unknown whether a script was executable.
+            # A deleted script is skipped, because it is unknown whether the script was executable.
             yield RecordedReplacement(line, at_ms, entry, found.call, path, content, None)
         elif kind == "update" and isinstance(diff, str) and before is not None and fields.get("move_path") is None:
             after = apply_diff(before, diff)
@@ -143,7 +146,10 @@ def _replacements(
 
 
 def _kind(change: Any) -> tuple[str, Object]:
-    """Return the kind and the fields of a change. In older files, a change has one member, whose key is the kind."""
+    """Return the kind and the fields of a change.
+
+    In older files, a change is an object with one member, whose key is the kind.
+    """
     if not isinstance(change, dict):
         return "", {}
     kind = change.get("type")

@@ -1,6 +1,6 @@
 """Headlines of the commit messages of codex's records. This module is FROZEN under view 1 (see ``pi.headline``).
 
-A headline describes the record line. A type that is not listed keeps its literal name.
+A headline describes the record line. The headline of a line of an unlisted type contains the literal name of the type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitsession.model.headline import Headline, first_line, line_count
 
 
 def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
-    """Return the headline of the line ``payload``. ``line``: the parsed line."""
+    """Return the headline of the record line ``payload``. ``line``: the parsed record line."""
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
     return _headline(line).at(to_ms(line.get("timestamp")))
@@ -158,7 +158,7 @@ def _compacted(compacted: Object) -> Headline:
 
 
 _SUMMARY_BEGINS = "Another language model started to solve this problem"
-"""The beginning of the line that codex writes before a summary."""
+"""The beginning of the text that codex writes before a summary."""
 
 
 def _mail(mail: Object) -> Headline:
@@ -175,11 +175,11 @@ _BY_TYPE: dict[str, Callable[[Object], Headline | None]] = {
 }
 
 
-# Text from values of any type
+# Functions that return text from values of any type
 
 
 def _text_of(content: Any) -> str:
-    """Return the texts of all blocks that have one, joined by newlines."""
+    """Return the texts of the blocks in ``content``, joined by newlines."""
     if not isinstance(content, list):
         return ""
     texts = [block.get("text") for block in content if isinstance(block, dict)]

@@ -1,11 +1,11 @@
-"""Reader of codex's records. Its results are views, which may change between releases.
+"""Reader of codex's records. The returned entries are views, which may change between releases.
 
-Only the kind of an entry does not change, because it is in the headline.
+The kind of an entry does not change, because it is part of the headline.
 
 The entry is derived from the record line. Accompanying lines stay in the payload. A record of an unknown type becomes
 an ``UnknownEntry`` with the name of its type. Each response item is one entry. So reasoning, a call, and its result are
-three entries, as in codex's files. Token counts of answers are in ``token_count``, an event that accompanies the item
-after the answer.
+three entries, as in codex's files. The token counts of an answer are in a ``token_count`` event, which accompanies the
+item after the answer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
 
 
 def read_item(at_ms: int, item: Object, line_fields: Mapping[str, Any]) -> Entry | None:
-    """Return the entry in ``item``, or ``None`` if its type is unknown. ``line_fields``: its line's other fields."""
+    """Return the entry in ``item``, or ``None`` if its type is unknown.
+
+    ``line_fields``: the other fields of the line.
+    """
     name = item.get("type")
     read = _ITEMS.get(name) if isinstance(name, str) else None
     return read(at_ms, item, Fields({**line_fields, **item})) if read else None
@@ -60,7 +63,7 @@ def _content(fields: Fields) -> tuple[Block, ...]:
 def _reasoning(at_ms: int, item: Object, fields: Fields) -> Entry:
     """Return an entry with reasoning.
 
-    The ``signature`` of the block is the whole item with its encrypted content, because the API requires it.
+    The ``signature`` of the block is the whole item with its encrypted content, because the API requires the item.
     """
     text = _text_of_blocks(item.get("summary")) or _text_of_blocks(item.get("content"))
     fields.drop(*item.keys() - {PASSED_THROUGH})
@@ -82,7 +85,7 @@ def _call(at_ms: int, item: Object, fields: Fields) -> Entry:
 
 
 def _arguments(item: Object) -> Mapping[str, Any]:
-    """Return the arguments of a call. Arguments that are not an object become the only field of an object."""
+    """Return the arguments of a call. Arguments that are not a JSON object become the only field of an object."""
     stated = item.get("arguments")
     if isinstance(stated, str):
         found = parse(stated.encode("utf-8", "surrogatepass"))
@@ -111,7 +114,7 @@ def _call_entry(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
 
 
 def _unconverted(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """Return an entry with the item as a block, because no other type of block can represent it."""
+    """Return an entry with ``item`` as an unchanged block, because no other type of block can represent it."""
     line_fields = {name: value for name, value in fields.left.items() if name not in item}
     return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=line_fields)
 
@@ -198,14 +201,15 @@ def _image(url: Any) -> Block | None:
 
 
 def tokens_in(line: bytes) -> int | None:
-    """Return codex's token count of the context after the last answer or compaction."""
+    """Return the size of the context in tokens, as codex counted it after the last answer or compaction."""
     return _tokens(_info(line, "last_token_usage"), "total_tokens")
 
 
 def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
-    """Yield the token counts of answers. Each count is identified by the total count up to it.
+    """Yield the token counts of answers.
 
-    codex writes the same count again if only its limits have changed.
+    Each token count is identified by the total number of tokens up to that answer. codex writes the same token count
+    again if only the limits in the event have changed.
     """
     for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
@@ -261,7 +265,7 @@ def _session(at_ms: int, fields: Fields) -> Entry:
 
 
 def _parent(fields: Fields) -> str | None:
-    """Return the thread that started this thread as a sub-agent, or from which it was forked."""
+    """Return the id of the thread that started this thread as a sub-agent, or from which this thread was forked."""
     spawned = fields.left.get("source")
     for step in ("subagent", "thread_spawn", "parent_thread_id"):
         spawned = spawned.get(step) if isinstance(spawned, dict) else None

@@ -1,12 +1,13 @@
 """Splitter of codex's rollouts. Each record is a child of the previous record, except after a rollback.
 
-The selection of accompanying lines, the parent of each record, and its number are FROZEN under view 1
-(docs/reference/format.md, "codex"). The first ``session_meta`` is the header. Normally, no lines precede it; any such
-line is a record line. For the lines after the header, see ``is_attached``.
+The selection of accompanying lines, and the parent and the number of each record, are FROZEN under view 1
+(docs/reference/format.md, "codex"). The first ``session_meta`` is the header. Normally, the header is the first line.
+If lines precede the header, each of them is a record line. ``is_attached`` selects the accompanying lines after the
+header.
 
-A rollback removes turns. So the parent of the next line depends on the definition of a turn, and on the messages that
-codex itself inserts (``injected``). codex 0.169 uses the texts below to distinguish its insertions from prompts. Each
-of these texts was observed.
+A rollback removes turns. So the parent of the line after a rollback depends on the definition of a turn, and on the
+messages that codex itself inserts (``injected``). codex 0.169 distinguishes inserted messages from prompts by the texts
+below. Each of these texts was observed in a file.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _INJECTED = (
     ("<recommended_plugins>", "</recommended_plugins>", "recommended_plugins"),
     ("<hook_prompt", "</hook_prompt>", "hook_prompt"),
 )
-"""The beginning and the end, in lower case, of each text that codex inserts as a user message, and its name."""
+"""The texts that codex inserts as user messages: the beginning and the end of each in lower case, and a name for it."""
 
 _UPDATES = (
     "<permissions instructions>", "<collaboration_mode>", "<model_switch>", "<realtime_conversation>",
@@ -44,13 +45,19 @@ _UPDATES = (
     "<multi_agent_mode>", "<token_budget>", "<context_window>", "<git_attribution>", "<persistent_mode>",
     "<environments_instructions>", "<context_window_guidance>", "<rollout_budget>", "approved command prefix saved:",
 )  # fmt: skip
-"""The beginnings of developer messages that report a change before a turn. A rollback removes them with the turn."""
+"""The beginnings of developer messages that report a change before a turn.
+
+A rollback removes these messages with the turn.
+"""
 
 _BLANK = " \t\r\n\f\v"
 
 
 def injected(item: Object) -> str | None:
-    """Return the name of the text that codex inserted as the user message ``item``, or ``None`` for a prompt."""
+    """Return the name of the text that codex inserted as the user message ``item``.
+
+    If ``item`` is a prompt, return ``None``.
+    """
     if not _is_message(item, "user"):
         return None
     for text in _texts(item):
@@ -68,7 +75,7 @@ def starts_turn(item: Object) -> bool:
 
 
 def is_update(item: Object) -> bool:
-    """Return whether ``item`` reports a change before a turn and therefore belongs to that turn."""
+    """Return whether ``item`` is a message that reports a change before a turn. Such a message belongs to that turn."""
     if _is_message(item, "developer"):
         return any(_lower(text.lstrip(_BLANK)[:64]).startswith(_UPDATES) for text in _texts(item))
     return injected(item) is not None
@@ -114,12 +121,13 @@ _BEGINS = re.compile(
 )
 """The beginning of a header line.
 
-If the line contains the agent's instructions, it can be longer than the head of a file.
+A pattern is used because a header line with instructions can be longer than the head of a file that ``claims``
+receives.
 """
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
-"""The end of the file name of a segment."""
+"""The end of the file name of a segment, without the suffix."""
 
 
 def claims(head: bytes) -> bool:
@@ -130,7 +138,7 @@ def claims(head: bytes) -> bool:
 
 
 def is_header(line: Object | LineFailure) -> bool:
-    """Return whether ``line`` is a header, which contains the id of the thread."""
+    """Return whether ``line`` is a header with the id of a thread."""
     if isinstance(line, LineFailure) or line.get("type") != META:
         return False
     payload = line.get("payload")
@@ -138,7 +146,7 @@ def is_header(line: Object | LineFailure) -> bool:
 
 
 def is_attached(line: Object) -> bool:
-    """Return whether ``line`` is not part of the conversation and accompanies the next record line."""
+    """Return whether ``line`` accompanies the next record line, because it is not part of the conversation."""
     if line.get("type") != EVENT:
         return line.get("type") in _RIDE
     payload = line.get("payload")
@@ -184,7 +192,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
-    """Return the records and the tail of a file. ``header``: the index of its header line."""
+    """Return the lines of each record, and the tail of the file. ``header``: the index of the header line."""
     before = lines if header is None else lines[:header]
     alone, _ = group(before, 0, lambda line: False)
     if header is None:
@@ -197,14 +205,14 @@ def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | St
 
 
 class _Step(NamedTuple):
-    """A record of the current history. ``updates``: whether it reports a change before a turn."""
+    """A record of the current history. ``updates``: whether the record reports a change before a turn."""
 
     line: int
     updates: bool
 
 
 def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
-    """Yield every record below the previous one. A rollback is below the last remaining record."""
+    """Yield the records, each below the previous one. A rollback is below the last record that it does not remove."""
     history: list[_Step] = []
     turns: list[int] = []  # the indexes in ``history`` at which turns begin
     for each in groups:
@@ -231,9 +239,9 @@ def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
 def _in_thread(
     records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
 ) -> Iterator[Record]:
-    """Yield the records of a segment, numbered as in its thread.
+    """Yield the records of a segment, with the line numbers that they have in the thread.
 
-    ``first``: the number of earlier lines of the thread, which the segment does not repeat. ``header``: the line of the
+    ``first``: the number of the thread's earlier lines that the segment does not repeat. ``header``: the line of the
     record that gets the id ``segment``. ``groups``: the groups of the records, in the same order.
     """
     for record, each in zip(records, groups, strict=True):
@@ -245,7 +253,7 @@ def _in_thread(
 def _cut(history: Sequence[_Step], turns: Sequence[int], turn_count: int) -> int:
     """Return the length of the history without its last ``turn_count`` turns and the updates before these turns.
 
-    If there are at most ``turn_count`` turns, all records before the first turn remain.
+    If the history has at most ``turn_count`` turns, the result is the number of records before the first turn.
     """
     if turn_count >= len(turns):
         return turns[0]
@@ -285,9 +293,10 @@ class _Thread(NamedTuple):
 
 
 def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[SourceProblem]]:
-    """Return the thread of the header, and the problems. If there is no header, derive the thread from the file name.
+    """Return the thread that the header describes, and the problems.
 
-    A header that is printed over several lines is accepted too.
+    If there is no header, the thread is derived from the file name. A pretty-printed header, which has
+    several lines, is accepted too.
     """
     stated = jsonl.parse(lines[at]) if at is not None else _spread(lines)
     if not isinstance(stated, LineFailure) and is_header(stated):
@@ -314,7 +323,7 @@ def _base(header: Object, segment: str | None) -> Base | None:
     """Return the thread or segment that a file continues, and the ordinal at which the shared part ends.
 
     A file that continues another one is a fork or a segment. ``segment``: the id of the segment, which is the last id
-    in its file name; ``None`` for a fork.
+    in the file name; ``None`` if the file is a fork.
     """
     stated = header.get("history_base")
     if not isinstance(stated, dict):
@@ -326,10 +335,11 @@ def _base(header: Object, segment: str | None) -> Base | None:
 
 
 def _segment(line: Object, name: str) -> str | None:
-    """Return the id of a segment, or ``None`` for the first file of a thread. A revert creates a segment.
+    """Return the id of the segment in a file, or ``None`` if the file is the first file of a thread.
 
-    The id is in the file name. If the file has another name, it is a segment if it continues the history of its own
-    thread. Its id is then derived from the header: it consists of the time, as in a UUID of version 7, and a digest.
+    A revert in codex creates a segment. The id is in the file name. A file with another name is a segment if it
+    continues the history of its own thread. In this case, the id is derived from the header: it consists of the time,
+    as in a UUID of version 7, and a digest.
     """
     header = line["payload"]
     thread = header["id"]
@@ -346,23 +356,26 @@ def _segment(line: Object, name: str) -> str | None:
 
 
 def ordinal(payload: bytes) -> int | None:
-    """Return the ordinal of the last line of a record in a paginated thread, or ``None`` if it has none."""
+    """Return the ordinal of the last line of a record in a paginated thread, or ``None`` if the line has no ordinal."""
     line = jsonl.parse(record_line(payload))
     stated = None if isinstance(line, LineFailure) else line.get("ordinal")
     return stated if type(stated) is int else None
 
 
 def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
-    """Return the first object of a pretty-printed file. The object ends at the first line that consists of a brace."""
+    """Return the first object of a pretty-printed file.
+
+    The object ends at the first line that contains only a brace.
+    """
     end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
     return LineFailure("not an object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
 def is_thread_id(text: str) -> bool:
-    """Return whether ``text`` has the form of codex's thread ids."""
+    """Return whether ``text`` has the form of a codex thread id."""
     return _UUID.fullmatch(text) is not None
 
 
 def _time_in(uuid: str) -> int:
-    """Return the Unix time in ms of a thread id that is a UUID of version 7, otherwise 0."""
+    """Return the Unix time in ms in ``uuid`` if it is a UUID of version 7, otherwise 0."""
     return int(uuid[:8] + uuid[9:13], 16) if uuid[14] == "7" else 0

@@ -1,8 +1,8 @@
-"""Writer of rollouts that codex can continue. They contain one branch, the history of the leaf.
+"""Writer of rollouts that codex can continue. A rollout contains one branch, the history of the leaf.
 
-codex's own file is kept unchanged and is followed by the other entries. If the leaf is not below the end of that file,
-or if the session belongs to another agent, only the history of the leaf is written, because codex's files have no
-branches. codex's items keep all fields that the view keeps in ``extra``.
+The lines of a file that codex wrote are kept unchanged. Lines for the other entries follow. If the leaf is not below
+the end of that file, or if the session belongs to another agent, only the history of the leaf is written, because
+codex's files have no branches. Items that codex wrote keep all fields that the view stores in ``extra``.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ SUMMARY_PREFIX = (
     "has already been done and avoid duplicating work. Here is the summary produced by the other language model, use "
     "the information in this summary to assist with your own analysis:"
 )
-"""The text that codex writes before a summary. By this text, codex distinguishes a summary from other user messages."""
+"""The text that codex writes before a summary. This text distinguishes a summary from other user messages."""
 
 _OWN = frozenset(
     {"web_search_call", "image_generation_call", "compaction", "compaction_summary", "context_compaction",
      "function_call", "local_shell_call", "tool_search_call", "custom_tool_call"}
 )  # fmt: skip
-"""codex's items that a view keeps unchanged."""
+"""The types of codex's items that a view keeps unchanged."""
 
 
 def items_of(entry: Entry) -> list[Object]:
-    """Return the response items for ``entry``, or none if no model receives it."""
+    """Return the response items for ``entry``, or an empty list if no model receives the entry."""
     match entry:
         case Message(role="assistant"):
             return [item for block in entry.content for item in _items_of_block(block, entry)]
@@ -71,7 +71,7 @@ def sent(item: Object) -> Object:
 
 
 def call_output(call: Object, output: str) -> Object | None:
-    """Return an output item for a ``call`` without output, or ``None`` if the call needs none."""
+    """Return an output item for the item ``call``, or ``None`` if a call of this type needs no output."""
     name, id_ = call.get("type"), call.get("call_id")
     if not isinstance(id_, str):
         return None
@@ -102,7 +102,8 @@ def _message_items(role: str, entry: Message | CustomMessage) -> list[Object]:
 def _items_of_block(block: Block, entry: Message) -> Iterable[Object]:
     """Yield the items of a block.
 
-    Reasoning is included only if it is codex's own item, because no other program can decrypt such an item.
+    Reasoning is included only if it is an item that codex wrote, because the reasoning of other models cannot be
+    decrypted.
     """
     match block:
         case ToolCall():
@@ -124,7 +125,7 @@ def _items_of_block(block: Block, entry: Message) -> Iterable[Object]:
 def _call_id(id_: str) -> str:
     """Return the id of a call in a form that the API accepts.
 
-    pi appends ``|`` and the id of the item to the id of a call. This suffix is removed.
+    pi appends ``|`` and the id of the item to the call's id. This suffix is removed.
     """
     id_ = id_.partition("|")[0] or id_
     is_long = len(id_) > _CHARS_MAX
@@ -233,7 +234,8 @@ class _Writer:
         if outgoing.line is None:
             self._write_entry(outgoing.entry, outgoing.key)
         elif not (isinstance(outgoing.entry, Custom) and outgoing.entry.custom_type == ROLLED_BACK):
-            self._write_unchanged(outgoing)  # the turns that a rollback removed are not written: it would remove others
+            # A rollback is not written. The turns that it removed are not in the file, so it would remove other turns.
+            self._write_unchanged(outgoing)
 
     def _write_unchanged(self, outgoing: OutgoingEntry) -> None:
         """Write a record unchanged, with its accompanying lines."""
@@ -260,7 +262,7 @@ class _Writer:
                 self.notes[f"left out: {describe_kind(entry)}"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
-        """Count omitted reasoning. The reasoning of another model is not written, because it is encrypted."""
+        """Count omitted reasoning. Reasoning of other models is omitted, because it is encrypted."""
         thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
         left = thoughts - sum(item.get("type") == "reasoning" for item in items)
         if left > 0:
@@ -279,7 +281,7 @@ class _Writer:
             self._append(EVENT, {"type": "agent_message", "message": text}, at_ms, None)
 
     def _compacted(self, entry: Compaction, key: str | None) -> Object:
-        """Return the payload of a compaction, which has the summary and the kept entries as response items."""
+        """Return the payload of a compaction, which contains the summary and the kept entries as response items."""
         replacement = entry.preserve.get(REPLACEMENT) if isinstance(entry.preserve, dict) else None
         if isinstance(replacement, list):
             return {"message": entry.summary, REPLACEMENT: replacement}
@@ -308,7 +310,7 @@ class _Writer:
 
 
 def _items(outgoing: OutgoingEntry) -> list[Object]:
-    """Return codex's own response item of an entry, otherwise the items from ``items_of``."""
+    """Return the response item that codex wrote for an entry, otherwise the items from ``items_of``."""
     if outgoing.line is None:
         return [] if isinstance(outgoing.entry, Compaction) else items_of(outgoing.entry)
     parsed = parse(record_line(outgoing.line))

@@ -1,7 +1,7 @@
 """The format of librecode's sessions.
 
-They are in the database ``~/.librecode/librecode.db``, or in ``.librecode/librecode.db`` in a project. librecode has no
-session files, so an export has one row per line.
+The sessions are in the database ``~/.librecode/librecode.db``, or in ``.librecode/librecode.db`` in a project.
+librecode has no session files, so gitsession exports sessions as files with one row per line.
 """
 
 from __future__ import annotations

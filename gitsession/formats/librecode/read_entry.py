@@ -1,7 +1,7 @@
-"""Reader of librecode's rows. Its results are views, which may change between releases.
+"""Reader of librecode's rows. The returned entries are views, which may change between releases.
 
-librecode stores tool results and reasoning, but does not send them to the model again. If the ``model_facing`` of an
-entry differs from the default for its kind, it is in ``extra``.
+librecode stores tool results and reasoning, but does not send them to the model again. If the column ``model_facing``
+of an entry does not have the default value for the kind of the entry, the value is in ``extra``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ def entry_of(payload: bytes) -> Entry:
 
 
 def _data(fields: Fields) -> Object:
-    """Remove the column ``data_json`` and return its parsed value. If it cannot be parsed, it is not removed."""
+    """Remove the column ``data_json`` and return its parsed value.
+
+    If the value cannot be parsed, the column is not removed.
+    """
     text = fields.left.get("data_json")
     found = parse(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else LineFailure("")
     if isinstance(found, LineFailure):
@@ -158,7 +161,7 @@ _BY_TYPE: dict[str, Callable[[int, Fields, Object], Entry | None]] = {
 
 
 def _content(fields: Fields) -> tuple[Block, ...]:
-    """Return the parts of a message, or its content if it has no parts, as blocks."""
+    """Return the blocks of a message: its parts, or its content if it has no parts."""
     parts = fields.left.get("parts")
     content = fields.text("content")
     if not isinstance(parts, list):

@@ -1,9 +1,11 @@
-"""Conversion of rows of librecode's database to lines: one for the session, and one for each entry, sorted by time.
+"""Conversion of rows of librecode's database to lines.
 
-librecode only adds rows, so a row is a record. Its line is an object with the values of the columns by name. It omits
-columns with their default value, values that librecode computes again (its token estimate), and values that it stores
-twice (the message of an entry). librecode has no file format of its own, so an export consists of these lines. Such an
-export can be imported. The content of a row's line is FROZEN under view 1.
+The first line represents the session. Each other line represents an entry. These lines are sorted by time.
+
+librecode only adds rows, so each row is a record. The line of a row is a JSON object with the values of the columns by
+name. The line omits columns with their default value, values that librecode can compute again (the token estimate), and
+values that librecode stores twice (the message of an entry). librecode has no file format of its own, so an export
+consists of these lines. Such an export can be imported. The content of a row's line is FROZEN under view 1.
 """
 
 from __future__ import annotations
@@ -50,7 +52,10 @@ _ENTRY = (
 )  # fmt: skip
 _PART = ("type", "text", "mime_type", "name", "width", "height", "data")
 _MESSAGE = ("role", "provider", "model", "content")
-"""Columns of the message, which has a separate row. Since migration 23, they are only in that row."""
+"""The columns of an entry's message.
+
+The message has a separate row. Since migration 23, these columns are only in that row.
+"""
 
 _DEFAULTS: Mapping[str, Any] = {
     "data_json": "{}", "compaction_tokens_before": 0, "width": 0, "height": 0, "tool_status": "",
@@ -83,7 +88,7 @@ def _stamp(query: Query, id: str, changed_ms: int) -> Stamp:
 
 
 def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """Return the session ``id`` of the database."""
+    """Return the session ``id`` from the database. Raises ``Malformed``."""
     row = next(query(f"SELECT {column_list(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
     if row is None:
         raise Malformed("no such session", where=id)
@@ -165,7 +170,7 @@ def _parts(query: Query, columns: Columns, id: str) -> dict[str, list[Object]]:
 
 
 def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
-    """Return the line of an entry as an object. Parts that equal the content are omitted."""
+    """Return the line of an entry as an object. ``parts`` are omitted if they only repeat the content."""
     texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
     content = row["content"] if row["content"] is not None else "".join(texts)
     derived = {"model_facing": int(_is_model_facing(row)), "display": int(_is_displayed(row))}
@@ -179,7 +184,7 @@ def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
 
 
 def _columns_of(names: Iterable[str], values: Iterable[Any]) -> Object:
-    """Return columns by name, without columns that are empty or have their default value."""
+    """Return the columns by name, without columns that are empty or have their default value."""
     pairs = zip(names, values, strict=True)
     return {name: _plain(value) for name, value in pairs if value not in (None, "", b"", _DEFAULTS.get(name, ""))}
 
@@ -189,7 +194,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_model_facing(row: Mapping[str, Any]) -> bool:
-    """Return the default of the column ``model_facing``: whether the model receives an entry of this kind."""
+    """Return the default of the column ``model_facing``: whether the model receives entries of the kind of ``row``."""
     if row["entry_type"] == "message":
         return row["role"] in ("user", "assistant")
     return row["entry_type"] in ("custom_message", "branch_summary", "compaction")
@@ -204,9 +209,10 @@ def _line(fields: Object) -> bytes:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return a sort key by time, with nanosecond precision.
+    """Return the key by which rows are sorted: the time with nanosecond precision, and then the id.
 
-    If times were compared as strings, a time without a fraction would follow the other times of the same second.
+    Times are not compared as strings, because a time without a fraction would then follow the other times of the same
+    second.
     """
     at, id = str(row["created_at"]), str(row["id"])
     fraction = _FRACTION.search(at)

@@ -1,7 +1,7 @@
-"""The format of opencode's sessions: a database since 1.2, folders of JSON files before, and exports.
+"""The format of opencode's sessions.
 
-The database is ``~/.local/share/opencode/opencode.db``. All of these sources result in the same records
-(docs/decisions/0015).
+Sessions are in a database since opencode 1.2, in folders of JSON files in older versions, and in exports. The database
+is ``~/.local/share/opencode/opencode.db``. All of these sources result in the same records (docs/decisions/0015).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     native_id = staticmethod(files.session_id)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether a file is an export or a session description of an older version."""
+        """Return whether a file that begins with ``head`` is an export or a session description of an older version."""
         return split_file.is_document(head) or split_file.is_info(head)
 
     def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, final=final)
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
-        """Return the id of the call whose state contains the id of the session."""
+        """Return the id of the call in ``payload`` whose state contains the session id ``id``."""
         record = parse_record(payload) if id.encode("utf-8", "surrogatepass") in payload else None
         parts = record.get("parts") if isinstance(record, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -78,7 +78,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return ["opencode", "import", file]
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues an imported session. opencode uses the model of the session's last turn."""
+        """Return the command that continues a session. opencode uses the model of the session's last turn."""
         return ["opencode", "--session", self.native_id(source_id)]
 
 

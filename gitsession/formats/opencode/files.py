@@ -1,9 +1,9 @@
 """File changes in opencode's messages, and the paths of exports that opencode imports.
 
-The messages contain the ids of git trees of the whole project, which opencode records at the beginning and the end of
-each step. A step is one answer of the model and its calls. opencode's ``patch`` parts, which it uses to revert changes,
-list only the changed paths. The trees also contain the content. No function in this module raises an exception,
-whatever a record contains.
+The messages contain the ids of git trees of the whole project. opencode records such a tree at the beginning and at the
+end of each step. A step is one answer of the model and the execution of its calls. opencode's ``patch`` parts, which it
+uses to revert changes, list only the changed paths. The trees also contain the content. No function in this module
+raises an exception, whatever a record contains.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from gitsession.formats.opencode.json_text import laid_out, quoted
 from gitsession.model.entries import SessionHeader
 
 _ID_CHARS = 16
-"""The number of characters of the part of an id that contains its kind and time. opencode orders messages by it."""
+"""The number of characters at the beginning of an id that contain its kind and time.
+
+opencode orders messages by these characters.
+"""
 
 _NAMES = ("id", "sessionID", "messageID", "parentID", "tail_start_id")
 _STAYS = ("revert", "share", "parentID")
-"""Fields of a session that do not apply to a copy of it under another id."""
+"""The fields of a session that do not apply to a copy of the session under another id."""
 
 
 def session_id(source_id: str | None) -> str:
@@ -36,19 +39,19 @@ def session_id(source_id: str | None) -> str:
 
 
 def session_path(header: SessionHeader) -> str:
-    """Return the path of an export, below the user's data folder.
+    """Return the path of an export that opencode imports, below the user's data folder.
 
-    It is in gitsession's own folder, because opencode reads the file only once.
+    The path is in gitsession's own folder, because opencode needs the file only once.
     """
     stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
     return f"gitsession/opencode/{stem}.json"
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return an export with another session id and another folder.
+    """Return the export ``data`` with the session id ``id`` and the folder ``cwd``.
 
-    Message ids must be unique in the whole database: if two messages have the same id, opencode's import keeps only the
-    first. So if the session id changes, the messages also get other ids, which are derived from the session id.
+    Message ids must be unique in the whole database: of two messages with the same id, opencode's import keeps only the
+    first. So if the session id changes, the messages get new ids, which are derived from the new session id.
     """
     document = parse(data)
     info = None if isinstance(document, LineFailure) else document.get("info")
@@ -108,14 +111,14 @@ _CHANGE_NOTHING = frozenset(
 )  # fmt: skip
 _NAME_THEIR_FILE = frozenset({"edit", "multiedit", "write"})
 _SUB_AGENT = "task"
-"""The tool that starts a sub-agent. The changes of the sub-agent are in a separate session, which has its own trees."""
+"""The tool that starts a sub-agent. The file changes of the sub-agent are in a separate session, with other trees."""
 
 
 def copy_folders(name: str, source: Source) -> Sequence[str]:
     """Return the folders with the git objects of opencode's snapshots.
 
-    The folders are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions. They are
-    beside the database, or beside the session folders of older versions.
+    The folders are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions. These
+    folders are beside the database, or beside the session folders of older versions.
     """
     info = _info_of(source)
     project = info.get("projectID")
@@ -131,8 +134,8 @@ def copy_folders(name: str, source: Source) -> Sequence[str]:
 def file_changes(source: Source) -> Iterator[RecordedRun]:
     """Yield the file changes in the messages of a session.
 
-    If the session is a fork, messages that were copied from the other session are skipped, because their changes belong
-    to that session.
+    If the session is a fork, messages that were copied from the original session are skipped, because their changes
+    belong to the original session.
     """
     began_ms = to_ms(object_in(_info_of(source), "time").get("created"))
     for record in sorted(source.records, key=lambda record: record.line):
@@ -170,7 +173,7 @@ def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Recor
 
 
 def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
-    """Return the only paths that ``calls`` can have changed, or ``None`` if they can have changed any path."""
+    """Return the only paths that ``calls`` may have changed, or ``None`` if they may have changed any path."""
     found: set[str] = set()
     is_any = is_delegated = False
     folder = object_in(info, "path").get("cwd")
@@ -200,13 +203,13 @@ def _messages(records: Iterable[Record]) -> Iterator[Object]:
 
 
 def _info_of(source: Source) -> Object:
-    """Return the description of the session, which is the first line on ``meta``."""
+    """Return the description of the session, which is the first of the lines on ``meta``."""
     description = parse(source.meta[0].payload) if source.meta else LineFailure("")
     return {} if isinstance(description, LineFailure) else object_in(description, "info")
 
 
 def _root(message: Object) -> str | None:
-    """Return the folder of the recorded trees."""
+    """Return the folder to which the recorded trees of ``message`` belong."""
     root = object_in(object_in(message, "info"), "path").get("root")
     return root if isinstance(root, str) and root.startswith("/") else None
 

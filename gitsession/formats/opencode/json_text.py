@@ -1,11 +1,13 @@
 """Functions that split, reformat and sort JSON text without changing a token. This module is FROZEN under view 1.
 
-opencode stores a message as text in a database, and prints it with other whitespace in an export. Both must result in
-the same record, so a record is the text without whitespace between tokens. Numbers and escapes are not changed.
+opencode stores a message as JSON text in a database, and prints the message with other whitespace in an export. Both
+sources must result in the same record, so a record is the JSON text without whitespace between tokens. Numbers and
+escapes are not changed.
 
 opencode does not preserve the order of members either. After ``opencode export`` and ``opencode import``, a message has
-the same members in another order. So the members of opencode's own objects are sorted in a record. The arguments and
-results of tools are not changed. The original order in each kind of object is stored once per session.
+the same members, but in another order. So the members of opencode's own objects are sorted in a record. The members of
+tools' arguments and results are not sorted. The original order of the members is stored once per session for each kind
+of object.
 """
 
 from __future__ import annotations
@@ -27,11 +29,11 @@ _WITHIN = {
     "part.tokens": ("cache",),
     "part.state": ("time",),
 }
-"""The members of each kind of object that are also opencode's own objects."""
+"""The members of each kind of object whose values are also objects with members that opencode defines."""
 
 
 class Order(NamedTuple):
-    """The order of an object's members. ``level``: the kind of the object; ``keys``: the keys, as in the text."""
+    """The order of an object's members. ``level``: the kind of the object; ``keys``: the keys, as in the JSON text."""
 
     level: str
     keys: tuple[str, ...]
@@ -40,7 +42,7 @@ class Order(NamedTuple):
 def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
     """Return an object with the members ``found``, sorted by key.
 
-    The original orders of its members, and of those of nested objects, are appended to ``orders``.
+    The original member orders of this object and of nested objects are appended to ``orders``.
     """
     orders.append(Order(level, tuple([member.key for member in found])))
     within = _WITHIN.get(level, ())
@@ -54,7 +56,7 @@ def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
 
 
 class Orders:
-    """The member order that is found first in a session, for each kind of object."""
+    """The member orders of a session: for each kind of object and set of keys, the order that occurs first."""
 
     def __init__(self, found: Iterable[Order]) -> None:
         self._known: dict[tuple[str, frozenset[str]], Order] = {}
@@ -64,7 +66,7 @@ class Orders:
 
     @classmethod
     def of(cls, raw: str) -> Orders:
-        """Return the orders in ``raw``. This is the inverse of ``text``."""
+        """Return the orders in ``raw``, which is the ``text`` of other ``Orders``."""
         found = []
         for listed, _ in elements(raw):
             (_, level), *keys = elements(listed)
@@ -73,17 +75,20 @@ class Orders:
 
     @property
     def text(self) -> str:
-        """The orders as a JSON list of lists with a level and its keys, without sorted orders; "" if there are none."""
+        """The orders as a JSON list. Each item is a list of a level and its keys.
+
+        Orders that are sorted by key are omitted. If there are no other orders, the text is "".
+        """
         unsorted = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
         rows = (",".join((f'"{order.level}"', *order.keys)) for order in unsorted)
         return f"[{','.join(f'[{row}]' for row in rows)}]" if unsorted else ""
 
     def has(self, order: Order) -> bool:
-        """Return whether ``restored`` returns members in this order."""
+        """Return whether ``restored`` returns the members of an object with these keys in the order ``order``."""
         return self._known.get((order.level, frozenset(order.keys))) == order
 
     def restored(self, raw: str, level: str) -> str:
-        """Return an object of a record with its members in their original order."""
+        """Return ``raw``, an object in a record, with the members in their original order."""
         found = members(raw)
         within = _WITHIN.get(level, ())
         by_key = {
@@ -97,7 +102,7 @@ class Orders:
 
 
 class Member(NamedTuple):
-    """A member of an object. ``key`` and ``raw``: key and value, as in the text; ``value``: the parsed ``raw``."""
+    """A member of an object. ``key`` and ``raw``: its key and value as JSON text; ``value``: the parsed value."""
 
     key: str
     raw: str
@@ -137,7 +142,7 @@ def elements(raw: str) -> Iterator[tuple[str, Any]]:
 
 
 def joined(kept: Iterable[Member]) -> str:
-    """Return an object with the members ``kept``."""
+    """Return an object with the members ``kept`` as JSON text."""
     return "{" + ",".join(f"{member.key}:{member.raw}" for member in kept) + "}"
 
 
@@ -151,7 +156,7 @@ def quoted(value: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return ``value`` with ``None`` in place of numbers that JSON cannot represent, such as the value of 1e999."""
+    """Return ``value`` with ``None`` in place of each number that JSON cannot represent, such as infinity."""
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, dict):

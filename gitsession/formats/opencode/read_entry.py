@@ -1,7 +1,7 @@
-"""Reader of opencode's records. Its results are views, which may change between releases.
+"""Reader of opencode's records. The returned entries are views, which may change between releases.
 
 In opencode, an answer and the results of its tool calls are one message, so they are one entry. Each result is a block
-after its call (``model.results``). Parts that no model receives are kept as blocks.
+after the block of its call (``model.results``). Parts that no model receives are kept as blocks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Json = dict[str, Any]
 
 
 def part_of(block: Block, notes: Counter[str]) -> Json | None:
-    """Return the part for a block, or ``None`` if opencode has no such part. ``notes``: counts of omitted blocks.
+    """Return the part that represents a block, or ``None`` if opencode has no such part.
 
-    The part of a call has no result yet.
+    The part of a call has no result yet. ``notes``: counts of omitted blocks.
     """
     match block:
         case Text():
@@ -51,7 +51,10 @@ def part_of(block: Block, notes: Counter[str]) -> Json | None:
 
 
 def make_id(kind: str, at_ms: int, count: int, *named: str) -> str:
-    """Return an id in opencode's form: twelve digits from the time and a counter, and fourteen that make it unique."""
+    """Return an id in opencode's form.
+
+    The id consists of twelve digits from a time and a counter, and fourteen digits that make it unique.
+    """
     suffix = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
     return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{suffix}"
 
@@ -62,7 +65,7 @@ def tokens_of(value: Any) -> int:
 
 
 def id_in(header: bytes) -> str | None:
-    """Return opencode's session id in a header."""
+    """Return opencode's session id in ``header``, or ``None`` if it has none."""
     found = parse(header)
     info = None if isinstance(found, LineFailure) else found.get("info")
     id = info.get("id") if isinstance(info, Mapping) else None
@@ -70,7 +73,10 @@ def id_in(header: bytes) -> str | None:
 
 
 def in_full(line: bytes) -> list[tuple[str, bytes]]:
-    """Return the replacement of a record from ``meta``, with the id of the record's last message."""
+    """Return the replacement in ``line``, a line on ``meta``, after the id of the last message in it.
+
+    If ``line`` is not the replacement of a record, the list is empty.
+    """
     if not line.startswith(b'{"in full":'):
         return []
     found = parse(line)
@@ -81,9 +87,10 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
 
 
 def mark_pruned(payload: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """Return the record ``payload`` with completed results marked as removed from the context.
+    """Return the record ``payload`` with tool results marked as removed from the context.
 
-    If ``key`` is in ``targets``, all results are marked, otherwise only the parts whose ids are in ``targets``.
+    If ``key`` is in ``targets``, all completed results are marked. Otherwise, only the completed results of the parts
+    whose ids are in ``targets`` are marked.
     """
     record = parse(payload)
     if isinstance(record, LineFailure):
@@ -171,7 +178,7 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
 def _compaction(request: Any, answer: Any) -> Entry | None:
     """Return the entry of a compaction request and its summary (rule K1).
 
-    The id of the first kept message is in the request (K2).
+    The id of the first kept message is in the request (rule K2).
     """
     if not isinstance(request, dict) or not isinstance(answer, dict):
         return None
@@ -257,7 +264,10 @@ def _result(part: Object, call: str, name: str, state: Object, text: str, *, is_
 
 
 def _signature(part: Object) -> str | None:
-    """Return the metadata that the provider requires with a part, verbatim, without opencode's own metadata."""
+    """Return the provider's metadata in ``part``, verbatim, without opencode's own metadata.
+
+    The provider requires this metadata together with the part.
+    """
     metadata = part.get("metadata")
     if not isinstance(metadata, dict):
         return None

@@ -1,11 +1,11 @@
-"""Records of opencode's sessions. They are the same for a database, an export, and the folders of older versions.
+"""Records of opencode's sessions.
 
-A record is a message with its parts as compact JSON. It omits two values that opencode rewrites later: the summary of
-file changes in a user message, and the mark that removes a tool result from the context. If the current message has
-more content than its record, the whole message is stored on ``meta``. Marks are separate records, ordered by time,
-because they change the context. A compaction request and its summary are one record. Messages after the last finished
-answer are not imported yet, because opencode may still change them (docs/decisions/0015). The records are FROZEN under
-view 1.
+The records are the same for a database, an export, and the folders of older versions. A record is a message with its
+parts as compact JSON. A record omits two values that opencode may add to a message later: the summary of file changes
+in a user message, and the mark that removes a tool result from the context. If the message cannot be built from its
+record, the whole message is also stored on ``meta``. Marks are separate records, ordered by time, because they change
+the context. A compaction request and its summary are one record. Messages after the last finished answer are not
+imported yet, because opencode may still change them (docs/decisions/0015). The records are FROZEN under view 1.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ AGENT = "opencode"
 class OpencodeMessage(NamedTuple):
     """A message in several forms.
 
-    ``full``: the whole message; ``bare``: its record; ``marks``: the times at which parts were removed from the
-    context, with the ids of these parts. ``orders``: the original order of the members of each object in the record
+    ``full``: the whole message; ``bare``: the record of the message; ``marks``: the times at which parts were removed
+    from the context, each with the id of the part. ``orders``: the original member order of each object in the record
     (``json_text.ordered``).
     """
 
@@ -78,7 +78,10 @@ def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
-    """Return the compact, valid object ``raw`` with its ids replaced with ``ids`` from other columns of the row."""
+    """Return the compact, valid object ``raw`` with its ids replaced by ``ids``.
+
+    opencode stores these ids in other columns of the row.
+    """
     keys = {f'"{name}"': value for name, value in ids.items()}
     rest = [member for member in members(raw) if member.key not in keys]
     return joined([*rest, *(Member(key, value, None) for key, value in keys.items())])
@@ -110,7 +113,7 @@ def message_text(info: str, parts: Sequence[str]) -> str:
 
 
 def _mark(part: Object) -> tuple[int, str] | None:
-    """Return the time at which a tool's part was removed from the context, and the part's id, or ``None``."""
+    """Return the time at which a tool part was removed from the context, and the id of the part, or ``None``."""
     state = part.get("state")
     time = state.get("time") if isinstance(state, dict) else None
     at_ms = time.get("compacted") if isinstance(time, dict) else None
@@ -134,7 +137,7 @@ def _remove_member(found: list[Member], keys: Sequence[str]) -> list[Member]:
 
 
 def id_of(info: Object) -> str | None:
-    """Return the id of a message, or ``None`` if it is not a string."""
+    """Return the id of a message, or ``None`` if the id is not a string."""
     id = info.get("id")
     return id if isinstance(id, str) else None
 
@@ -156,13 +159,14 @@ def source_of(
     task: str = "",
     problems: Iterable[SourceProblem] = (),
 ) -> Source | None:
-    """Return the session that the object ``info`` describes, or ``None`` if it has no id.
+    """Return the session that the JSON object ``info`` describes, or ``None`` if the session has no id.
 
     Args:
         messages: the messages, in opencode's order.
         final: whether to include unfinished messages.
-        original: the content of the file, if it cannot be built from the records.
-        task: an object with the ids of the call that started this session, and of the session of that call.
+        original: the content of the session file, if it cannot be built from the records.
+        task: a JSON object with the ids of the call that started this session, and of the session of that call; "" if
+            no such call is known.
         problems: problems that were found earlier.
     """
     description = object_of(members(info))
@@ -193,9 +197,9 @@ def source_of(
 
 
 def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
-    """Return a session as one compact object. This is the inverse of ``source_of``.
+    """Return a session as one compact JSON object. This function is the inverse of ``source_of``.
 
-    ``payloads``: the records or their replacements.
+    ``payloads``: the records, or the replacements of records that are incomplete.
     """
     top = {member.key: member.raw for member in members(header.decode())}
     orders = Orders.of(top.get('"order"', "[]"))
@@ -206,7 +210,10 @@ def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
 
 
 def _inner(payload: bytes, orders: Orders) -> list[str]:
-    """Return the messages in a record or its replacement: two for a compaction, none for marks, otherwise one."""
+    """Return the messages in ``payload``, a record or its replacement.
+
+    A compaction has two messages, a record of marks has none, and any other record has one.
+    """
     text = payload.decode()
     if text.startswith(_MARKS):
         return []
@@ -275,9 +282,9 @@ def _records(
 
 
 def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders) -> Iterator[_Row]:
-    """Yield messages and marks by time. A mark follows all messages that were created before it.
+    """Yield the rows of messages and marks, ordered by time. A mark follows all messages that were created before it.
 
-    ``until_ms``: the time of the first message that is not imported yet. Marks from this time on are not imported
+    ``until_ms``: the time of the first message that is not imported yet. Marks at or after this time are not imported
     either.
     """
     marks: dict[int, list[str]] = {}
@@ -326,9 +333,9 @@ def _is_compaction(request: OpencodeMessage, answer: OpencodeMessage) -> bool:
 
 
 def _settled(messages: Sequence[OpencodeMessage]) -> int:
-    """Return the number of messages up to the last finished answer.
+    """Return the number of messages up to and including the last finished answer.
 
-    A message that cannot be parsed is never finished.
+    A message that cannot be parsed is not a finished answer.
     """
     for at in range(len(messages), 0, -1):
         info = messages[at - 1].info
@@ -342,9 +349,9 @@ def _settled(messages: Sequence[OpencodeMessage]) -> int:
 def _leaf(
     revert: Any, messages: Sequence[OpencodeMessage], records: Sequence[Record]
 ) -> tuple[int | None, list[SourceProblem]]:
-    """Return the line before the message that the user reverted, at which opencode continues, and the problems.
+    """Return the line at which opencode continues after the user reverted messages, and the problems.
 
-    The line is ``None`` if nothing was reverted, or if the leaf does not change.
+    This line precedes the first reverted message. It is ``None`` if nothing was reverted, or if it is the last line.
     """
     target = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(target, str):

@@ -1,8 +1,8 @@
-"""Conversion of rows of opencode's database, used since 1.2, to the output of ``opencode export``.
+"""Conversion of rows of opencode's database, which exists since opencode 1.2, to the output of ``opencode export``.
 
-The session's row becomes the ``info`` of an export, with the same members as in opencode. Columns of later versions are
-appended under their own names. Only the order of messages and parts is FROZEN under view 1. The rest is stored on
-``meta``.
+The session's row becomes the ``info`` of an export, with the members that opencode writes. Columns that later versions
+of opencode add become members with the names of the columns, at the end. Only the order of messages and parts is FROZEN
+under view 1, because ``info`` is stored on ``meta``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _stamp(query: Query, selects: Iterable[str], id: str, changed: int) -> Stamp
 
 
 def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """Return the session ``id`` of the database."""
+    """Return the session ``id`` from the database. Raises ``Malformed``."""
     later = sorted(set(columns["session"]) - set(_SESSION))
     names = [*_SESSION, *later]
     found = next(query(f"SELECT {column_list(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
@@ -86,9 +86,9 @@ def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> 
 
 
 def _messages(query: Query, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
-    """Yield the messages in opencode's order.
+    """Yield the messages of a session in opencode's order.
 
-    The ids alone do not determine this order, because they wrap around every 795 days.
+    Ids alone do not determine this order, because the times in ids wrap around every 795 days.
     """
     parts: dict[str, list[tuple[str, Any]]] = {}
     select = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
@@ -103,7 +103,7 @@ def _messages(query: Query, session: str, problems: list[SourceProblem]) -> Iter
 
 
 def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
-    """Return the JSON object in a row, with the ids from the other columns of the row."""
+    """Return ``data``, the JSON object in a row, with ``ids``, the ids from the other columns of the row."""
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):

@@ -1,7 +1,8 @@
 """Splitter of opencode's files: the output of ``opencode export``, and the session folders of older versions.
 
-An export is one JSON object with the members ``info`` and ``messages``. It can be built from the records, because its
-whitespace is always the same. If an export has other whitespace or additional content, all of its bytes are stored too.
+An export is one JSON object with the members ``info`` and ``messages``. An export can be built from the records,
+because opencode always writes the same whitespace. If an export has other whitespace or additional content, all of its
+bytes are stored too.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def split(data: bytes, *, final: bool) -> Source:
 
 
 def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-    """Return an export, byte for byte as opencode would print it."""
+    """Return an export with the same bytes that opencode would print."""
     return f"{laid_out(records.document(header, payloads, tail))}\n".encode()
 
 
@@ -66,10 +67,10 @@ def from_folders(
 ) -> Source:
     """Return a session from the folders of an older version.
 
-    ``files``: its messages; ``parts``: their parts, both by name.
+    ``files``: the message files, by name; ``parts``: for the name of each message file, the part files, by name.
 
-    Raises ``Malformed`` if ``info`` describes no session. A message or part that cannot be parsed is reported as a
-    problem.
+    Raises ``Malformed`` if ``info`` is not a session description. A message or part that cannot be parsed is reported
+    as a problem.
     """
     description = _object(info, "session info")
     problems: list[SourceProblem] = []

@@ -1,8 +1,8 @@
-"""Writer of exports for ``opencode import``: the history of the leaf, because opencode has no branches.
+"""Writer of exports for ``opencode import``.
 
-Messages that opencode wrote are kept. Other entries are written in opencode's format. Their ids have opencode's form.
-They are derived from a time, the session and the key of the entry, so the same session always results in the same
-export.
+An export has only the history of the leaf, because opencode has no branches. Messages that opencode wrote are kept.
+Other entries are written in opencode's format, with ids in opencode's form. These ids are derived from a time, the
+session and the key of the entry, so the same session always results in the same export.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gitsession.model.entries import (
 from gitsession.model.results import unfold
 
 VERSION = "1.18.33"
-"""The release of opencode whose message format is written."""
+"""The release of opencode in whose message format this module writes."""
 
 UNKNOWN = ("unknown", "unknown")
 _SILENTLY_OMITTED = ("title", "model_change", "usage", "label", "checkpoint", "permission")
-"""Kinds that are represented elsewhere in the file, or that are not part of the conversation."""
+"""The kinds of entries that are represented elsewhere in the file or are not part of the conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Export(WrittenFile):
-    """A written export. ``header``: the description of the session, in the form of the first record on ``meta``."""
+    """A written export. ``header``: the description of the session, encoded like the first line on ``meta``."""
 
     header: bytes = b""
 
@@ -74,8 +74,8 @@ class _Writer:
         self.notes: Counter[str] = Counter()
         self.messages: list[_NewMessage] = []
         self.ids: dict[str, str] = {}  # key -> the id of the first message of the entry
-        self.calls: dict[str, Json] = {}  # id of a call -> the part of the call, if it has no result yet
-        self.by_key: dict[str, list[Json]] = {}  # key -> the tool parts, which a prune can mark
+        self.calls: dict[str, Json] = {}  # id of a call without a result so far -> the part of the call
+        self.by_key: dict[str, list[Json]] = {}  # key -> the tool parts of the entry, which a prune can mark
         self.model: tuple[str, str] = UNKNOWN
         self.user = ""
         self.at_ms = 0
@@ -100,9 +100,9 @@ class _Writer:
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _since_reset(self, path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-        """Return the entries after the last reset, because opencode has no resets.
+        """Return the entries of ``path`` after the last reset, because opencode has no resets.
 
-        If messages that opencode wrote precede the reset, return all entries.
+        If messages that opencode wrote precede the reset, return all entries of ``path``.
         """
         at = max((at for at, each in enumerate(path) if isinstance(each.entry, Reset)), default=-1)
         if at < 0 or any(each.line is not None for each in path[:at]):
@@ -115,7 +115,10 @@ class _Writer:
     # ---- messages
 
     def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes) -> None:
-        """Write a record unchanged. A record of marks is written into the messages with the marked results."""
+        """Write a record unchanged, unless it is a record of marks.
+
+        Marks are written into the messages with the marked results.
+        """
         self.calls.clear()
         if isinstance(outgoing.entry, Prune):
             self._write_entry(outgoing.key, outgoing.entry)

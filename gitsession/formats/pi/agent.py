@@ -1,7 +1,7 @@
 """The formats of the sessions of pi, versions 1 to 3, and of omp, a fork of pi.
 
 pi's files are ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``. omp's files are
-``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``, with a title slot since 18.0.
+``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``. Since omp 18.0, they begin with a title slot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gitsession.model.headline import Headline
 
 
 class Pi(Referring, Resumable, Streamed):
-    """The session files of pi."""
+    """The format of the session files of pi."""
 
     AGENT = "pi"
 
@@ -29,7 +29,7 @@ class Pi(Referring, Resumable, Streamed):
     resolve = staticmethod(resolve)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether the first lines contain a header, possibly after unreadable lines.
+        """Return whether the first lines of a file contain a header, possibly after lines that cannot be parsed.
 
         Files of the experimental version 4 are not claimed.
         """
@@ -39,9 +39,9 @@ class Pi(Referring, Resumable, Streamed):
         return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return omp's blobs.
+        """Return the blobs that omp stores in separate files.
 
-        They are also searched for pi, because early files of omp cannot be distinguished from pi's.
+        They are also returned for pi, because files of early omp versions cannot be distinguished from pi's files.
         """
         return split_file.sidecars(data)
 
@@ -58,27 +58,36 @@ class Pi(Referring, Resumable, Streamed):
         return files.session_path(header, self.folder_of(workspace))
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return globs that match any time, because the time in a file name can differ from the time in the header."""
+        """Return globs for the session file.
+
+        They match any time, because the time in the file name can differ from that in the header.
+        """
         return files.globs(header, self.folder_of(workspace))
 
     def folder_of(self, workspace: Workspace) -> str:
-        """Return the name of the folder for the sessions of a workspace, below the folder of all sessions."""
+        """Return the name of the folder for the sessions of ``workspace``.
+
+        This folder is below the folder of all sessions.
+        """
         return files.folder_of(workspace.cwd)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         """Return the command that continues the session in ``file``.
 
-        If ``file`` is empty, pi finds the session by its id.
+        If ``file`` is empty, pi finds the session by ``source_id``.
         """
         return ["pi", "--session", file or source_id]
 
 
 _MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
-"""Header fields that pi never writes. Early files of omp have none of them and cannot be distinguished from pi's."""
+"""Header fields that pi never writes.
+
+Files of early omp versions have none of these fields and cannot be distinguished from pi's files.
+"""
 
 
 class Omp(Pi):
-    """The session files of omp."""
+    """The format of the session files of omp."""
 
     AGENT = "omp"
 

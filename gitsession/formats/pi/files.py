@@ -1,8 +1,8 @@
-"""Paths of the session files of pi and omp, and the images that omp stores in a folder of blobs.
+"""Paths of the session files of pi and omp, and functions for the images that omp stores in a folder of blobs.
 
-omp's session files contain ``blob:sha256:<hex>`` instead of these images. The names are resolved in the same fields in
-which omp resolves them when it loads a session: image blocks of a ``content``, ``images`` and ``frames``, results of
-image generation, and ``image_url``, whose blob is the whole data URL.
+omp's session files contain references of the form ``blob:sha256:<hex>`` instead of these images. These references are
+resolved in the fields in which omp resolves them when it loads a session: the image blocks of ``content``, ``images``
+and ``frames``; the results of image generation; and ``image_url``, where the blob is the whole data URL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gitsession.model.entries import SessionHeader
 
 _SEPARATOR = re.compile(r"[/\\:]")
 _ODD = re.compile(r"[/\\:\x00-\x1f]")
-"""Characters that are replaced in file names, because the id in a header can be any string."""
+"""The characters that are replaced in file names. The id in a header can be any string, so it can contain them."""
 
 
 def session_path(header: SessionHeader, folder: str) -> str:
@@ -32,18 +32,24 @@ def session_path(header: SessionHeader, folder: str) -> str:
 
 
 def globs(header: SessionHeader, folder: str) -> Sequence[str]:
-    """Return a glob for the session file, which matches any time in its name."""
+    """Return a glob for the session file. It matches any time in the file name."""
     return (f"sessions/{glob.escape(folder)}/*_{glob.escape(_name(header))}.jsonl",)
 
 
 def folder_of(cwd: str) -> str:
-    """Return pi's folder name for a working directory. Two directories can have the same name."""
+    """Return pi's name for the folder of the sessions of a working directory.
+
+    The result can be the same for two directories.
+    """
     inner = _SEPARATOR.sub("-", cwd[1:] if cwd[:1] in ("/", "\\") else cwd)
     return f"--{inner}--"
 
 
 def bucket(workspace: Workspace) -> str:
-    """Return omp's folder name, which is shorter for paths below the home directory or the temporary directory."""
+    """Return omp's name for the folder of a workspace's sessions.
+
+    The name is shorter if the workspace is below the home directory or the directory for temporary files.
+    """
     for above, prefix in ((workspace.home, "-"), (workspace.temporary, "-tmp")):
         inside = workspace.cwd.removeprefix(f"{above.rstrip('/')}/")
         if above and workspace.cwd == above:
@@ -65,12 +71,12 @@ Fetch: TypeAlias = Callable[[str], bytes | None]
 
 
 def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
-    """Return ``payload`` with the names of blobs replaced with their content.
+    """Return ``payload`` with each reference to a blob replaced by the content of the blob.
 
     Args:
         payload: a line of a session file.
-        fetch: a function that returns the content of a blob by name, or ``None`` if the blob is not available. Content
-            that does not match the hash in the name is not used.
+        fetch: a function that returns the content of the blob with a given reference, or ``None`` if the blob is not
+            available. Content that does not match the hash in the reference is not used.
         substitute: the text that replaces an image block whose blob is not available; "" to keep the block.
     """
     if PREFIX.encode() not in payload:
@@ -84,7 +90,7 @@ def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
 
 
 class _Resolver:
-    """A walk that replaces the names of blobs. ``changed``: whether any name was replaced."""
+    """A walk over a line that replaces the references to blobs. ``changed``: whether any reference was replaced."""
 
     def __init__(self, fetch: Fetch, substitute: str) -> None:
         self._fetch = fetch
@@ -92,7 +98,7 @@ class _Resolver:
         self.changed = False
 
     def walk(self, value: Any, key: str) -> None:
-        """Resolve the blobs in ``value``, which is the value of the field ``key`` or an item of that value."""
+        """Resolve the references in ``value``, which is the value of the field ``key`` or an item of that value."""
         if isinstance(value, list):
             for item in value:
                 self.walk(item, key)

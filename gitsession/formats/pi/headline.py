@@ -1,9 +1,9 @@
-"""Headlines of the commit messages of lines of pi and omp. This module is FROZEN under view 1.
+"""Headlines of the commit messages of pi's and omp's lines. This module is FROZEN under view 1.
 
-The text of a commit message is part of the commit's object id. So the result for bytes that were ever read must never
-change. A different result requires a new view number, and the code of this view must be kept. For the same reason, this
-module does not use ``read``, because views may change. A type that is not listed keeps its literal name, even if a
-later release supports it.
+A commit's object id depends on the text of the commit message. So the headline of any bytes must never change. A
+different headline requires a new view number, and the code of the old view must be kept. For the same reason, this
+module does not use ``read``, because views may change. The headline of a line of an unlisted type contains the literal
+name of the type, even if a later release supports the type.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _headline(line: Object) -> Headline:
 
 
 def _at_ms(line: Object) -> int | None:
-    """Return the time of the line, otherwise the time of its message, or ``None``."""
+    """Return the time of ``line``, otherwise the time of the message in it, otherwise ``None``."""
     own = to_ms(line.get("timestamp"))
     message = line.get("message")
     return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
@@ -223,7 +223,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Text from values of any type
+# Functions that return text from values of any type
 
 
 def _label_with_name(what: str, name: Any) -> str:

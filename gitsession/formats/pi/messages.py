@@ -1,6 +1,6 @@
 """Reader and writer of the messages of pi and omp.
 
-The results of reading are views, which may change between releases.
+The messages that the reader returns are views, which may change between releases.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from gitsession.model.entries import Message
 
 
 def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
-    """Return the message in an entry.
+    """Return the message of an entry. ``entry``: the fields of the line.
 
-    Fields without an equivalent become part of ``extra``. If the message and the entry have the same field, the value
-    of the message is used. ``extra`` has the ``timestamp`` of the message, because it is part of an agent's context,
-    and its ``role`` if the returned role differs.
+    Fields without an equivalent in ``Message`` become part of ``extra``. If ``message`` and ``entry`` have the same
+    field, the value in ``message`` is used. ``extra`` contains the ``timestamp`` of the message, because it is part of
+    the agent's context. It also contains the ``role`` of the message if the returned role differs from it.
     """
     fields = Fields(message)
     role = fields.text("role")
@@ -32,7 +32,7 @@ def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
 def take_content(fields: Fields) -> tuple[Block, ...]:
     """Remove the field ``content`` and return its blocks.
 
-    If its value is not valid content, the field is not removed.
+    If the value is not valid content, the field is not removed.
     """
     content = read_content(fields.left.get("content"))
     if content is None:
@@ -201,7 +201,10 @@ _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
 def message(entry: Message, *, omp: bool = False) -> Json:
-    """Return the value of the field ``message``. Values in ``extra`` are added and take precedence."""
+    """Return the value of the field ``message`` for ``entry``.
+
+    The values in its ``extra`` are added and take precedence.
+    """
     role = str(entry.extra.get("role") or _ROLES.get(entry.role, entry.role))
     fields = {
         "role": role,
@@ -226,7 +229,10 @@ def content(blocks: Sequence[Block], *, omp: bool = False) -> list[Any]:
 
 
 def usage(stated: Mapping[str, Any] | None) -> Json:
-    """Return the token counts of an answer, with zeros for unknown counts, because pi adds them without a check."""
+    """Return the token counts of an answer.
+
+    Unknown counts are zero, because pi adds the counts without checking that they exist.
+    """
     zeros: Json = dict.fromkeys((*COUNTS, "totalTokens"), 0)
     if stated is None:
         return {**zeros, "cost": dict.fromkeys((*COUNTS, "total"), 0)}

@@ -1,7 +1,7 @@
-"""Reader of lines of pi and omp, with one function for each type of entry.
+"""Reader of lines of pi and omp, with one function for each type of line.
 
-Its results are views, which may change between releases. A line of an unknown type, or without a required field,
-becomes an ``UnknownEntry`` with the literal name of its type.
+The returned entries are views, which may change between releases. A line of an unknown type, or without a required
+field, becomes an ``UnknownEntry`` with the literal name of the type.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def entry_of(line: Object | LineFailure, payload: bytes, *, agent: str) -> Entry
 
 
 def _at_ms(line: Object) -> int:
-    """Return the time of the message in a line that has no time itself, or 0."""
+    """Return the time of the message in ``line``, or 0 if the message has no time."""
     message = line.get("message")
     return (to_ms(message.get("timestamp")) or 0) if isinstance(message, dict) else 0
 
@@ -111,7 +111,7 @@ def _branch_summary(at_ms: int, fields: Fields) -> Entry | None:
 
 
 def _files(fields: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the read and modified files in ``details``. The other fields of ``details`` stay in ``extra``."""
+    """Remove the lists of read and modified files from ``details`` and return them. Other fields stay in ``extra``."""
     stated = fields.mapping("details")
     if stated is None:
         return (), ()
@@ -245,4 +245,4 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
 }
 
 _UNKNOWN_TO_OMP = frozenset({"session_info"})
-"""pi's types that omp loads and ignores. omp's title is in the slot or in the header."""
+"""The types of pi's lines that omp loads and ignores. In omp's files, the title is in the slot or in the header."""

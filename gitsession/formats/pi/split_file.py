@@ -1,8 +1,8 @@
 """Splitter of the session files of pi and omp.
 
-A file consists of a header and one entry per line, each with the id of its parent. omp writes a title slot of fixed
-size before the header. The agent rewrites the slot and the header in place, so they are stored on ``meta``. All other
-lines are records. Lines are numbered as in the file, from 1, without the slot.
+A file consists of a header line and one line per entry with the entry's parent id. omp also writes a title slot of
+fixed size before the header. The agents rewrite the slot and the header in place, so both are stored on ``meta``. All
+other lines are records. Lines are numbered as in the file, from 1, without the slot.
 """
 
 from __future__ import annotations
@@ -33,14 +33,18 @@ from gitsession.formats.base.record import (
 
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = 4
-"""The number of folders that are searched for omp's blobs, from the folder of the session file upwards.
+"""The number of folders in which omp's blobs are searched.
 
-The blobs of ``agent/sessions/<bucket>/<file>`` are in ``agent/blobs``.
+These are the folder of the session file and the folders above it. The blobs of ``agent/sessions/<bucket>/<file>`` are
+in ``agent/blobs``.
 """
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
-    """Return the header in ``head`` and the title slot before it (or ``None``). Without a header, return ``None``."""
+    """Return the header in ``head`` and the title slot before it (or ``None``).
+
+    If ``head`` has no header, return ``None``.
+    """
     slot: Object | None = None
     for line in head.split(b"\n"):
         if b'"session"' not in line and b'"title"' not in line:
@@ -56,7 +60,10 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
 
 
 def sidecars(data: Data) -> list[Sidecar]:
-    """Return omp's blobs, which are in the folder ``blobs`` of a folder above the session file."""
+    """Return the blobs to which ``data`` refers.
+
+    They are in a folder ``blobs``, in one of the folders above the session file.
+    """
     parts = Lines(data) if isinstance(data, StoredFile) else (data,)
     names = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
     folders = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
@@ -177,7 +184,7 @@ def _node(line: int, entry: Object) -> LineLink:
 
 
 def _parse_reason(failure: LineFailure) -> str:
-    """Return the reason why a line is not an entry, with a note if the agents read the line differently."""
+    """Return the reason why a line is not an entry, with a note if pi or omp handles the line differently."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is stored but not shown (pi skips it, omp reads its first value)"
@@ -203,7 +210,7 @@ def _is_slot(line: Object) -> bool:
 
 
 def _version(header: Object) -> int:
-    """Return the format version, or 1 if the header has none. pi itself accepts any number, and "3" for 3."""
+    """Return the format version in ``header``, or 1 if it has none. pi itself accepts any number, and "3" for 3."""
     stated = header.get("version", 1)
     if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 10:
         return int(stated)

@@ -1,7 +1,7 @@
-"""Writer of files for pi and omp. The leaf is the last line, and each entry contains the id of its parent.
+"""Writer of files for pi and omp. The last line of a file is the leaf, and each line contains the id of its parent.
 
-Lines that are in the file already, or that the agent wrote, are kept unchanged. A file of version 1 has no ids. It is
-converted to version 3 with ids, as the agent itself does when it opens such a file.
+Lines that the agent wrote, or that its file already contains, are kept unchanged. A file of version 1 has no ids. Such
+a file is converted to version 3, which has ids, as the agent itself does when it opens the file.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset,
 
 VERSION = 3
 SLOT_BYTES = 256
-"""The size of omp's title slot with its newline, in bytes. The slot is overwritten in place."""
+"""The size of omp's title slot with its newline, in bytes. omp overwrites the slot in place."""
 
 LEAF = f"{TYPE_PREFIX}leaf"
-"""The type of the ``custom`` entry that makes an older entry the leaf."""
+"""The type of the ``custom`` entry that marks an older entry as the leaf."""
 
 
 def write(out: Outgoing, *, omp: bool) -> WrittenFile:
@@ -56,9 +56,10 @@ class _Writer:
     # ---- ids
 
     def _assign_ids(self) -> None:
-        """Choose all ids before the first line is written, because an entry may refer to a later entry.
+        """Assign all ids before the first line is written, because an entry may refer to a later entry.
 
-        Another agent may use an id twice. Two entries with the same id form a cycle, in which pi 0.73 hangs.
+        Another agent may use an id twice. In a file of pi, two entries with the same id can form a cycle, and pi 0.73
+        then hangs.
         """
         used = {entry.id for entry in self.out.entries if entry.line is not None}
         for entry in self.out.entries:
@@ -72,7 +73,7 @@ class _Writer:
     def _unused_id(self, *parts: object, wish: str = "") -> str:
         """Return ``wish`` if it is unused, otherwise an unused id of eight digits.
 
-        The id is derived from ``parts``, so it is the same in every export.
+        The unused id is derived from ``parts``, so it is the same in every export.
         """
         for attempt in range(2**16):
             seed = "/".join(map(str, (*parts, attempt)))
@@ -88,7 +89,7 @@ class _Writer:
         session, title = self.out.session, self.out.title
         lines = list(self.out.head)
         at = next((at for at, line in enumerate(lines) if _type_of(line) == "session"), None)
-        if at is None:  # gitsession created the session, or the file has lost its header
+        if at is None:  # gitsession created the session, or the header is missing from the agent's file
             head = {"type": "session", "version": VERSION, "id": session.source_id, "timestamp": to_iso(session.at_ms)}
             if self.omp and not lines:
                 title = title or Title(title=self.out.name(), at_ms=session.at_ms)
@@ -116,7 +117,7 @@ class _Writer:
         self.ends[outgoing.key] = id
 
     def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes, parent: str | None) -> None:
-        """Write a line unchanged. In a file of version 1, add the ids that the agent adds when it opens such a file."""
+        """Write a line unchanged. To a line of version 1, add the ids that the agent adds when it opens the file."""
         id = self.begins.get(outgoing.key) if outgoing.id is None else outgoing.id
         found = jsonl.parse(line)
         if self.migrates and outgoing.id is None and not isinstance(found, LineFailure):
@@ -140,7 +141,7 @@ class _Writer:
     def _append_line(self, typed_fields: TypedFields, id: str, parent: str | None, at_ms: int, key: str | None) -> None:
         type, fields = typed_fields
         base = {"type": type, "id": id, "parentId": parent, "timestamp": to_iso(at_ms)}
-        # Fields of a later version must not replace the fields that every entry needs.
+        # Fields of a later version must not replace the fields that every line needs.
         rest = {name: value for name, value in fields.items() if name not in base or name == "timestamp"}
         if to_ms(rest.get("timestamp")) is None:
             rest.pop("timestamp", None)
@@ -151,8 +152,8 @@ class _Writer:
     def _write_labels_and_title(self) -> None:
         """Write the labels and the title that no entry sets.
 
-        They are written below the leaf. If there are none and the leaf is not the last line, write a mark below the
-        leaf.
+        These lines are written below the leaf. If there are no such labels and no such title, and the leaf is not the
+        last line, a line that marks the leaf is written below it.
         """
         at = None if self.out.leaf is None else self.ends.get(self.out.leaf)
         last = next((line.id for line in reversed(self.lines) if line.id), None)
@@ -194,9 +195,9 @@ class _State:
 
 
 def _has_ids(header: Object) -> bool:
-    """Return whether a file with this header has entry ids, which were added in version 2.
+    """Return whether a file with the header ``header`` has entry ids, which exist since version 2.
 
-    pi treats a version that is a string as a later version.
+    pi treats a version that is a string as later than version 1.
     """
     version = header.get("version", 1)
     return header.get("type") == "session" and not (type(version) in (int, float) and version < 2)
@@ -208,7 +209,7 @@ def _type_of(line: bytes) -> object:
 
 
 def _slot(title: Title) -> bytes:
-    """Return omp's title slot without its newline. A title that is too long is truncated."""
+    """Return omp's title slot without the newline. A title that is too long for the slot is truncated."""
     text = title.title or ""
     fields: Json = {"type": "title", "v": 1, "title": text, "source": "user", "updatedAt": to_iso(title.at_ms)}
     while True:

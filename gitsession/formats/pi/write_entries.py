@@ -1,7 +1,7 @@
-"""Writer of entries as lines of pi and omp. This is the inverse of ``read_entry.py``.
+"""Writer of entries as lines of pi and omp. This module is the inverse of ``read_entry.py``.
 
-An entry of a kind without an equivalent becomes a ``custom`` entry, which both agents keep and never send to a model.
-Such entries are counted in the notes of the export.
+An entry whose kind has no equivalent becomes a ``custom`` entry, which both agents keep and never send to a model. Such
+entries are counted in the notes of the export.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TypedFields: TypeAlias = tuple[str, Json]
 """The type of a line and its fields, without the id, the parent, and the time."""
 
 TYPE_PREFIX = "gitsession:"
-"""The prefix of the type of a ``custom`` entry that represents a kind without an equivalent."""
+"""The prefix of the type of a ``custom`` entry that represents an entry whose kind has no equivalent."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
@@ -28,10 +28,10 @@ OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PiEntryContext:
-    """Values that the lines of an entry depend on.
+    """The values on which the lines of an entry depend.
 
     ``omp``: whether the file is for omp. ``names``: ids by key. ``own``: the id of the entry. ``model`` and
-    ``thinking``: the current values before the entry, for lines that repeat them.
+    ``thinking``: the model and thinking level before the entry, for lines that repeat them.
     """
 
     omp: bool
@@ -42,12 +42,12 @@ class PiEntryContext:
     thinking: str | None = None
 
     def name(self, key: str) -> str:
-        """Return the id of the entry with this key, or the key itself if there is no such entry."""
+        """Return the id of the entry with the key ``key``, or ``key`` itself if there is no such entry."""
         return self.names.get(key, key)
 
 
 def lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
-    """Return the lines of one entry, in order. Some entries need several lines."""
+    """Return the lines that represent one entry, in order. Some entries need several lines."""
     convert = _BY_KIND.get(entry.kind)
     return (convert(entry, context) if convert else None) or _custom_of(entry, context)
 
@@ -80,7 +80,7 @@ def _model_change(entry: kinds.ModelChange, context: PiEntryContext) -> list[Typ
         model = f"{entry.provider}/{entry.model}" if entry.provider else entry.model
         return [("model_change", {"model": model, **role, **entry.extra})]
     if entry.role != "default":
-        return None  # pi has only one model, which a model for another role must not replace
+        return None  # pi has only one model, and a model for another role must not replace it
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
@@ -116,8 +116,8 @@ def _injection(entry: kinds.Injection, context: PiEntryContext) -> list[TypedFie
 def _compaction(entry: kinds.Compaction, context: PiEntryContext) -> list[TypedFields]:
     """Return the line of a compaction.
 
-    If no entries are kept, ``firstKeptEntryId`` is the id of the compaction itself. Values for which pi has no field
-    are written to omp's fields.
+    If the compaction keeps no entries, ``firstKeptEntryId`` is the id of the compaction itself. Values for which pi has
+    no field are written to fields of omp.
     """
     system_message = None if context.omp else _system_message(entry)
     fields = {
@@ -135,9 +135,9 @@ def _compaction(entry: kinds.Compaction, context: PiEntryContext) -> list[TypedF
 
 
 def _system_message(entry: kinds.Compaction) -> Json | None:
-    """Return the preserved system messages merged into one message, because pi keeps only one.
+    """Return one message that combines the preserved system messages, because pi keeps only one system message.
 
-    The newest value of each item is used.
+    If several messages contain the same section or tool, the newest one is used.
     """
     stored = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
     system_messages = [each for each in stored if isinstance(each, Mapping)] if isinstance(stored, list | tuple) else []
@@ -165,7 +165,7 @@ def _branch_summary(entry: kinds.BranchSummary, context: PiEntryContext) -> list
 
 
 def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Json:
-    """Return the field ``details``, which is the files merged with the ``details`` in ``extra``."""
+    """Return the field ``details``: the lists of files, merged with the ``details`` in ``extra``."""
     more = entry.extra.get("details")
     if not isinstance(more, Mapping | None):
         return {"details": more}
@@ -184,7 +184,7 @@ def _context_edit(entry: kinds.ContextEdit, context: PiEntryContext) -> list[Typ
 
 
 def _prune(entry: kinds.Prune, context: PiEntryContext) -> list[TypedFields] | None:
-    """Return a context edit for each pruned result. pi 0.87 and later apply these edits one at a time."""
+    """Return one context edit for each pruned tool result. pi 0.87 and later apply these edits one at a time."""
     if context.omp or not entry.targets:
         return None
     context.notes["prunes, which only pi 0.87 and later apply"] += 1
@@ -194,7 +194,10 @@ def _prune(entry: kinds.Prune, context: PiEntryContext) -> list[TypedFields] | N
 
 
 def _reset(entry: kinds.Reset, context: PiEntryContext) -> list[TypedFields]:
-    """Return the lines of a reset. pi starts a second root, at which the current values must be repeated."""
+    """Return the lines of a reset.
+
+    pi starts a second root, where the current model and thinking level must be repeated.
+    """
     if context.omp:
         return [("reset_boundary", dict(entry.extra))]
     lines: list[TypedFields] = [("custom", {"customType": TYPE_PREFIX + entry.kind, **entry.extra})]
@@ -237,7 +240,7 @@ def _usage(entry: kinds.Usage, context: PiEntryContext) -> list[TypedFields] | N
 def _unknown(entry: kinds.UnknownEntry, context: PiEntryContext) -> list[TypedFields] | None:
     """Return a line of an unknown type unchanged if pi or omp wrote it, otherwise ``None``.
 
-    An entry of a kind that a later release of gitsession introduced is not such a line.
+    The result is also ``None`` for an entry of a kind that a later release of gitsession introduced.
     """
     if not isinstance(entry.body, dict) or entry.version is not None or entry.body.get("type") != entry.name:
         return None
@@ -246,7 +249,7 @@ def _unknown(entry: kinds.UnknownEntry, context: PiEntryContext) -> list[TypedFi
 
 
 def _custom_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
-    """Return an entry of a kind without an equivalent as a ``custom`` entry."""
+    """Return a ``custom`` entry for an entry whose kind has no equivalent."""
     kind = kind_of(entry)
     context.notes[f"{kind[:40]} entries, which are stored as {TYPE_PREFIX}{kind[:40]} and have no effect"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
