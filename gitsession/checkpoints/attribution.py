@@ -1,6 +1,7 @@
-"""Attribution of changes by the rules of docs/explanation/checkpoints.md: pure functions from checkpoints to paths.
+"""Attribution of changes by the rules of docs/explanation/checkpoints.md, in pure functions.
 
-A rewind may revert the changes that are attributed to the session. So a doubtful change is not attributed to it.
+A rewind may revert the changes that are attributed to the session. So a doubtful change is not attributed to the
+session.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class CheckpointStep:
 
 @dataclass(frozen=True, slots=True)
 class PathAttribution:
-    """One change of one path. ``is_by_session``: True if the session made the change.
+    """One change to one path. ``is_by_session``: True if the session made the change.
 
-    The change was made between two checkpoints, later than ``since_ms`` and not later than ``at_ms`` (Unix time in ms).
+    The change was made after ``since_ms`` and not after ``at_ms`` (Unix times in ms), the times of two checkpoints.
     """
 
     was: State
@@ -41,9 +42,10 @@ class PathAttribution:
 
 
 def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathAttribution]]:
-    """Return each path that the session changed after the step ``since``, with all its changes after that step.
+    """Return each path that the session changed after the step ``since``, with all changes to the path after that step.
 
-    If ``since`` is -1, all steps count. The changes are in chronological order and include those of others.
+    If ``since`` is -1, all steps count. The changes to a path are in chronological order and include changes that the
+    session did not make.
     """
     found: dict[str, list[PathAttribution]] = {}
     for index, (step, by_session) in enumerate(zip(steps, attributed(steps), strict=True)):
@@ -69,7 +71,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
             yield frozenset()
         else:
             left_out = {path for path, _ in before.skipped}
-            is_narrower = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the previous one is partial
+            is_narrower = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the previous checkpoint is partial
             yield frozenset(
                 path
                 for path, (old, _) in step.changes.items()
@@ -83,7 +85,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
 
 
 class _Known:
-    """The paths that checkpoints have covered, whether they existed or not."""
+    """The paths that checkpoints have covered so far, whether or not the paths existed."""
 
     def __init__(self) -> None:
         self._all = False

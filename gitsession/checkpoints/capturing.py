@@ -1,4 +1,4 @@
-"""Capture of checkpoints before and after a tool call, of the whole workspace or of the paths that the call names."""
+"""Capture of the whole workspace, or of the paths that a tool call names, in checkpoints before and after the call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
 
 Phase: TypeAlias = Literal["before", "after"]
-"""The phase of a checkpoint. ``before`` attributes the differences to others, ``after`` to the session."""
+"""The phase of a checkpoint.
+
+The differences from the previous checkpoint can belong to the session only if the phase is ``after``.
+"""
 
 ExclusionRule: TypeAlias = Callable[[bytes], "str | None"]
 """A function that returns the rule that excludes a file with the given content; ``None`` if the file is kept."""
@@ -33,7 +36,10 @@ ExclusionRule: TypeAlias = Callable[[bytes], "str | None"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CaptureReason:
-    """The reason for a checkpoint. ``target``: the entry that it belongs to; ``call``: the id of the tool call."""
+    """The reason for a checkpoint.
+
+    ``target``: the entry that the checkpoint belongs to. ``call``: the id of the tool call.
+    """
 
     target: Node | None = None
     call: str | None = None
@@ -42,13 +48,16 @@ class CaptureReason:
 
 @dataclass
 class Running:
-    """The tool calls of a session that are running in this process. Changes made meanwhile belong to these calls."""
+    """The tool calls of a session that are running in this process.
+
+    Changes made while a call runs belong to that call.
+    """
 
     _calls: list[tuple[Path, str | None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
-        """Add a call; return whether another call is already running in the workspace, and the id of the latest one."""
+        """Add a call; return whether other calls are already running in the workspace, and the latest one's id."""
         with self._lock:
             others = [other for running_in, other in self._calls if running_in == workspace]
             self._calls.append((workspace, call))
@@ -70,7 +79,9 @@ def take(
     paths: Sequence[str | Path] | None = None,
     wait_seconds: float = workspace_lock.WAIT_SECONDS,
 ) -> Point:
-    """Capture the workspace, or only ``paths`` in it, and write a checkpoint if there are changes.
+    """Capture the workspace, or only ``paths`` in it, and return the checkpoint.
+
+    If nothing has changed, no checkpoint is written, and the newest one is returned.
 
     Raises ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
@@ -148,10 +159,13 @@ def around(
     running: Running,
     paths: Sequence[str | Path] | None = None,
 ) -> Iterator[Node]:
-    """Take checkpoints before and after a tool runs, even if the tool fails; yield the node of the first checkpoint."""
+    """Take a checkpoint before a tool runs and another one after it; yield the node of the first one.
+
+    The second one is taken even if the tool fails.
+    """
     is_concurrent, other = running.begin(root.path, why.call)
     try:
-        reason = f"before {why.reason}" if why.reason else None  # earlier differences do not belong to the tool
+        reason = f"before {why.reason}" if why.reason else None  # earlier changes do not belong to the tool
         first = CaptureReason(target=why.target, call=other if is_concurrent else why.call, reason=reason)
         phase = AFTER if is_concurrent else BEFORE
         before = take(store, sid, root, phase, first, at_ms=clock(), paths=paths)

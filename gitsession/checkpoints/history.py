@@ -1,9 +1,9 @@
 """The checkpoints of a session, on ``refs/heads/sessions/<sid>/files`` (docs/explanation/checkpoints.md).
 
 Checkpoints are in chronological order, regardless of the branch of the conversation, because all branches share one
-workspace. The parent of a checkpoint is the previous one; the parent of the first is the entry at which the session
-begins. Each has one parent, because `git log -p` shows no changes of a merge. Checkpoints are written under the store's
-lock, so the checkpoint that a new one is compared with is also its parent.
+workspace. The parent of a checkpoint is the previous checkpoint. The parent of the first checkpoint is the entry at
+which the session begins. A checkpoint has only one parent, because `git log -p` shows no changes for a merge.
+Checkpoints are written under the store's lock, so the checkpoint with which a new one is compared is also its parent.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def newest(store: ObjectStore, sid: str) -> Point | None:
 def readable(store: ObjectStore, sid: str) -> Point | None:
     """Return the newest checkpoint; ``None`` if there is none or it cannot be read.
 
-    If it cannot be read, the next checkpoint starts a second history.
+    If the newest checkpoint cannot be read, the next one starts a second history.
     """
     try:
         return newest(store, sid)
@@ -61,10 +61,12 @@ def readable(store: ObjectStore, sid: str) -> Point | None:
 def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
     """Yield the checkpoints, newest first, to the end of the history.
 
-    The history ends at the first checkpoint, at a purged one, or at a lost one after which a second history was
-    started. ``first``: the ref from which the history is read, if it is not this store's own
-    (``checkpoint_refs.first_refs``). Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if another checkpoint
-    cannot be read: without it, its changes would be attributed to others.
+    The history ends at the first checkpoint, at a purged checkpoint, or at a lost checkpoint after which a second
+    history was started. ``first``: the ref from which the history of a diverged store is read
+    (``checkpoint_refs.first_refs``); empty for this store's history. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``
+    if any other checkpoint
+    cannot be read: if it were skipped, the session's changes in it would not be attributed to
+    the session.
     """
     for number, (_, end) in enumerate(reversed(checkpoint_refs.line_refs(store, sid, first))):
         oid: Oid | None = end
@@ -82,7 +84,7 @@ def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
 
 
 def _point(store: ObjectStore, oid: Oid) -> Point | None:
-    """Return a checkpoint; ``None`` if the commit is not one."""
+    """Return the checkpoint that a commit contains; ``None`` if the commit is not a checkpoint."""
     node = load(store, oid)
     if node.kind != Checkpoint.kind:
         return None
@@ -101,7 +103,7 @@ def history(store: ObjectStore, sid: str, first: str = "") -> list[Point]:
 def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
     """Yield all histories of checkpoints, each oldest first: this store's history, then those of diverged stores.
 
-    Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are left out.
+    Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are skipped.
     """
     own, *others = checkpoint_refs.first_refs(store, sid)
     if points := history(store, sid, own):
@@ -121,10 +123,10 @@ Files = Callable[[Transaction | RecordingTransaction, "Point | None"], "Oid | No
 def add(
     store: ObjectStore, sid: str, entry: Checkpoint, files: Files, target: Node | None, *, nonce: bytes = b""
 ) -> Point:
-    """Write a checkpoint and return it. If it does not differ from the newest one, return the newest one instead.
+    """Write a checkpoint and return it. If it has no new information, return the newest one.
 
     ``target``: the entry that the checkpoint belongs to. ``nonce``: set for a checkpoint that is derived from an
-    agent's own records, so that every import gives the same entry; random by default. Raises ``NotFound`` if the
+    agent's own records, so that every import creates the same entry; random by default. Raises ``NotFound`` if the
     session has no entries yet.
     """
     with store.transaction() as tx:
@@ -147,7 +149,7 @@ def put(
     try:
         before = newest(store, sid)
     except DAMAGE:
-        is_lost = True  # files are captured even if earlier checkpoints are damaged
+        is_lost = True  # capture files even if earlier checkpoints are damaged
     tree = files(tx, before)
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
     if before is not None and not always and not has_news(store, before, entry, tree, target):
@@ -167,7 +169,8 @@ def put(
 def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:
     """Return whether a checkpoint has new information compared with the previous one.
 
-    This is the case if the files, the workspace or the branch of the conversation differ, or if it covers more paths.
+    A checkpoint has new information if its files, its workspace or the branch of the conversation have changed since
+    the previous checkpoint, or if it covers more paths.
     """
     if tree != before.files or entry.workspace != before.entry.workspace:
         return True
@@ -182,7 +185,7 @@ def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | N
     try:
         return all(to_base64url(node.chain) != before.entry.target for node in graph.history(store, target.oid))
     except DAMAGE:
-        return True  # files are captured even if the conversation is damaged
+        return True  # capture files even if the conversation is damaged
 
 
 def _unknown(store: ObjectStore, before: Point, entry: Checkpoint) -> bool:

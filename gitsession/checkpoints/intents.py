@@ -1,4 +1,4 @@
-"""Intents: records of planned writes to a workspace, durable before the first write, for recovery after a crash.
+"""Intents: records of planned writes to a workspace. An intent is durable before the first write, for crash recovery.
 
 Each workspace has at most one intent: the file ``<store>/gitsession/workspaces/<name>/rewind``. While it exists, an
 operation is incomplete.
@@ -34,10 +34,10 @@ class Intent:
     """The planned writes of a rewind, undo or redo.
 
     Attributes:
-        safety: The checkpoint with the state before the writes.
+        safety: The checkpoint with the state of the files before the writes.
         made: Folders to remove if they are empty after the writes.
         place: The entry where the conversation continues; "" if it does not move.
-        onto: The branch on which it continues; "" for a new branch.
+        onto: The branch on which the conversation continues; "" for a new branch.
         operation: The operation that an undo reverts or a redo repeats.
         seen: The tip of the operation log before the operation.
         tag: The tag of the temporary files.
@@ -65,7 +65,10 @@ class Intent:
 
 
 def write(store: GitStore, workspace: Path, intent: Intent) -> None:
-    """Write an intent durably. If this raises ``Unavailable``, no file was changed, but the intent may exist."""
+    """Write an intent durably.
+
+    If this raises ``Unavailable``, no file of the workspace was changed, but the intent may exist.
+    """
     file = _file(store, workspace)
     data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
     try:
@@ -75,7 +78,7 @@ def write(store: GitStore, workspace: Path, intent: Intent) -> None:
 
 
 def remove(store: GitStore, workspace: str) -> None:
-    """Remove an intent. If this raises ``Unavailable``, the operation is complete, and the call can be repeated."""
+    """Remove the intent of a completed or reverted operation. If this raises ``Unavailable``, repeat the call."""
     file = _file(store, Path(workspace))
     try:
         file.unlink(missing_ok=True)

@@ -24,8 +24,8 @@ def steps(
 ) -> list[CheckpointStep]:
     """Convert checkpoints, oldest first, to steps, each with its differences from the previous checkpoint.
 
-    The first step has no differences if it covers the whole workspace, because it attributes no change and its tree
-    may be large.
+    If the first checkpoint covers the whole workspace, its step has no differences. Changes at the first checkpoint are
+    not attributed to the session, and its tree may be large.
     """
     found = []
     levels = levels or trees.TreeCache(store)
@@ -43,8 +43,8 @@ def steps(
 def index_at(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     """Return the index in ``points`` (oldest first) of the checkpoint with the files at ``at``; -1 if there is none.
 
-    All branches share the workspace, so this is the newest checkpoint at that time, on any branch. Checkpoints of
-    ``at`` itself count only if they come first and have the phase ``before``.
+    All branches share the workspace, so the result is the newest checkpoint at the time of ``at``, on any branch.
+    Checkpoints that belong to ``at`` itself count only if they come first and have the phase ``before``.
     """
     chain = to_base64url(at.chain)
     number = _latest_index(store, points, at, chain)
@@ -60,8 +60,8 @@ def _latest_index(store: ObjectStore, points: Sequence[Point], at: Node, chain: 
 
     An entry that gitsession wrote has the tree of that checkpoint. If several checkpoints have this tree, or the entry
     has none, the timestamps decide. For an imported entry, the result is the newest checkpoint of the nearest entry in
-    the history of ``at`` that has checkpoints; checkpoints after a later rewind are ignored. The agent's clock is
-    compared with that of gitsession only if there is no such checkpoint.
+    the history of ``at`` that has checkpoints; checkpoints after a later rewind are ignored. The times of the agent are
+    compared with those of gitsession only if there is no such checkpoint.
     """
     at_ms = entry_of(store, at).at_ms
     others = [number for number, point in enumerate(points) if point.entry.target != chain]
@@ -82,7 +82,7 @@ def _latest_index(store: ObjectStore, points: Sequence[Point], at: Node, chain: 
 
 
 class FileChange(NamedTuple):
-    """The change of one path: the old and new modes and oids as in git; ``None`` if there is no file."""
+    """One change to one path: the old and new modes and oids, as in git. They are ``None`` if there is no file."""
 
     path: str
     old_mode: str | None
@@ -121,12 +121,12 @@ class Files(Mapping[str, Oid]):
         return self._store.read(self[path])[1]
 
     def diff(self, other: Files) -> list[FileChange]:
-        """Return the differences of ``other`` from these files."""
+        """Return the changes from these files to ``other``."""
         found = trees.diff(self._store, self.tree, other.tree).items()
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
     def patch(self, other: Files, paths: Collection[str] = ()) -> list[FilePatch]:
-        """Return patches from these files to ``other``: for all files, or for those at or below ``paths``.
+        """Return the patches from these files to ``other``: for all files, or only for files at or below ``paths``.
 
         Raises the errors of ``read``.
         """
@@ -141,11 +141,13 @@ class Files(Mapping[str, Oid]):
 
 
 def find_history(store: ObjectStore, sid: str, at: Node, workspace: str = "") -> tuple[list[Point], int]:
-    """Return the history with the files of an entry (oldest first), and the index in it (-1: none existed then).
+    """Return the history with the files of an entry (oldest first), and the index of the checkpoint with these files.
 
-    If stores diverged, there are several histories. They are preferred in this order: a history of ``workspace``; one
-    with a checkpoint at that time; the one whose entry is nearest in the history of ``at``; the newest; this store's
-    own. Raises the errors of ``histories``.
+    The index is -1 if no checkpoint existed at the time of the entry.
+
+    If stores diverged, there are several histories. They are preferred in this order: a history of ``workspace``; a
+    history with a checkpoint at that time; the history whose checkpoint belongs to the entry nearest to ``at`` in the
+    history of ``at``; the newest history; this store's own history. Raises the errors of ``histories``.
     """
     candidates = [(points, index_at(store, points, at)) for points in histories(store, sid)]
     if len(candidates) < 2:
@@ -162,7 +164,10 @@ def find_history(store: ObjectStore, sid: str, at: Node, workspace: str = "") ->
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
-    """Return the checkpoint with the files of an entry; if none existed then, the first checkpoint."""
+    """Return the checkpoint with the files of an entry.
+
+    If none existed at the time of the entry, return the first one.
+    """
     points, number = find_history(store, sid, at)
     return points[max(number, 0)] if points else None
 

@@ -43,10 +43,10 @@ class RewindPlan:
         place: The entry after which the conversation continues; if ``at`` is a prompt, the entry before it.
         prompt: The text of that prompt; ``None`` if ``at`` is not a prompt.
         leaf: The tip of the conversation when the plan was made.
-        onto: An existing branch that ends at ``place``; "" for a new branch.
+        onto: The existing branch that ends at ``place``, on which the conversation continues; "" for a new branch.
         workspace: The path of the workspace; ``None`` if no files are planned.
-        changes: The decision about every path that the session has changed since, including paths that are kept.
-        made: Folders that the session created, to be removed if they are empty.
+        changes: The decision about every path that the session has changed since ``at``, including paths that are kept.
+        made: Folders that the session created. The rewind removes them if they are empty.
     """
 
     session: str
@@ -60,9 +60,9 @@ class RewindPlan:
     changes: tuple[PathDecision, ...] = ()
     made: tuple[str, ...] = ()
     levels: trees.TreeCache | None = field(default=None, repr=False, compare=False)
-    """Folders that were read for the plan. The execution needs many of them again."""
+    """A cache of the folders that were read for the plan. The execution reads many of them again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Merged contents of the plan. They are not in the store yet."""
+    """The contents of merged files, by oid. They are not in the store yet."""
 
     @property
     def moves(self) -> bool:
@@ -87,7 +87,7 @@ def plan(
         at: The entry to restore.
         what: The parts of the session to restore.
         root: The workspace, if files are to be restored.
-        force: True to restore files even if others have changed them since.
+        force: True to restore files even if they have changes since ``at`` that the session did not make.
 
     Raises:
         NotFound: Only files are requested, and the session has no checkpoints.
@@ -113,7 +113,7 @@ def plan(
 
 
 def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
-    """Return the entry after which the conversation continues, and the prompt to offer to the user again."""
+    """Return the entry after which the conversation continues, and the prompt if ``at`` is one, otherwise ``None``."""
     entry = entry_of(store, at)
     if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:
         return load(store, at.parent), entry.text
@@ -144,7 +144,7 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
     base = points[number].files if points else None
     at_entry = trees.look_up(store, base, found, levels=levels)
     for path in found.keys() - _covered_paths(points[start : number + 1], found):
-        # No checkpoint covers the path, so it is not known to have been missing.
+        # No checkpoint covers the path, so the file may have existed.
         at_entry[path] = next(touch.was for touch in found[path] if touch.is_by_session)
     root.forget()
     now = {path: current_state(root, path) for path in found}
@@ -165,9 +165,9 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
 
 
 def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
-    """Return ``change``, or a decision to keep the path if the link that it writes would be refused.
+    """Return ``change``, or a decision to keep the path if ``change`` writes a link that would be refused.
 
-    A link is not removed either if undo could not restore it.
+    If undo could not restore a link, the link is kept, too.
     """
     if change.is_left:
         return change
@@ -181,7 +181,10 @@ def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, 
 
 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
-    """Return the reason to refuse a link. If the link cannot be read, return ``None``: the write reports the error."""
+    """Return the reason to refuse a link; ``None`` if there is none or the link cannot be read.
+
+    The write reports the error.
+    """
     try:
         return target_refusal(path, target())
     except (GitSessionError, OSError):
@@ -195,7 +198,7 @@ def _last_full_index(points: Sequence[Point], number: int) -> int:
 
 
 def _covered_paths(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
-    """Return those of ``paths`` that any of ``points`` covers, even if they were missing."""
+    """Return the paths in ``paths`` that any of ``points`` covers, even if they did not exist."""
     if any(point.entry.mode == WORKSPACE for point in points):
         return set(paths)
     return {path for point in points for path in point.entry.paths}
@@ -217,18 +220,19 @@ def _claims(
     touches: Mapping[str, Sequence[PathAttribution]],
     levels: trees.TreeCache,
 ) -> dict[str, set[State]]:
-    """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, with the states they claim.
+    """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, each with its claimed states.
 
-    In general, a session claims a state of a path if the change to that state is attributed to it. ``touches``: the
-    changes of this session. If calls of two sessions overlap, the checkpoints of each session show the changes of both.
+    In general, a session *claims* a state of a path if the change to that state is attributed to the session.
+    ``touches``: the changes of this session. If calls of two sessions overlap, the checkpoints of each session show the
+    changes of both.
 
-    A state that a rewind of another session restored was made earlier, perhaps by this session. The other session
-    claims it only if this session claims the same change, because then a call of this session overlapped the rewind. If
-    another session changed a path during a call of this session and did not change it back, the result of the call may
-    contain the other session's work. The other session claims this result, too.
+    A state that a rewind of another session restored had existed before, perhaps as the work of this session. The other
+    session claims it only if the same change is also attributed to this session, because this means that a call of this
+    session overlapped the rewind. If another session changed a path during a call of this session and did not change it
+    back, the result of the call may contain the other session's work. The other session claims this result, too.
 
     A fork and the session from which it was forked share the checkpoints before the fork. Each later checkpoint belongs
-    to one of them.
+    to one of the two sessions.
     """
     own: set[Oid] | None = None
     found: dict[str, set[State]] = {}
@@ -275,7 +279,10 @@ def _others(store: ObjectStore, sid: str) -> Iterator[str]:
 
 
 def _recent(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> Iterator[Point]:
-    """Yield the checkpoints since ``since_ms`` and the one before them, newest first; none if the newest is older."""
+    """Yield the checkpoints since ``since_ms``, newest first, and then the one before them.
+
+    If there are none since ``since_ms``, yield nothing.
+    """
     for number, point in enumerate(history.walk(store, sid)):
         is_recent = point.entry.at_ms >= since_ms
         if number == 0 and not is_recent:

@@ -1,7 +1,7 @@
-"""Decisions of a rewind: the files that it writes, and the reasons to keep others.
+"""Decisions of a rewind: the files that it writes, and the reasons why it keeps other files.
 
-A rewind reverts only the changes of the session. If others changed a file too, it reverts the session's changes one by
-one, newest first, each by a three-way merge.
+A rewind reverts only the changes of the session. If a file also has changes that the session did not make, the rewind
+reverts the session's changes to it one by one, newest first, each by a three-way merge.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REGULAR = ("100644", "100755")
 
 
 class NotMerged(Exception):
-    """Changes of one file cannot be merged. ``overlap``: True if both sides changed the same lines."""
+    """An error: changes to one file cannot be merged. ``overlap``: True if both sides changed the same lines."""
 
     def __init__(self, *, overlap: bool = False) -> None:
         super().__init__(CONFLICT if overlap else "these changes cannot be merged")
@@ -61,9 +61,9 @@ class PathDecision(NamedTuple):
     Attributes:
         path: The path, relative to the workspace.
         action: The planned action.
-        now: The current state, if a tree can represent it.
-        to: The state after the rewind.
-        why: The reason.
+        now: The current state of the path, if a tree can represent it.
+        to: The state of the path after the rewind.
+        why: The reason for the action.
     """
 
     path: str
@@ -90,12 +90,13 @@ def decide(
     """Decide about each path that the session changed.
 
     Args:
-        touches: The changes of each path.
+        touches: The changes to each path.
         now: The current state of each path, or the reason why it cannot be read.
-        at_entry: The state of each path at the entry, which ``force`` restores if others have changed the path, too.
+        at_entry: The state of each path at the requested entry. With ``force``, it is restored even if the path has
+            changes that the session did not make.
         claimed: States of paths that other sessions claim.
-        force: True to restore paths that others have changed.
-        merge: Merges the contents of a file that others changed, too.
+        force: True to restore paths even if they have changes that the session did not make.
+        merge: Merges the contents of a file that has changes that the session did not make.
     """
     return [
         _decide(path, touches[path], now[path], at_entry.get(path), claimed.get(path, ()), force=force, merge=merge)
@@ -118,7 +119,8 @@ def _decide(
     if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, session_state)):
         return PathDecision(path, "leave", now, now, SUBMODULE)
     is_session_state = now == session_state
-    # Shared states before the last one count, too: a revert to an earlier state would lose the other session's work.
+    # Earlier states that both sessions claim count, too: a revert to an older state would lose the other session's
+    # work.
     is_shared = any(touch.now in claimed for touch in touches if touch.is_by_session)
     if is_session_state and not is_shared and len(runs) == 1:
         return _restored(path, now, was, _why(was, now))
@@ -132,7 +134,10 @@ def _decide(
 def revert(
     paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str, merge: Merge = no_merge
 ) -> list[PathDecision]:
-    """Decide about the paths of an undo or redo. ``paths``: the expected state of each, and the state to restore."""
+    """Decide about the paths of an undo or redo.
+
+    ``paths``: the expected state of each path, and the state to restore.
+    """
     found = []
     for path, (expected, to) in sorted(paths.items()):
         current = _file_state(now[path])
@@ -153,9 +158,9 @@ def writes(changes: Iterable[PathDecision]) -> list[PathDecision]:
 
 
 def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
-    """Return the session's changes, newest first, each with the old and the new state.
+    """Return the session's changes to a path, newest first, each with the old and the new state.
 
-    Consecutive changes are combined if others made no change between them.
+    Consecutive changes of the session are combined if there is no other change between them.
     """
     groups = [list(group) for ours, group in groupby(touches, key=lambda touch: touch.is_by_session) if ours]
     return [(group[0].was, group[-1].now) for group in reversed(groups)]
@@ -164,7 +169,7 @@ def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
 def _merged(
     path: str, now: State, runs: Sequence[tuple[State, State]], merge: Merge, *, otherwise: str
 ) -> PathDecision:
-    """Revert ``runs`` and keep the changes of others. ``otherwise``: the reason to use if that is not possible."""
+    """Revert ``runs`` and keep all other changes. ``otherwise``: the reason to report if this is not possible."""
     to = now
     try:
         for was, session_state in runs:
@@ -202,7 +207,7 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
 
 
 def _file_state(now: Now | str) -> State | str:
-    """Return the state of a path. A folder counts as missing, because it may be removed after its files."""
+    """Return the state of a path. A folder counts as missing, because it may be removed once its files are removed."""
     if isinstance(now, SpecialFile):
         return None if now.kind == "folder" else SPECIAL
     return now

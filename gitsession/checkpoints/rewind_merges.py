@@ -1,4 +1,4 @@
-"""Merged contents of a plan, for files that others changed after the session or after a rewind."""
+"""Merged contents of a plan, for files that were changed again after the changes that the plan reverts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
 
 BYTES_MAX_IN_ALL = 256 << 20
-"""Maximum size in bytes of all contents that one plan holds in memory. Files over the limit are not merged."""
+"""Maximum total size in bytes of the contents that one plan holds in memory. Files beyond the limit are not merged."""
 
 
 class Merges:
@@ -26,7 +26,10 @@ class Merges:
         self.made: dict[Oid, bytes] = {}
 
     def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-        """Merge two changes of ``base``. Raises ``NotMerged`` if this fails or a content cannot be read."""
+        """Merge two changes of the file ``base``; return the oid.
+
+        Raises ``NotMerged`` if this fails or a file cannot be read.
+        """
         from gitsession.git import engine  # importing pygit2 takes 30 ms
 
         merged = engine.merge_file(*(self._content(path, oid, engine.BYTES_MAX) for oid in (base, ours, theirs)))
@@ -62,7 +65,7 @@ class Merges:
 
 
 def keep(store: GitStore, merged: Mapping[Oid, bytes], changes: Iterable[PathDecision]) -> None:
-    """Write those merged contents to the store that ``changes`` need."""
+    """Write to the store those merged contents that ``changes`` restore."""
     needed = {change.to.oid for change in changes if change.to is not None} & merged.keys()
     if needed:
         with store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""Execution of a rewind plan, an undo or a redo, and recovery after a crash.
+"""Execution of a rewind plan, an undo or a redo, and recovery of an interrupted execution.
 
     safety    write a checkpoint of the current state of the paths that will be written; store the merged contents
     intent    record the planned writes durably
@@ -7,8 +7,8 @@
               operation log
     end       remove the intent
 
-If the process is killed before the intent, nothing was changed. After it, ``resume`` completes the operation, or
-``abort`` reverts it. At every moment, each file is either the old one or the new one.
+If the process is killed before the intent is recorded, nothing was changed. If it is killed later, ``resume`` completes
+the operation, or ``abort`` reverts it. At every moment, each file has either its old or its new content.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class FileOutcome:
     Attributes:
         path: The path, relative to the workspace.
         did: ``written``, ``removed`` or ``left``.
-        why: The reason.
+        why: The reason for the outcome.
     """
 
     path: str
@@ -77,7 +77,7 @@ class RewindResult:
         outcomes: The outcome for every path of the plan.
         branch: The branch on which the conversation continues.
         moved: True if the conversation continues at another entry or on another branch.
-        prompt: The user's prompt at the entry.
+        prompt: The prompt to which the session was rewound; ``None`` if the entry is not a prompt.
         operation: The operation that was undone or redone.
     """
 
@@ -124,8 +124,8 @@ def take_step(
 ) -> RewindResult:  # fmt: skip
     """Undo or redo an operation that wrote files. Raises the errors of ``perform`` and ``UndoStep.check``.
 
-    ``changes``: the decisions about its files. ``merged``: merged contents of these files. ``made``: folders to remove
-    if they are then empty.
+    ``changes``: the decisions about the files of the operation. ``merged``: merged contents of these files. ``made``:
+    folders to remove if they are empty after the writes.
     """
     store, root = run.store, run.root
     wanted = writes(changes)
@@ -141,7 +141,7 @@ def take_step(
                         branch=branch, operation=operation)  # fmt: skip
         intent, unsafe = run.prepare(step.verb, f"{step.verb}: {step.command}", wanted, merged, made, at_ms)
         intent = dataclasses.replace(intent, operation=step.operation.id, seen=step.seen)
-        step.check(store)  # before the intent, because an operation with an intent must be completed
+        step.check(store)  # before the intent is written: an operation with an intent must be completed
         intents.write(store, root.path, intent)
         try:
             done = run.execute(intent, step)
@@ -152,7 +152,10 @@ def take_step(
 
 
 def resume(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
-    """Complete the operation begun in a workspace. Raises the errors of ``perform``, and ``NotFound`` without one."""
+    """Complete the interrupted operation in a workspace.
+
+    Raises ``NotFound`` if there is none, and the errors of ``perform``.
+    """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _find_intent(store, session, root)
         if intents.is_done(store, intent):
@@ -165,9 +168,9 @@ def resume(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Rewi
 
 
 def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: Clock) -> RewindResult:
-    """Revert the operation that was begun in a workspace.
+    """Revert the interrupted operation in a workspace.
 
-    Raises ``NotFound`` if there is none, and ``Refused`` if it is complete.
+    Raises ``NotFound`` if there is none, and ``Refused`` if the operation is already complete.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _find_intent(store, session, root)
@@ -183,7 +186,10 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 
 
 class RewindRun:
-    """One rewind, undo or redo in a workspace. ``levels``: the cache of folders that were read for its plan."""
+    """The execution of one rewind, undo or redo in a workspace.
+
+    ``levels``: the cache of folders that were read for its plan.
+    """
 
     def __init__(
         self, store: GitStore, session: StoredSession, root: WorkspaceRoot, levels: trees.TreeCache | None = None
@@ -195,7 +201,9 @@ class RewindRun:
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
         made: tuple[str, ...], at_ms: int,
     ) -> tuple[Intent, tuple[FileOutcome, ...]]:  # fmt: skip
-        """Take the safety checkpoint; return the intent, and the paths to keep because that checkpoint lacks them.
+        """Take the safety checkpoint; return the intent and the paths that must be kept.
+
+        A path must be kept if the safety checkpoint could not capture it.
 
         ``merged``: contents that are not in the store yet.
         """
@@ -243,7 +251,7 @@ class RewindRun:
         )
 
     def revert_writes(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
-        """Revert those writes of the intent that were already made."""
+        """Revert the writes of the intent that have been made already; return the outcomes."""
         reversals = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
         parents = folders_above(change.path for change in reversals if change.new is None)
         made = parents - trees.folders(self.store, files_of(self.store, intent.safety), parents)
@@ -258,7 +266,7 @@ class RewindRun:
     ) -> tuple[tuple[FileOutcome, ...], dict[str, State]]:
         """Write ``changes``; return all outcomes, and the new states of the written paths.
 
-        ``made``: folders to remove if they are then empty.
+        ``made``: folders to remove if they are empty after the writes.
         """
         found = restore(
             self.root, changes, content=lambda oid: self.store.read(oid)[1], tag=intent.tag,
@@ -280,14 +288,14 @@ class RewindRun:
     def _finish_step(
         self, intent: Intent, step: operation_log.UndoStep, done: Mapping[str, State]
     ) -> tuple[str, Operation]:
-        """Record an undo or redo in the same way; return the branch, and the operation that was undone or redone."""
+        """Record an undo or redo in one transaction; return the branch, and the operation that was undone or redone."""
         with self.store.transaction() as tx:
             files = self._record(tx, intent, done, self._leaf_after(step), intent.at_ms) if done else None
             operation = step.apply(self.store, tx, intent.at_ms, files)
             return active(self.store, self.session.id), operation
 
     def _leaf_after(self, step: operation_log.UndoStep) -> Node | None:
-        """Return the tip of the conversation after the refs of the step have moved."""
+        """Return the tip that the conversation has after the refs of ``step`` are moved."""
         ends = {move.ref: move.new for move in step.moves}
         chosen = refs.active(self.session.id)
         value = ends[chosen] if chosen in ends else self.store.ref(chosen)
@@ -343,7 +351,7 @@ def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
 
 
 def _find_intent(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Intent:
-    """Return the incomplete operation of this workspace, or of a workspace of the session that has been moved since."""
+    """Return the intent of this workspace, or of a workspace of the session whose folder no longer exists."""
     found = intents.read(store, root.path)
     if found is not None:
         return found

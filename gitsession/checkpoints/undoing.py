@@ -1,4 +1,4 @@
-"""Undo and redo of any operation: its refs in the store, and the files that it wrote in a workspace."""
+"""Undo and redo of an operation: of its refs in the store, and of the files that it wrote in a workspace."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def take_next(
     open_session: Callable[[str], StoredSession],
     scope: UndoScope = operation_log.unlimited,
 ) -> RewindResult:
-    """Undo the newest command of ``scope`` that is in effect, or redo the last one that was undone.
+    """Undo the newest command of ``scope`` that has not been undone, or redo the command that was undone last.
 
     ``open_root`` opens the workspace that an operation wrote to. A file that has not changed since the operation gets
-    its old content. A file that was changed since is merged; if that is not possible, it is kept and reported. Raises
-    ``NotFound``, and ``Refused`` if work would be lost.
+    its earlier content. A file that has changed since then is merged. If it cannot be merged, it is kept and reported.
+    Raises ``NotFound`` if there is no such command, and ``Refused`` if work would be lost.
     """
     step = operation_log.next_step(store, verb, scope)
     files = step.operation.files
@@ -70,7 +70,7 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
 def plan_step(
     store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, levels: trees.TreeCache, merge: Merge
 ) -> tuple[list[PathDecision], tuple[str, ...]]:
-    """Return the decisions about the files of an operation, and the folders to remove if they are then empty."""
+    """Return the decisions about the files of an operation, and the folders to remove if they are empty afterwards."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
         what = f"cannot read checkpoint {files.result}: its payload is not a valid checkpoint"

@@ -24,7 +24,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 """The path to a value: the keys from the root."""
 
 _DEPTH_LEFT = 8
-"""Number of levels, out of ``DEPTH_MAX``, that are reserved for the containers around a value of another program."""
+"""Number of the ``DEPTH_MAX`` levels that are reserved for the containers around a value of another program."""
 
 _BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
 _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"
@@ -37,7 +37,7 @@ def encode(value: Plain) -> bytes:
 
 
 def encode_unchecked(value: Plain) -> bytes:
-    """Encode a value that is known to be within the profile, without checking it."""
+    """Encode a value without checking it. The caller guarantees that the value is within the profile."""
     return cbor2.dumps(value)
 
 
@@ -67,9 +67,9 @@ def decode(data: bytes) -> Plain:
 
 
 def strings(data: bytes) -> list[tuple[FieldPath, bool, int, int]]:
-    """Return the strings of ``data``, which ``encode`` wrote, as tuples ``(path, is_text, start, end)``.
+    """Return the strings in ``data``, the output of ``encode``, as tuples ``(path, is_text, start, end)``.
 
-    The strings are sorted by offset. Keys are not included. A list adds nothing to the paths of its items.
+    The strings are sorted by offset. Keys are not included. The path to an item of a list is the path to the list.
     """
     found: list[tuple[FieldPath, bool, int, int]] = []
     _walk(data, 0, (), found)
@@ -94,9 +94,9 @@ def _walk(data: bytes, at: int, path: FieldPath, found: list[tuple[FieldPath, bo
 
 
 class Piece(NamedTuple):
-    """A string in an encoding. Its head begins at ``head``; its content is from ``start`` to ``end``.
+    """A string in an encoded value. Its head begins at offset ``head``; its content is from ``start`` to ``end``.
 
-    ``path``: the path to the string; for a key, the path to its map.
+    ``path``: the path to the string, or for a key, the path to the map that has the key.
     """
 
     path: FieldPath
@@ -108,7 +108,7 @@ class Piece(NamedTuple):
 
 
 def pieces(data: bytes) -> list[Piece]:
-    """Return every string of ``data``, which ``encode`` wrote, in order, including keys. Raises ``Malformed``."""
+    """Return every string in ``data``, the output of ``encode``, in order, including keys. Raises ``Malformed``."""
     found: list[Piece] = []
     try:
         end = _walk_all(data, 0, (), found)
@@ -139,7 +139,7 @@ def _walk_all(data: bytes, at: int, path: FieldPath, found: list[Piece]) -> int:
 
 
 def head_of(content: bytes, *, is_text: bool) -> bytes:
-    """Return the head of a string with this content."""
+    """Return the head of a string with the given content."""
     count = len(content)
     major = (_TEXT if is_text else _BYTES) << 5
     if count < 24:
@@ -158,7 +158,7 @@ def _head(data: bytes, at: int) -> tuple[int, int, int]:
 
 
 def end_of(data: bytes, at: int) -> int | None:
-    """Return the end offset of the item at ``at``, from the heads alone; ``None`` if it is incomplete or invalid."""
+    """Return the end offset of the item at ``at``; ``None`` if it is incomplete or invalid. Only heads are decoded."""
     wanted = 1
     while wanted:
         if at >= len(data) or data[at] & 31 > 27 or data[at] >> 5 == 6:
@@ -184,7 +184,7 @@ class _Outside(Exception):
 
 _TEXTS = {str}
 _LEAVES = frozenset({str, bytes, bool, type(None)})
-"""Types of decoded values that need no check: a text decoded from UTF-8 has no lone surrogate."""
+"""Types of decoded values that need no check. Text that was decoded from UTF-8 has no lone surrogates."""
 
 
 def _fits(value: Plain) -> bool:
@@ -279,8 +279,9 @@ def _refuse_tag(*_: Any) -> NoReturn:
     raise ValueError("tags are not allowed")
 
 
-# cbor2 runs its own decoders for known tags before it calls ``tag_hook``: a regular expression for tag 35, and shared
-# references for 28 and 29, which can print as gigabytes. So every registered tag that it may handle is rejected here.
+# cbor2 runs its own decoders for known tags before it calls ``tag_hook``. For tag 35, it compiles a regular expression.
+# For tags 28 and 29, it creates shared references, and such a value can print as gigabytes. So every registered tag
+# that cbor2 may handle is rejected here.
 _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 43000, 55799], _refuse_tag)
 
 
@@ -295,8 +296,8 @@ def valid_text(text: str) -> str:
 def to_profile(value: Any, *, depth: int = DEPTH_MAX - _DEPTH_LEFT) -> Any:
     """Convert ``value`` to the profile.
 
-    ``valid_text`` is applied to texts. Integers out of range become text. NaN, infinity and values that are nested too
-    deep become ``None``.
+    Strings are converted by ``valid_text``. Integers out of range become strings. NaN, infinity, and arrays and maps
+    that are nested too deep become ``None``.
     """
     if isinstance(value, str):
         return valid_text(value)

@@ -27,12 +27,15 @@ def hash_of(*parts: bytes) -> bytes:
 
 
 def digest(payload: bytes, holes: bytes = b"") -> bytes:
-    """Return the digest of a stored payload: 32 bytes. ``holes``: the content of ``holes.cbor``, if there is one."""
+    """Return the digest of a stored payload: 32 bytes.
+
+    ``holes``: the content of ``holes.cbor``; empty if the payload has no holes.
+    """
     return hash_of(payload, holes) if holes else hash_of(payload)
 
 
 def chain(parent: bytes | None, payload_digest: bytes) -> bytes:
-    """Return the chain digest of an entry: 32 bytes. ``parent``: the chain digest of the first parent."""
+    """Return the chain digest of an entry: 32 bytes. ``parent``: the chain digest of its first parent."""
     return hash_of(payload_digest) if parent is None else hash_of(parent, payload_digest)
 
 
@@ -42,7 +45,7 @@ def to_base64url(value: bytes) -> str:
 
 
 def from_base64url(text: str) -> bytes:
-    """Return the bytes that ``to_base64url`` encoded as ``text``. Raises ``ValueError`` for any other text."""
+    """Return the bytes that ``to_base64url`` encodes as ``text``. Raises ``ValueError`` for any other text."""
     if _OF_32_BYTES.fullmatch(text):
         return base64.urlsafe_b64decode(text + "=")
     value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
@@ -52,5 +55,8 @@ def from_base64url(text: str) -> bytes:
 
 
 def to_base32(value: bytes, length: int) -> str:
-    """Return the first ``length`` characters in lower-case base32, which is valid in refs and on any file system."""
+    """Return the first ``length`` characters of ``digest`` in lower-case base32.
+
+    The result is valid in the name of a ref and on any file system.
+    """
     return base64.b32encode(value).decode().lower()[:length]

@@ -19,12 +19,15 @@ Encoding: TypeAlias = Literal["raw", "base64", "summary"]
 ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
 
 VAULT, PURGED = "vault", "purged"
-"""Encodings of rows without content: a placeholder that replaces a secret, and purged bytes that are not kept."""
+"""Encodings of rows without content: for a placeholder that replaces a secret, and for purged bytes."""
 
 RULE_CHARS_MAX = 40
 
 WHOLE_BYTES_MAX = 1 << 30
-"""Maximum size in bytes of a payload with its holes filled. A small table can name one blob any number of times."""
+"""Maximum size in bytes of a payload with filled holes.
+
+Even a small table can refer to one blob any number of times.
+"""
 
 IMAGE_BYTES_MIN = 1024
 STRING_BYTES_MIN = 65_536
@@ -53,7 +56,7 @@ class StoredPayload:
 
 
 class PlaceholderSpan(NamedTuple):
-    """A placeholder in a payload with filled holes: its offset, its length, and the rule that found the secret."""
+    """A placeholder in a payload with filled holes: offset and length in bytes, and the rule that found the secret."""
 
     offset: int
     length: int
@@ -61,7 +64,7 @@ class PlaceholderSpan(NamedTuple):
 
 
 def cut(payload: bytes, spans: Iterable[PayloadSpan], hidden: Iterable[tuple[int, int, str]] = ()) -> StoredPayload:
-    """Remove ``spans``, which are sorted and do not overlap, from ``payload``; return the stored form.
+    """Remove ``spans`` from ``payload``; return the stored form. The spans must be sorted and must not overlap.
 
     ``hidden``: the placeholders in the payload. Raises ``Malformed`` if the payload is too long.
     """
@@ -116,22 +119,22 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
-    """Return the rows of a table whose content is in separate blobs. Raises ``Malformed``."""
+    """Return those rows of a table of holes whose content is in separate blobs. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, PlaceholderSpan)]
 
 
 def hidden(holes: bytes) -> list[PlaceholderSpan]:
-    """Return the placeholders of a table, in order; ``holes`` may be empty. Raises ``Malformed``."""
+    """Return the placeholders in a table of holes, in order. ``holes`` may be empty. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, PlaceholderSpan)] if holes else []
 
 
 def holds_purged(holes: bytes) -> bool:
-    """Return whether a placeholder replaces a purged text. No original of such a payload is kept."""
+    """Return whether any placeholder replaces purged text. No original of such a payload is kept."""
     return any(row.rule == PURGED for row in hidden(holes))
 
 
 def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSpan | None]:
-    """Return the rows of a table; ``None`` for a row of purged bytes, which cannot be filled."""
+    """Return the rows of a table of holes; ``None`` for a row of purged bytes, which cannot be filled."""
     table = cbor.decode(holes)
     if type(table) is not list or not table:
         raise Malformed("expected a list with at least one hole", where="holes")
@@ -193,7 +196,7 @@ def is_image(data: bytes) -> bool:
 
 
 def holds_image(data: bytes) -> bool:
-    """Return whether ``data`` may contain an image. This fast test precedes a slow one."""
+    """Return whether ``data`` may contain an image. This fast test is used before a slower and more exact one."""
     return any(mark in data for mark in (*_MAGIC, b"RIFF", b"BM"))
 
 
@@ -208,7 +211,7 @@ def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
 
 
 def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:
-    """Yield the start and end of each string literal in a line that was split at every quotation mark."""
+    """Yield the start and end offset of each string literal in a line that was split at every quotation mark."""
     at = 0
     start: int | None = None
     for piece in pieces[:-1]:

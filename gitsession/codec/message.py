@@ -20,7 +20,7 @@ SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024
 SOURCE_ID_MAX = 128
 CHARACTERS_MAX = 4096
-"""Maximum number of characters of a text that are used; the rest is ignored."""
+"""Maximum number of characters of a text that a message is made from. The rest of the text is ignored."""
 
 _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _RUN = re.compile(f"[{_SPACES}]+")
@@ -36,7 +36,10 @@ _TRAILERS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SourceRef:
-    """The origin of an imported entry: the agent, its id of the entry (or ``None``), and the line in its file."""
+    """The origin of an imported entry.
+
+    ``id``: the agent's id of the entry, or ``None``. ``line``: the line in the file.
+    """
 
     agent: str
     id: str | None
@@ -47,7 +50,7 @@ class SourceRef:
 
     @classmethod
     def of(cls, agent: str, id: str | None, line: int) -> SourceRef:
-        """Return a reference whose id is truncated to the maximum length in a trailer."""
+        """Return a reference with the id truncated to the maximum length in a trailer."""
         return cls(agent, id and _cut_id(id), line)
 
 
@@ -62,7 +65,7 @@ class Trailers(NamedTuple):
 
 
 def render(headline: Headline, chain: bytes, source: SourceRef | None, replaces: bytes = b"") -> bytes:
-    """Return the message of an entry, with its final line feed. ``replaces``: see ``Trailers``."""
+    """Return the message of an entry, including the final line feed. ``replaces``: see ``Trailers``."""
     subject, text = _subject(headline)
     lines = [subject, ""]
     body = _body(headline.body)
@@ -128,9 +131,9 @@ def trailers_of(message: bytes) -> Trailers:
 
 
 def _subject(headline: Headline) -> tuple[str, str | None]:
-    """Return the subject. Also return the text on one line if the subject contains all of it, else ``None``."""
+    """Return the subject, and the text on one line, or ``None`` if the subject contains only a part of the text."""
     label = _one_line(headline.label, LABEL_MAX)
-    if not label or label.startswith("---"):  # git ends a message at a line that begins with ``---``
+    if not label or label.startswith("---"):  # for git, a line that begins with ``---`` ends a message
         label = _cut(f"entry {label}".rstrip(), LABEL_MAX)
     calls = "" if not headline.calls else " (+1 tool)" if headline.calls == 1 else f" (+{headline.calls} tools)"
     text = _folded(clean(headline.words[:CHARACTERS_MAX]), SUBJECT_MAX)
@@ -155,15 +158,19 @@ def _one_line(text: str, limit: int) -> str:
     return _cut_line(text[:CHARACTERS_MAX], limit)
 
 
-@functools.lru_cache(maxsize=256)  # kinds, labels and models are a few texts that repeat often
+@functools.lru_cache(maxsize=256)  # only a few kinds, labels and models exist, and each is used often
 def _cut_line(text: str, limit: int) -> str:
     return _cut(_folded(clean(text), limit), limit)
 
 
 def _folded(text: str, limit: int) -> str:
-    """Return the clean ``text`` on one line with single spaces. A long text may be cut after ``limit`` characters."""
+    """Return the clean ``text`` on one line with single spaces.
+
+    Long text may be cut anywhere after ``limit`` characters.
+    """
     if text.isascii():
-        # In clean ASCII, ``split`` splits at only two characters. This number of words exceeds the limit.
+        # In clean ASCII text, ``split`` splits only at spaces and line feeds. ``limit // 2 + 1`` words are longer than
+        # ``limit``.
         return " ".join(text.split(None, limit // 2 + 1))
     return _RUN.sub(" ", text).strip(" ")
 

@@ -1,4 +1,4 @@
-"""Payloads of gitsession's own entries (docs/reference/format.md, "Payloads of our own"), and their headlines."""
+"""Payloads and headlines of entries that gitsession writes itself (docs/reference/format.md, "Payloads of our own")."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
 
 
 def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
-    """Return the fields that differ from their defaults, after a check of each field."""
+    """Check all fields; return those that differ from their defaults."""
     plain: dict[str, cbor.Plain] = {}
     for field in _fields(type(value)):
         item = getattr(value, field.name)
@@ -239,8 +239,8 @@ def _check_role(message: Message) -> None:
 class _Field(NamedTuple):
     """A field of an entry or block.
 
-    ``types``: the types of the plain value; empty for any type. ``part``: the type of each item. ``blocks``: True if
-    the items are blocks. ``pairs``: True if the items are pairs of texts.
+    ``types``: the types that the plain value may have; empty for any type. ``part``: the type of each item. ``blocks``:
+    True if the items are blocks. ``pairs``: True if the items are pairs of strings.
     """
 
     name: str
@@ -264,7 +264,10 @@ class _Field(NamedTuple):
                 raise Malformed("expected two texts", where=f"{where}.{self.name}[{index}]")
 
     def is_default(self, item: Any) -> bool:
-        """Return whether a plain value equals the default. The caller handles missing values and ``None``."""
+        """Return whether a plain value equals the default of the field.
+
+        The caller handles missing values and ``None``.
+        """
         default = self.default
         return default is not None and default is not MISSING and item == (list(default) if default == () else default)
 
@@ -304,7 +307,10 @@ _NAMES: dict[type[Any], frozenset[str]] = {}
 
 
 def _fields(kind: type[Any]) -> tuple[_Field, ...]:
-    """Return the fields of ``kind`` in a body. The default of a required field is ``MISSING``."""
+    """Return the fields of ``kind`` that are in the body of a payload.
+
+    The default of a required field is ``MISSING``.
+    """
     if kind not in _FIELDS:
         _FIELDS[kind] = tuple(
             _Field(field.name, _default(field), **_ANNOTATIONS[str(field.type)])
@@ -367,7 +373,7 @@ def _of_compaction(entry: kinds.Compaction) -> Headline:
     before = "" if entry.tokens_before is None else format_tokens(entry.tokens_before)
     after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{format_tokens(entry.tokens_after)}"
     summary = f"{before}{after} tokens" if before or after else ""
-    return Headline(kind=entry.kind, label="compaction", words=summary, at_ms=entry.at_ms)  # the text: `summary.md`
+    return Headline(kind=entry.kind, label="compaction", words=summary, at_ms=entry.at_ms)  # its text is `summary.md`
 
 
 def _of_branch_summary(entry: kinds.BranchSummary) -> Headline:

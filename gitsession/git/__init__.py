@@ -1,1 +1,1 @@
-"""Git's objects, packs, refs, and processes. From gitsession, it imports only errors and durable file operations."""
+"""Git's objects, packs, refs, and processes. Of gitsession, this package imports only errors and file operations."""

@@ -1,4 +1,6 @@
-"""A reader for objects that only git can find, such as in its quarantine: one long-running `git cat-file`.
+"""A reader for objects that only git can find, such as those in its quarantine.
+
+It uses one long-running `git cat-file`.
 
 The size of an object is read before its content, so an object that exceeds the caller's limit is never inflated.
 """
@@ -31,7 +33,7 @@ FAILURES_MAX = 3
 _BUFFER_BYTES = 1 << 16
 _LINE_BYTES_MAX = 256
 _AT_ONCE = 512
-"""Number of requests that are written before an answer is read. Git reads all of them before it answers."""
+"""Number of requests that are written before git's output is read. Git reads all of them before it writes output."""
 
 
 class ObjectHeader(NamedTuple):
@@ -42,10 +44,13 @@ class ObjectHeader(NamedTuple):
 
 
 class CatFile:
-    """Objects that git finds in ``git_dir``. ``variables``: additional object folders (``process.quarantine``).
+    """The objects that git finds in ``git_dir``.
 
-    ``seconds_left``: called before each wait for output; returns the maximum wait in seconds. Without it there is no
-    limit. The constructor and all methods raise ``Unavailable``; after that, further answers cannot be trusted.
+    ``variables``: git variables that name more object folders (``process.quarantine``).
+
+    ``seconds_left``: called before each wait for output; returns the maximum wait in seconds. Without it, there is no
+    limit. The constructor and all methods raise ``Unavailable``. After that error, do not use the object: its output
+    cannot be trusted.
     """
 
     def __init__(
@@ -63,13 +68,13 @@ class CatFile:
         self._input, self._output = io.BufferedWriter(stdin), io.BufferedReader(raw, _BUFFER_BYTES)
 
     def heads(self, oids: Sequence[Oid]) -> Iterator[ObjectHeader | None]:
-        """Yield the header of each object, ``None`` if it does not exist. The caller must read all of them."""
+        """Yield the header of each object, or ``None`` if it does not exist. The caller must read all headers."""
         for requests in _batches(oids):
             output = self._request("info", requests)
             yield from (_parse_header(output.readline(_LINE_BYTES_MAX)) for _ in requests)
 
     def contents(self, oids: Sequence[Oid]) -> Iterator[tuple[str, bytes] | None]:
-        """Yield type and content of each object, ``None`` if it does not exist. The caller must read all of them."""
+        """Yield type and content of each object, or ``None`` if it does not exist. The caller must read all items."""
         for requests in _batches(oids):
             output = self._request("contents", requests)
             for _ in requests:
@@ -83,7 +88,7 @@ class CatFile:
                 yield head.kind, data[:-1]
 
     def kill(self) -> None:
-        """Kill git, and then call ``close``."""
+        """Kill git and call ``close``."""
         self._process.kill()
         self.close()
 
@@ -146,9 +151,9 @@ def _parse_header(line: bytes) -> ObjectHeader | None:
 class BorrowedObjects:
     """A context manager that reads objects of another repository through git.
 
-    ``folders``: object folders; git also follows their own alternates. Nothing else of that repository is read: no
-    configuration, hook or ref. Git runs in an empty temporary repository whose alternates are these folders. The
-    content of each object is checked against its id.
+    ``folders``: object folders; git also follows their own alternates. The configuration, hooks and refs of that
+    repository are not read. Git runs in an empty temporary repository whose alternates are these folders. The content
+    of each object is checked against its id.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:
@@ -170,7 +175,10 @@ class BorrowedObjects:
             self._scratch.cleanup()
 
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
-        """Return an object's content, or why it cannot be read. Raises ``Malformed`` if git cannot read objects."""
+        """Return the content of an object, or the reason why the object cannot be read.
+
+        Raises ``Malformed`` if git fails too often.
+        """
         try:
             return _read_checked(self._started(), kind, oid, bytes_max)
         except (Unavailable, OSError, ValueError):
@@ -220,5 +228,5 @@ def _read_checked(git: CatFile, kind: Kind, oid: Oid, bytes_max: int) -> bytes |
         return f"larger than {bytes_max:,} bytes"
     [found] = git.contents([oid])
     if found is None or oid_of(kind, found[1]) != oid:
-        raise ValueError(oid)  # the answers that follow cannot be trusted either
+        raise ValueError(oid)  # the output that follows cannot be trusted either
     return found[1]

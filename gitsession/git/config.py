@@ -1,6 +1,6 @@
 """The files ``HEAD`` and ``config``, without which git does not recognize a repository.
 
-They contain no data of a store, so they can be written again if they are lost. Existing settings are kept.
+These files contain no sessions, so they can be written again if they are lost. Existing settings are kept.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ TEXT = """\
 """The configuration of a new store."""
 
 _FETCHED_INTO_BRANCHES = re.compile(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
-"""The refspec of earlier versions, which makes a plain `git fetch --prune` delete local branches."""
+"""The fetch refspec that earlier versions wrote. With it, a plain `git fetch --prune` deletes local branches."""
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
 
 
 def settings(text: str) -> dict[str, str]:
-    """Return the settings, keyed by ``section.key`` or ``section.subsection.key``; the last value wins.
+    """Return the settings in ``text``, keyed by ``section.key`` or ``section.subsection.key``; the last value wins.
 
     Section and key are in lower case. Includes are not followed.
     """
@@ -76,9 +76,11 @@ class RedactionSettings(NamedTuple):
 
 
 def redaction(git_dir: Path) -> RedactionSettings:
-    """Return ``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration. Default: on, no file.
+    """Return ``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration.
 
-    A relative path is resolved against the store, because writers have different working directories.
+    By default, redaction is on, and there is no file with rules.
+
+    A relative path of that file is resolved against the store, because writers have different working directories.
     """
     values = settings(_text(git_dir / FILE) or "")
     is_on = values.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
@@ -92,7 +94,10 @@ def value_of(git_dir: Path, key: str) -> str:
 
 
 def missing_settings(git_dir: Path) -> dict[str, str]:
-    """Return the settings of a new store that are missing here, except remotes, which the owner configures."""
+    """Return the settings of a new store that the store's configuration lacks.
+
+    Remotes, which the owner configures, are not included.
+    """
     present = settings(_text(git_dir / FILE) or "")
     return {key: value for key, value in settings(TEXT).items() if key not in present and not key.startswith("remote.")}
 
@@ -100,8 +105,8 @@ def missing_settings(git_dir: Path) -> dict[str, str]:
 def migrate(git_dir: Path) -> None:
     """Replace the refspecs of earlier versions that make a plain `git fetch` move and delete local branches.
 
-    Refspecs in any other form are the user's own and are kept. If the file is locked or cannot be written, the next
-    writer that opens the store tries again.
+    Refspecs in any other form are the user's own and are kept. If the file is locked or not writable, the next writer
+    that opens the store tries again.
     """
     file = git_dir / FILE
     if _without_branch_refspecs(_text(file) or "") is None:
@@ -126,7 +131,10 @@ def migrate(git_dir: Path) -> None:
 
 
 def _without_branch_refspecs(text: str) -> str | None:
-    """Return ``text`` with refspecs that fetch into remote-tracking refs instead; ``None`` if nothing has to change."""
+    """Return ``text`` with its refspecs of earlier versions replaced by ones that fetch into remote-tracking refs.
+
+    Returns ``None`` if ``text`` has no refspec of an earlier version.
+    """
     remote, changed = "", False
     lines = text.splitlines(keepends=True)
     stated = {line.strip() for line in lines}
@@ -145,7 +153,7 @@ def _without_branch_refspecs(text: str) -> str | None:
 
 
 def problems(git_dir: Path) -> dict[str, str]:
-    """Return the problems that keep git from using the files, by file name. Raises ``OSError``."""
+    """Return the problems that keep git from using ``HEAD`` and ``config``, by file name. Raises ``OSError``."""
     found = {}
     for name, is_fit in ((HEAD, _HEAD.fullmatch), (FILE, _is_config)):
         text = _text(git_dir / name)
@@ -157,7 +165,10 @@ def problems(git_dir: Path) -> dict[str, str]:
 
 
 def repaired_files(git_dir: Path, head: str) -> dict[str, bytes]:
-    """Return the new content of files that need a repair or lack settings, by name. Raises ``OSError``."""
+    """Return the new content of each of the two files that is damaged or lacks settings, by name.
+
+    Raises ``OSError``.
+    """
     wrong = problems(git_dir)
     found = {HEAD: f"ref: {head}\n".encode()} if HEAD in wrong else {}
     missing = missing_settings(git_dir)

@@ -1,4 +1,4 @@
-"""Detection of damaged git files in a store: those that contain, list or locate objects.
+"""Detection of damaged git files in a store: files that contain, list or locate objects.
 
 The checks change no file. The journal detects damage in its own files (store/journal.py).
 
@@ -33,7 +33,10 @@ _DERIVED = {
 
 @dataclass(frozen=True, slots=True)
 class BadFile:
-    """A damaged file. ``path``: relative to the store; ``fresh``: a new index, if only that of a pack is damaged."""
+    """A damaged file.
+
+    ``path``: relative to the store. ``fresh``: a new index for a pack of which only the index is damaged.
+    """
 
     path: str
     problem: str
@@ -58,7 +61,7 @@ def object_files(git_dir: Path) -> list[str]:
 
 
 def problem(git_dir: Path, name: str) -> str:
-    """Return the problem of a file that ``object_files`` returned; "" if there is none or git has removed the file."""
+    """Return the problem of a file that ``object_files`` returned; "" if it has none or git has removed it."""
     file = git_dir / name
     magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
     if magic is not None:
@@ -77,7 +80,10 @@ def problem(git_dir: Path, name: str) -> str:
 
 
 def quick_check(git_dir: Path) -> Iterator[BadFile]:
-    """Yield packs and indexes with a wrong size, or wrong first or last bytes. Reads only these. Raises ``OSError``."""
+    """Yield packs and indexes with a wrong size, or wrong first or last bytes.
+
+    Only these bytes are read. Raises ``OSError``.
+    """
     directory = git_dir / "objects/pack"
     packs = {file.stem: file for file in sorted(directory.glob("*.pack"))}
     indexes = {file.stem: file for file in sorted(directory.glob("*.idx"))}
@@ -100,7 +106,7 @@ def _quick_check(file: Path, index: Path | None) -> Iterator[BadFile]:
 
 
 def quarantined_packs(bad: Sequence[BadFile]) -> set[str]:
-    """Return the index names of the packs in ``bad`` that are quarantined as a whole."""
+    """Return the names of the indexes of those packs in ``bad`` that are moved to the quarantine as a whole."""
     return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
 
@@ -129,7 +135,7 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
 
 
 def _indexed(file: Path, scratch: Path) -> Path | None:
-    """Return a new index of a pack, which git writes next to a link to the pack; ``None`` if git cannot."""
+    """Return a new index of a pack, which git writes next to a link to the pack; ``None`` if git cannot write one."""
     folder = scratch / "pack"
     folder.mkdir(exist_ok=True)
     fresh = folder / f"{file.stem}.idx"

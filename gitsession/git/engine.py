@@ -1,16 +1,16 @@
 """A libgit2 repository over verified objects: history walks, diffs, patches, blame, and merges of files.
 
-Every object that libgit2 reads comes from an ``ObjectReader``, which checks the SHA-1 of its bytes. libgit2 opens and
-maps no file of a store, and writes none (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms. So
-import this module inside the functions that use it, not at the top of another module.
+Every object that libgit2 reads comes from an ``ObjectReader``, which checks the SHA-1 of its bytes. libgit2 neither
+opens nor writes a file of a store (docs/decisions/0009). Only this module imports pygit2, which takes 30 ms. So import
+this module inside the functions that use it, not at the top of another module.
 
 A repository belongs to the thread that created it. libgit2 holds a lock while it requests an object. If a second thread
 waited for that lock while holding the interpreter lock, the threads would deadlock.
 
-pygit2 calls libgit2 in two ways. Its C extension keeps the interpreter lock; its cffi methods release it. Callbacks for
-objects acquire it again since pygit2 1.21, but callbacks for refs do not (libgit2/pygit2#1496). So a cffi method that
-looks up a ref ends the process with a segmentation fault. ``StoreRepository`` rejects every method that is not in
-``_SAFE``.
+pygit2 calls libgit2 in two ways. Its C extension keeps the interpreter lock; its cffi methods release it. Since pygit2
+1.21, callbacks for objects acquire the interpreter lock again, but callbacks for refs do not (libgit2/pygit2#1496). So
+a cffi method that looks up a ref ends the process with a segmentation fault. ``StoreRepository`` rejects every method
+that is not in ``_SAFE``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ lines: two files of 65,000 mostly repeated lines take 0.5 s, and two of 2,000,00
 """
 
 DEPTH_MAX = 128
-"""Maximum nesting of folders. libgit2 recurses into each level and overflows the stack at some tens of thousands."""
+"""Maximum depth of folders. libgit2 recurses into each level and overflows the stack at tens of thousands of levels."""
 
 _KINDS: Mapping[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
 _NUMBERS: Mapping[str, int] = {kind: number for number, kind in _KINDS.items()}
@@ -58,13 +58,13 @@ _OPEN_OWN = "open a Repository object in each thread"
 
 
 class ObjectReader(Reader, Protocol):
-    """Verified objects by id."""
+    """A source of verified objects by id."""
 
     def oids(self) -> Iterator[str]: ...
 
 
 class RefSource(Protocol):
-    """Refs by name. The value of a symbolic ref is ``ref: <name>``."""
+    """A source of refs by name. The value of a symbolic ref is ``ref: <name>``."""
 
     def ref(self, name: str) -> str | None: ...
 
@@ -72,11 +72,14 @@ class RefSource(Protocol):
 
 
 class Readable(ObjectReader, RefSource, Protocol):
-    """Objects and refs."""
+    """A source of objects and refs."""
 
 
 class _ObjectBackend(pygit2.OdbBackend):
-    """Objects of a reader. New objects go to ``writer``; without a writer they are rejected."""
+    """The objects of a reader, for libgit2.
+
+    New objects are passed to ``writer``; without a writer they are rejected.
+    """
 
     def __init__(self, reader: ObjectReader, writer: ObjectSink | None) -> None:
         super().__init__()
@@ -95,7 +98,10 @@ class _ObjectBackend(pygit2.OdbBackend):
         return *self.read_cb(oid), oid
 
     def read_header_cb(self, oid: object) -> tuple[int, int]:
-        """Return type and size. Caches the object: libgit2 requests the header of a blob first and then its content."""
+        """Return type and size.
+
+        The object is cached: libgit2 requests the header of a blob first and then its content.
+        """
         name = str(oid)
         number, data = self._read(name)
         if len(self._headers) >= _HEADERS_MAX:
@@ -159,7 +165,7 @@ class _ObjectBackend(pygit2.OdbBackend):
 
 
 class _RefBackend(pygit2.RefdbBackend):
-    """Refs of a reader, read-only for libgit2."""
+    """The refs of a reader, for libgit2, which cannot change them."""
 
     def __init__(self, reader: RefSource, head: str) -> None:
         super().__init__()
@@ -217,7 +223,10 @@ _CALLS = (
 
 
 class UnsafeMethod(Refused, AttributeError):
-    """A method of pygit2 that would crash or that needs a working directory. ``hasattr`` returns False for it."""
+    """A call of a pygit2 method that would crash the process or that needs a working tree.
+
+    The error is an ``AttributeError``, so ``hasattr`` returns False for such a method.
+    """
 
 
 class StoreRepository(pygit2.Repository):
@@ -231,7 +240,7 @@ class StoreRepository(pygit2.Repository):
         super().set_odb(odb)
         self._references: list[object] = [odb]  # libgit2 holds no reference to objects that Python created
         with without_user_configuration():
-            # Load them here: the repository caches the configuration and the attributes.
+            # Load the configuration and the attributes here: the repository caches them.
             self._references.append(self.config)
             super().get_attr("a", "diff")
 
@@ -246,7 +255,7 @@ class StoreRepository(pygit2.Repository):
     def blame(  # type: ignore[no-untyped-def]
         self, path, flags=BlameFlag.NORMAL, min_match_characters=None, newest_commit=None, *others, **named
     ):
-        """Start at a commit: libgit2 would look up ``HEAD`` through cffi, and ``HEAD:.mailmap`` for a mailmap."""
+        """Start at a commit and use no mailmap: libgit2 would look up ``HEAD`` through cffi otherwise."""
         if int(flags or 0) & BlameFlag.USE_MAILMAP:
             raise Refused("cannot blame with USE_MAILMAP: a store does not support mailmaps", hint="omit USE_MAILMAP")
         if not newest_commit or not str(newest_commit).strip("0"):
@@ -254,11 +263,11 @@ class StoreRepository(pygit2.Repository):
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
 
     def merge_analysis(self, their_head: pygit2.Oid | str, our_ref: str = "HEAD") -> Any:
-        """Treat ``None`` as ``HEAD``: pygit2 would read the name from a null pointer."""
+        """Replace an ``our_ref`` of ``None`` by ``HEAD``: pygit2 would read the name from a null pointer."""
         return super().merge_analysis(their_head, our_ref or "HEAD")
 
     def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
-        """Check the type of ``iterator``: pygit2 does not check it."""
+        """Check the type of ``iterator``, which pygit2 does not check, and return the next ref."""
         if type(iterator) is not type(super().references_iterator_init()):
             raise TypeError(f"expected an iterator of references, not {iterator!r}")
         return super().references_iterator_next(iterator, *kind)
@@ -312,8 +321,8 @@ _mutex = threading.Lock()
 def without_user_configuration() -> Iterator[None]:
     """Keep libgit2 from reading configuration and attributes of the user or the system.
 
-    The search paths are shared by the process, so they are restored when the last thread is done. Other pygit2 code
-    that opens a repository meanwhile reads no such files either.
+    The search paths are shared by the process, so they are restored when no thread is in such a block any longer. Other
+    pygit2 code in the process that opens a repository meanwhile does not read such files either.
     """
     global _windows
     paths = pygit2.settings.search_path
@@ -342,7 +351,10 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference of one file. ``text``: ``None`` if ``may_compare`` returned False. Binary files have no counts."""
+    """The difference of one file.
+
+    ``text``: the patch; ``None`` if ``may_compare`` returned False. Binary files have no counts.
+    """
 
     old: Side | None
     new: Side | None
@@ -383,7 +395,7 @@ def _compared(
     _, added, deleted = patch.line_stats
     if patch.delta.is_binary:
         return Comparison(old, new, patch.data, None, None)
-    # For an empty file, git writes no file names, and it rejects a patch that has them.
+    # In the patch of an empty file, git writes no file names, and it rejects a patch with them.
     text = patch.data if patch.hunks else _NAMES.sub(b"", patch.data)
     return Comparison(old, new, text, added, deleted)
 
@@ -395,7 +407,7 @@ def _side(file: pygit2.DiffFile) -> Side | None:
 
 
 class MergeConflict(NamedTuple):
-    """The reason why two changes of a file cannot be merged."""
+    """The reason why two changes to a file cannot be merged."""
 
     reason: Literal["overlapping changes", "binary content", "too large"]
 
@@ -406,7 +418,7 @@ def is_comparable(data: bytes) -> bool:
 
 
 def merge_file(ancestor: bytes, ours: bytes, theirs: bytes) -> bytes | MergeConflict:
-    """Merge two changes of one file line by line. Line endings are preserved; the caller merges the modes."""
+    """Merge two changes to one file line by line. Line endings are preserved; the caller merges the modes."""
     sides = (ancestor, ours, theirs)
     if any(b"\0" in side for side in sides):
         return MergeConflict("binary content")

@@ -1,7 +1,7 @@
 """Installation and removal of gitsession's hooks in a repository.
 
 An existing hook is renamed to ``<name>.local``, and gitsession's hook runs it. Each step can be interrupted and
-repeated. A repository that had a hook has one at every moment.
+repeated. At every moment, a repository that had a hook has one.
 """
 
 from __future__ import annotations
@@ -19,20 +19,23 @@ LOCAL = ".local"
 _MARK = b"# gitsession: "
 _SHIPPED = Path(gitsession.__file__).parent / "hooks"
 _SOURCE_HOOKS = Path(gitsession.__file__).parents[1] / "hooks"
-"""Folder of the scripts in a checkout; ``_SHIPPED`` is the one in an installed package. Each hook has a subfolder."""
+"""Folder of the hook scripts in a checkout.
+
+``_SHIPPED`` is their folder in an installed package. Each hook has a subfolder.
+"""
 
 MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"
 
 
 def script(name: str) -> bytes:
-    """Return the script of a hook of this release."""
+    """Return the content of the script that this release has for the hook ``name``."""
     return (_folder(name) / name).read_bytes()
 
 
 def shipped(name: str) -> Path:
     """Return a folder that contains only the named hook of gitsession, for `core.hooksPath`.
 
-    Raises ``Refused`` if the hook in that folder cannot be executed: git would continue without it.
+    Raises ``Refused`` if the hook in that folder is not executable, because git would ignore it.
     """
     found = _folder(name)
     if not os.access(found / name, os.X_OK):
@@ -64,7 +67,10 @@ def has_local_hook(folder: Path, name: str) -> bool:
 
 
 def install(folder: Path, name: str) -> bool:
-    """Install gitsession's hook; return whether anything changed. Raises ``Refused`` if another hook cannot be kept."""
+    """Install gitsession's hook; return whether anything changed.
+
+    Raises ``Refused`` if an existing hook cannot be renamed.
+    """
     found = state(folder, name)
     if found == CURRENT and os.access(folder / name, os.X_OK):
         return False
@@ -89,7 +95,10 @@ def install(folder: Path, name: str) -> bool:
 
 
 def remove(folder: Path, name: str) -> bool:
-    """Remove gitsession's hook and restore the previous one; return whether anything changed. Other hooks are kept."""
+    """Remove gitsession's hook and restore the previous hook; return whether anything changed.
+
+    A hook that is not gitsession's is kept.
+    """
     if state(folder, name) not in (CURRENT, OLDER):
         return False
     if has_local_hook(folder, name):

@@ -1,7 +1,8 @@
 """The bytes of git's objects: encoding and parsing of trees and commits, and the computation of ids.
 
-The functions are pure: ``encode_commit`` returns the same bytes for the same fields on any machine. This module
-attaches no meaning to the names in a tree. Names are text; bytes that are not UTF-8 are kept as surrogate escapes.
+The functions are pure. For example, ``encode_commit`` returns the same bytes for the same fields on any machine. This
+module attaches no meaning to the names in a tree. Names are text; bytes that are not UTF-8 are kept as surrogate
+escapes.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ _PLAIN = re.compile(
     rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
     rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"
 )
-"""The header of a commit written by gitsession. Slower code parses other commits."""
+"""The header of a commit written by gitsession. Other commits are parsed by slower code."""
 
 
 class Commit(NamedTuple):
-    """The fields of a commit that gitsession uses. The commit may have others, such as a signature or an encoding."""
+    """The fields of a commit that gitsession uses.
+
+    The commit may have other fields, such as a signature or an encoding.
+    """
 
     tree: Oid
     parents: tuple[Oid, ...]

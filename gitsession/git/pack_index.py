@@ -1,8 +1,8 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
 Opening an index reads its header and checks its size, however many objects it lists. A lookup reads one of its 256
-buckets. That is enough because the reader of an object verifies its id. Only the result *not found* needs more:
-``damage`` then checks once whether the index is intact.
+buckets. That is enough because the reader of an object verifies its id. If an object is not found, ``damage`` checks
+once whether the index is intact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
 
 Identity = tuple[int, int, int]
-"""Size in bytes, modification time in ns, and inode. If one of them differs, it is another file."""
+"""Size in bytes, modification time in ns, and inode of a file.
+
+If one of them differs, the file was replaced or changed.
+"""
 
 
 def identity_of(stat: os.stat_result) -> Identity:
@@ -54,7 +57,7 @@ class RandomAccessFile:
         return os.pread(self._fd, count, offset) if offset < self.size else b""
 
     def read_cached(self, offset: int, count: int) -> bytes:
-        """Read through a block cache, for many small reads near each other. The file must not be written meanwhile."""
+        """Read through a block cache, for many small reads near each other. The file must not change meanwhile."""
         number, at = divmod(offset, _BLOCK_BYTES)
         block = self._blocks.get(number)
         if block is None:
@@ -131,7 +134,7 @@ class PackIndex:
         yield from (self._offset(stated[at : at + 4]) for at in range(0, len(stated), 4))
 
     def damage(self) -> str:
-        """Return a description of the damage of the index; "" if there is none. Reads the whole file once."""
+        """Return a description of the damage to the index; "" if there is none. Reads the whole file once."""
         if self._damage is None:
             try:
                 self._damage = checksum_problem(self._file)

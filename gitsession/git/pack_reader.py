@@ -1,8 +1,8 @@
 """A reader of objects in git's packs (docs/decisions/0009).
 
 A pack and its index are not trusted. An index only *locates* an object: the bytes are that object only if their SHA-1
-matches. So damage in an index or pack affects only the damaged objects, and no other file of git (multi-pack-index,
-``.rev``, ``.bitmap``, commit-graph) is ever read. Files are read with pread(2), never mapped: if a file is truncated
+matches. So damage in an index or pack affects only the damaged objects. Git's other files for packs (multi-pack-index,
+``.rev``, ``.bitmap``, commit-graph) are never read. Files are read with pread(2), never mapped: if a file is truncated
 while it is open, the result is an error, not a signal.
 
 Objects that verify are read even if git would reject the pack, for example because of a wrong trailer. ``verify``
@@ -57,7 +57,7 @@ class Packs:
         self.refresh()
 
     def refresh(self) -> None:
-        """List the packs again, because git replaces them at any time. A file stays open while a thread uses it."""
+        """List the packs again, because git may have replaced them. A file stays open while a thread uses it."""
         known: dict[str, PackIndex] = {}
         listed, broken = self._list_files()
         for name, identity in listed:
@@ -77,7 +77,7 @@ class Packs:
             self.forget()
 
     def forget(self) -> None:
-        """Close all packs, so that each is opened again: a file may have been replaced while it was open."""
+        """Close all packs, so that each is opened again. A pack may have been replaced while it was open."""
         self._bodies, self._bases, self._bases_bytes = OrderedDict(), OrderedDict(), 0
 
     def contains(self, oid: Oid) -> bool:
@@ -106,7 +106,7 @@ class Packs:
         return None
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield those of ``oids`` that can be read in pack order; skip the others silently."""
+        """Yield, in pack order, the objects in ``oids`` that can be read. Other objects are skipped."""
         wanted: dict[str, list[tuple[int, bytes]]] = {}
         indexes = list(self._indexes.items())
         for raw in map(bytes.fromhex, oids):
@@ -122,7 +122,7 @@ class Packs:
             yield from self._in_order(name, sorted(locations))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield all commits in packs that can be read, in pack order."""
+        """Yield all readable commits in packs, in pack order."""
         for name, index in list(self._indexes.items()):
             try:
                 locations = index.locations()
@@ -198,7 +198,7 @@ class Packs:
         return number, data
 
     def _raw(self, name: str, file: RandomAccessFile, offset: int, oid: Oid) -> tuple[int, bytes, int | None]:
-        """Return the type and the inflated bytes and, for a delta, the offset of its base."""
+        """Return the type and the inflated bytes of an object; for a delta, also the offset of its base."""
         context = f"object {oid} is damaged at offset {offset} of {_pack(name)}"
         head = file.read_cached(offset, _HEAD_BYTES)
         try:
@@ -238,7 +238,7 @@ class Packs:
         if file is None:
             file = self._bodies[name] = RandomAccessFile(f"{self._directory}/{_pack(name)}")
             while len(self._bodies) > _OPEN_MAX:
-                self._bodies.popitem(last=False)  # the file is closed when no thread reads from it
+                self._bodies.popitem(last=False)  # the file is closed when no thread reads it any longer
         return file
 
     def _remember(self, name: str, offset: int, base: _Base) -> None:
@@ -279,7 +279,7 @@ def files(directory: str) -> dict[str, Identity]:
 
 
 def _entry_head(head: bytes) -> tuple[int, int, int]:
-    """Return the type, the size, and the end offset of the header."""
+    """Return the type and the size of an object, and the end offset of its header."""
     byte = head[0]
     number, size, shift, at = byte >> 4 & 7, byte & 15, 4, 1
     while byte & 128:

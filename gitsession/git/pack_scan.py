@@ -1,7 +1,7 @@
 """Bulk reads of objects from one pack, in pack order. The code is inlined, without a function call for each step.
 
-An object that cannot be read in this way is skipped, whatever the reason. Reading it alone (git/pack_reader.py) raises
-the error. As everywhere, the content of each object is checked against its id.
+An object that cannot be read in this way is skipped, whatever the reason. A read of this object alone
+(git/pack_reader.py) raises the error. The content of each object is checked against its id.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def read(
 ) -> Iterator[tuple[Oid, Kind, bytes]]:
     """Yield the objects at ``locations``: sorted pairs of an offset in the pack and a 20-byte object id.
 
-    ``base_at``: returns the base of a delta, by its offset. ``only``: yield only objects of this type number;
-    ``locations`` must then list the whole pack.
+    ``base_at``: returns the base of a delta, by the offset of the base. ``only``: yield only objects of this type
+    number; ``locations`` must then list the whole pack.
     """
     chunk, start, length = b"", 0, 0
     bases: dict[int, Base] = {}

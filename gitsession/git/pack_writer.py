@@ -1,10 +1,10 @@
-"""Creation of packs: written directly with their index (version 2, without deltas), or moved into the store.
+"""Creation of packs: packs are written directly with their index (version 2, without deltas), or moved into the store.
 
 ``maintain`` adds the deltas later. The order is: ``.keep``, then pack, then index, each written under a temporary name,
 fsynced and renamed; then the directory is fsynced. If the user runs ``git repack -ad``, git deletes packs that no ref
-reaches. So the ``.keep`` exists before the pack has its final name, and it stays until the refs have moved. It is a
-link to a durable file whose text names gitsession. So it needs no fsync of its own, is never empty after a power
-failure, and is never confused with a ``.keep`` of the user.
+reaches. So the ``.keep`` exists before the pack has its final name, and it stays until the refs have moved. The
+``.keep`` file is a hard link to a durable file whose text names gitsession. So it needs no separate fsync, is never
+empty after a power failure, and is never confused with a ``.keep`` file of the user.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
 def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
-    """Write ``objects`` (no duplicates) as one pack with a ``.keep`` file; return its name.
+    """Write ``objects`` (no duplicates) as one pack with a ``.keep`` file; return the name of the pack.
 
     ``owner``: the file that ``.keep`` links to. On an error, temporary files are removed if the disk allows. Raises
     ``OSError``.
@@ -49,7 +49,10 @@ def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owne
 
 
 def release_packs(object_dir: Path) -> int:
-    """Remove all ``.keep`` files of gitsession; return their number. Needs the store's lock and no pending ref move."""
+    """Remove all ``.keep`` files of gitsession; return their number.
+
+    The caller must hold the store's lock, and no ref move may be pending.
+    """
     count = 0
     with os.scandir(object_dir / "pack") as entries:
         for entry in entries:

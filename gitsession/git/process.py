@@ -1,8 +1,8 @@
 """Git as a child process, for the tasks that need it: transport, repacking, fsck.
 
-Git always runs with ``--git-dir``, so that it does not search for a repository, and with a new environment. So no
+Git always runs with ``--git-dir``, so that it does not search for a repository, and in a new environment. So no
 variable and no configuration file of the user or of a hostile store (hooks, fsmonitor) can change what runs. Only
-transport, signing and lookups of settings use the user's configuration, which has the settings for credentials and ssh.
+transport, signing and lookups of settings use the user's configuration, for example for credentials and ssh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
-    "pack.writeReverseIndex=true",  # store/maintenance.py detects git's packs by it; not the default before git 2.41
+    "pack.writeReverseIndex=true",  # store/maintenance.py needs it to detect git's packs; the default since git 2.41
 )
 _REPOSITORY_FILES = (
     "config", "config.worktree", "commondir", "HEAD", "packed-refs", "index", "info/exclude", "shallow",
@@ -38,7 +38,7 @@ _REPOSITORY_FILES = (
 )  # fmt: skip
 _REF_FOLDERS = ("refs", "logs")
 _FILE_SETTING = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
-"""Settings by which a git configuration names another file to read."""
+"""Settings that name another file for git to read."""
 _FSCK_SECONDS = 3600.0
 _LONG_SECONDS = 3.0
 _USER_VARIABLES = (
@@ -50,16 +50,19 @@ _USER_VARIABLES = (
     "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT",
 )
-"""Git's variables that are kept if the user's configuration is used. None of them selects another repository."""
+"""Git variables that are kept if the user's configuration is used. None of them selects another repository."""
 
 _PASSED_VARIABLES = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
-"""Variables that git sets for its hook `pre-receive`: the folders of pushed objects that are not accepted yet."""
+"""Variables that git sets for its hook `pre-receive`.
+
+They name the folders of pushed objects that are not accepted yet.
+"""
 
 
 class BlockedRead(Unavailable):
-    """An error because git waits to read a file that is a pipe or a device."""
+    """An error: git would wait forever to read a file that is a pipe or a device."""
 
 
 class ProcessResult(NamedTuple):
@@ -96,14 +99,15 @@ def run(
     ``variables``: git variables for the child; none are copied from the environment.
     ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
 
-    Raises ``BlockedRead`` if git waits for that file or for a configuration file that is a pipe or a device.
+    Raises ``BlockedRead`` if git waits for the file that ``obstacle`` returns, or for a configuration file that is a
+    pipe or a device.
     """
-    import subprocess  # slow to import, and a program that only reads does not need it
+    import subprocess  # slow to import, and not used by a program that only reads
 
     command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
     env = environment(user_config=user_config) | dict(variables or {})
-    at = "/" if git_dir is None else git_dir  # the working directory may be deleted, or in another repository
+    at = "/" if git_dir is None else git_dir  # the current directory may be deleted or in another repository
     if worktree is not None:
         command.append(f"--work-tree={worktree.top}")
         env |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
@@ -164,7 +168,7 @@ def _call(obstacle: Callable[[], str] | None) -> str:
 
 
 def _blocking(git_dir: Path | None) -> str:
-    """Return a file of a repository or of git's configuration that would block git; "" if there is none."""
+    """Return a file of the repository or of git's configuration that would block git when read; "" if there is none."""
     store = os.path.abspath(git_dir) if git_dir is not None else None
     inside = [] if store is None else [f"{store}/{name}" for name in _REPOSITORY_FILES]
     for name in () if store is None else _REF_FOLDERS:
@@ -200,7 +204,7 @@ def blocks(path: str) -> bool:
 
 
 def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = None) -> Popen[bytes]:
-    """Start git for a sequence of requests and discard its standard error. Raises ``Unavailable``.
+    """Start git as a process that serves several requests; discard its standard error. Raises ``Unavailable``.
 
     ``variables``: as for ``run``.
     """
@@ -216,7 +220,7 @@ def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = 
 
 
 def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of ``environ`` that name the folders of pushed objects."""
+    """Return the variables in ``environ`` that name the folders of pushed objects that are not accepted yet."""
     return {name: environ[name] for name in QUARANTINE if name in environ}
 
 
@@ -291,7 +295,7 @@ def _forward_output(source: int, on_output: OutputCallback | None, chunks: list[
 
 
 def environment(*, user_config: bool = False) -> dict[str, str]:
-    """Return the environment of the child.
+    """Return the environment for a git process.
 
     Without ``user_config``, it contains only the variables that locate programs. With it, all variables are kept except
     git's variables that are not in ``_USER_VARIABLES``.
@@ -301,8 +305,8 @@ def environment(*, user_config: bool = False) -> dict[str, str]:
     else:
         env = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
         env |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "HOME": "/nonexistent"}
-        # Without network access, git cannot fetch a lost object from a promisor remote of the store with a program that
-        # the store's configuration names.
+        # Without network access, git does not fetch a lost object from a promisor remote. The store's configuration
+        # could name a program for the fetch.
         env |= {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
     # Git must read the objects as stored, without replace refs and grafts.
     env |= {"GIT_NO_REPLACE_OBJECTS": "1", "GIT_GRAFT_FILE": "/nonexistent"}
@@ -342,13 +346,16 @@ def user_configs() -> list[str]:
 
 
 def excludes_file(git_dir: Path | None) -> str:
-    """Return the path of the user's global ignore file, or of the one set for ``git_dir``; the file may not exist."""
+    """Return the path of the ignore file that the user has set globally or for ``git_dir``. The file may not exist."""
     path = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
     return os.fsdecode(path) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
 
 
 def _config(git_dir: Path | None, *arguments: str) -> bytes:
-    """Return the output of `git config` with the user's configuration; "" without git. Raises ``BlockedRead``."""
+    """Return the output of `git config` with the user's configuration; "" if git is not installed.
+
+    Raises ``BlockedRead``.
+    """
     try:
         return run(git_dir, "config", "--includes", *arguments, accept=range(256), user_config=True).out
     except BlockedRead:
@@ -362,12 +369,12 @@ def _config_home(home: str) -> str:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """Return the output lines of `git fsck --strict` if it fails, plus one line if it crashed (git 2.39 can)."""
+    """Return the output lines of `git fsck --strict` if it fails, plus one line if git crashed (git 2.39 can crash)."""
     return begin_fsck(git_dir)()
 
 
 def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
-    """Start `git fsck`; return a function that waits for its result. No thread is used. Both raise ``Unavailable``."""
+    """Start `git fsck`; return a function that waits for its output lines. Both functions raise ``Unavailable``."""
     import subprocess
 
     arguments = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")

@@ -24,23 +24,26 @@ _HARMLESS = re.compile(
     r"|prunetags|push|skipdefaultupdate|skipfetchall|tagopt|gitsession-.*))"
     r"|uploadpack\.(?!packobjectshook).*"
 )
-"""Settings that run no program, directly or indirectly. All others are refused, including new ones of a later git."""
+"""Settings that run no program, directly or indirectly.
+
+All others are refused, including settings that a later git adds.
+"""
 _TEXTCONV = ("diff.gitsession.textconv", "gitsession textconv")
-"""The only allowed setting of a command: docs/reference/git.md documents it."""
+"""The only allowed setting that names a command, with its only allowed value (docs/reference/git.md)."""
 _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
 """The beginning of a remote's address that makes git run a program."""
 
 
 _REMOTES = ("remotes", "branches")
-"""Folders in which git before 1.5 kept remotes, and which git still reads."""
+"""Folders in which git before 1.5 kept remotes. Later versions of git still read them."""
 
 
 def unsafe_settings(git_dir: Path) -> list[str]:
     """Return the settings of a repository's own configuration that can make git run a program. Raises ``Unavailable``.
 
-    These include the address of a remote if it needs a remote helper, or if it may be this repository: git runs all
-    hooks of a repository that it pushes to. Files in ``_REMOTES`` are included, too. An ``include.path`` is included
-    but not followed, because the file that git finds may depend on ``HOME`` or the branch.
+    The result includes the address of a remote if it needs a remote helper, or if it may lead to this repository: git
+    runs all hooks of a repository to which it pushes. Files in ``_REMOTES`` are included, too. An ``include.path`` is
+    included but not followed, because the file that git finds may depend on ``HOME`` or the branch.
     """
     arguments = ("config", "--list", "--show-scope", "--null", "--no-includes")
     parts = process.run(git_dir, *arguments).out.decode("utf-8", "surrogateescape").split("\0")
@@ -59,7 +62,10 @@ def _is_safe(git_dir: Path, name: str, value: str) -> bool:
 
 
 def _may_be(git_dir: Path, url: str) -> bool:
-    """Return whether an address may lead into ``git_dir``: a relative path depends on the folder in which git runs."""
+    """Return whether an address may lead into ``git_dir``.
+
+    Any relative path may, because it depends on the folder in which git runs.
+    """
     if url.startswith("file:"):
         url = unquote(url.removeprefix("file:"))
     elif ":" in url.partition("/")[0]:

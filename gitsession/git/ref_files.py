@@ -1,15 +1,15 @@
 """Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of both.
 
-Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words. So only
-lower-case letters, digits and ``._-`` are allowed there, which all these systems keep distinct.
+Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words. So names
+there may contain only lower-case letters, digits and ``._-``, which all file systems keep distinct.
 
 A line of ``packed-refs`` is ``<oid> <name>``. The line of an annotated tag is followed by ``^<oid>``, the peeled
-object. Refs that gitsession adds point to commits, which have no such line, so "fully-peeled" in the header remains
-true.
+object. A ref to a commit has no such line. All refs that gitsession adds point to commits, so "fully-peeled" in the
+header remains true.
 
-A loose ref is always read before the packed one. ``git pack-refs`` writes the packed ref before it removes the loose
-one, so a ref that is packed between the two reads is found. This module reads refs without a library, because a library
-would load the user's configuration.
+For each ref, the loose file is read before ``packed-refs``. ``git pack-refs`` writes the packed ref before it removes
+the loose one, so a ref that is packed between the two reads is found. This module reads refs without a library, because
+a library would load the user's configuration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ def check_value(value: str) -> None:
 
 
 def directories(name: str) -> list[str]:
-    """Return the names that must be directories if ``name`` is a file: ``refs/heads/a`` for ``refs/heads/a/b``."""
+    """Return the names that must be directories if the ref ``name`` is a file.
+
+    For example, ``refs/heads/a`` must be a directory for ``refs/heads/a/b``.
+    """
     parts = name.split("/")
     return ["/".join(parts[:length]) for length in range(3, len(parts))]
 
@@ -93,7 +96,10 @@ def _check_portable(part: str, name: str) -> None:
 
 
 def is_packed_line(line: bytes) -> bool:
-    """Return whether git could have written ``line``, including its line ending. The header is not accepted."""
+    """Return whether git could have written ``line`` (with its line ending) as the line of a ref.
+
+    The header is not such a line.
+    """
     return _PACKED_LINE.fullmatch(line) is not None
 
 
@@ -103,9 +109,12 @@ def packed_values(data: bytes) -> dict[str, Oid]:
 
 
 def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
-    """Return ``data`` without ``drop`` and with ``put``, sorted by name; with a header if ``data`` is empty.
+    """Return ``data`` without the refs ``drop`` and with the refs ``put``, sorted by name.
 
-    Raises ``Corrupt`` if a line is damaged: its ref must not be lost, nor the line joined with the next one.
+    Empty ``data`` gets a header.
+
+    Raises ``Corrupt`` if a line is damaged: its ref must not be lost, and the line must not be joined with the next
+    one.
     """
     header, rows = _packed_parts(data)
     rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
@@ -115,7 +124,7 @@ def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: C
 
 
 def rebuilt_packed(data: bytes, put: Mapping[str, Oid]) -> bytes:
-    """Return a new file with ``put`` and the intact lines of the damaged ``data``, without peeled tags."""
+    """Return a new file with the refs ``put`` and the intact lines of the damaged ``data``, without peeled tags."""
     good = [line for line in data.splitlines(keepends=True) if is_packed_line(line) and not line.startswith(b"^")]
     return changed_packed(_HEADER_UNPEELED + b"".join(good), put=put)
 
@@ -151,7 +160,10 @@ class RefReader:
         self._bad: list[bytes] = []
 
     def read(self, name: str) -> RefValue | None:
-        """Return the value of ``name``, not followed. Raises ``Corrupt`` if git could not have written the file."""
+        """Return the value of ``name``; do not follow a symbolic ref.
+
+        Raises ``Corrupt`` if git could not have written the file.
+        """
         if not name.startswith("refs/") or ".." in name:
             return None
         raw = _content(f"{self._root}/{name}")
@@ -186,7 +198,7 @@ class RefReader:
         except (FileNotFoundError, NotADirectoryError):
             return
         except PermissionError:
-            # This error is not ignored: a session whose refs cannot be read must not look like a deleted one.
+            # This error is not ignored: a session with unreadable refs must not appear to be deleted.
             raise denied(Path(self._root, directory)) from None
         for entry in entries:
             name = f"{directory}/{entry.name}"
@@ -197,7 +209,7 @@ class RefReader:
                 yield name
 
     def damage(self) -> dict[str, str]:
-        """Return the damage in ref files, by file name: refs that cannot be read, which ``list`` ignores."""
+        """Return a description of each damaged ref file, by file name. ``list`` ignores the refs in these files."""
         found = {}
         for name in self._loose("refs", "refs/"):
             raw = _content(f"{self._root}/{name}")
@@ -210,7 +222,7 @@ class RefReader:
         return found
 
     def _packed_refs(self) -> bytes:
-        """Return the sorted lines of packed-refs; read the file again if it has changed.
+        """Return the sorted lines of ``packed-refs``; read the file again if it has changed.
 
         A file that was new when it was read can be replaced within the same clock tick by a file with the same inode.
         """
@@ -242,7 +254,7 @@ def _excerpt(raw: bytes) -> str:
 def _sorted_lines(data: bytes) -> tuple[bytes, list[bytes]]:
     """Return the lines of refs, sorted by name, and the damaged lines: a damaged line does not hide other lines.
 
-    Git writes the lines sorted and states this in the first line, a comment.
+    Git sorts the lines and marks the file as sorted in the first line, a comment.
     """
     if data.startswith(b"#"):
         data = data.partition(b"\n")[2]
@@ -274,7 +286,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
-    """Yield the packed refs whose names start with ``prefix``, by binary search: a line is ``<oid> <name>``."""
+    """Yield the packed refs whose names start with ``prefix``, by binary search."""
     wanted = prefix.encode("utf-8", "surrogateescape")
     low, high = 0, len(data)
     while low < high:

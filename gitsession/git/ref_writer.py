@@ -1,4 +1,6 @@
-"""Moves, deletions and packing of refs. Each operation compares values under git's own lock.
+"""Moves, deletions and packing of refs.
+
+Each operation compares the value of a ref with the expected one while it holds git's lock on that ref.
 
     move     prove; lock; compare; rename the lock over the ref; fsync the directory; release
     delete   prove; lock; compare; remove the refs from packed-refs; lock packed-refs, and if it no longer lists them:
@@ -10,22 +12,23 @@
 these operations, because a killed git leaves locks whose owner cannot be determined.
 
 A loose ref is unlinked only under the lock of ``packed-refs``. `git pack-refs` holds this lock from before it reads a
-ref until it has written the value. So it cannot restore a ref that was deleted in between.
+ref until it has written the value. So `git pack-refs` cannot restore a ref that was deleted in between.
 
-*Many* refs that are not loose are moved, created and deleted by one write of ``packed-refs``, without a lock on each. A
-program that locks one of them after that write compares with the new value. A program that had locked it before still
-holds its lock at the check, or has made the ref loose, or has deleted it. These few refs are then moved one by one.
+With *many*, refs that are not loose are moved, created and deleted by one write of ``packed-refs``, without a lock on
+each ref. A program that locks one of these refs after that write compares with the new value. A program that locked the
+ref earlier is detected by the check: it still holds its lock, has made the ref loose, or has deleted it. These few refs
+are then moved one by one.
 
 Every method needs the store's lock. A flush costs one fsync for the directory of the proofs, two for each moved ref,
-and one for each directory that had to be created. Its deletions cost two for the proofs, two for each directory, and
-one for the folder of ``packed-refs``.
+and one for each new directory. The deletions of a flush cost two fsyncs for the proofs, two for each directory, and one
+for the folder of ``packed-refs``.
 
 Git's lock on a ref is the file ``<ref>.lock``, which does not name its owner. Gitsession creates its lock as a hard
 link to a *proof*: a file in gitsession's control directory, named after the ref. If a process that holds the store's
 lock finds a proof, the writer of the proof is dead, and the inode shows whether ``<ref>.lock`` was its lock. Neither
-file ages nor process ids are needed. So a proof must outlive its lock, even in a power failure. The name of the proof
-is durable before the lock is created (one fsync of the directory for all refs of a flush), and the removal of a lock is
-durable before its proof is removed. ``packed-refs`` is locked in the same way.
+the ages of files nor process ids are needed for this. A proof must outlive its lock, even in a power failure. The name
+of the proof is durable before the lock is created (one fsync of the directory for all refs of a flush), and the removal
+of a lock is durable before its proof is removed. ``packed-refs`` is locked in the same way.
 """
 
 from __future__ import annotations
@@ -61,7 +64,7 @@ class RefLock(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """Return whether the program that created the lock is probably dead: git holds a lock for milliseconds."""
+        """Return whether the program that created the lock is probably dead: git holds a lock only for milliseconds."""
         return self.age_s > _STALE_SECONDS
 
 
@@ -73,9 +76,11 @@ class RefLocks:
         self._proved: dict[str, bytes] = {}
 
     def prove(self, contents: Mapping[str, bytes]) -> None:
-        """Write the proofs of refs, with the content of their future locks. Raises ``OSError`` and then keeps no proof.
+        """Write proofs with the content of the future locks, by ref.
 
-        A lock that is never renamed over its ref needs no content, and an empty proof needs no fsync of its own.
+        Raises ``OSError`` after removing all proofs again.
+
+        A lock that is never renamed over its ref needs no content, and an empty proof needs no separate fsync.
         """
         try:
             for name, content in contents.items():
@@ -90,7 +95,7 @@ class RefLocks:
             raise
 
     def is_proved(self, name: str, content: bytes) -> bool:
-        """Return whether an unused proof exists for a lock with this content."""
+        """Return whether a proof with the content ``content`` exists for ``name`` and has not been used for a lock."""
         return self._proved.get(name) == content
 
     def acquire(self, name: str) -> str:
@@ -114,10 +119,11 @@ class RefLocks:
                     ) from None
                 time.sleep(_PAUSE_SECONDS)
             except FileNotFoundError:
-                # The directory does not exist yet, or `git pack-refs` has just removed it because it was empty.
+                # The directory of the lock does not exist yet, or `git pack-refs` has just removed it because it was
+                # empty.
                 if has_made_directory and time.monotonic() > deadline:
                     raise
-                has_made_directory = True  # try at least once, even if a busy machine has used up the time
+                has_made_directory = True  # try at least once, even if the time is already over on a busy machine
                 with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
             except NotADirectoryError:
@@ -207,7 +213,7 @@ class RefWriter:
         self._locks.forget()
 
     def move(self, name: str, new: RefValue, *, expected: Collection[RefValue | None]) -> bool:
-        """Point ``name`` at ``new`` if its value is one of ``expected``; return whether its value is now ``new``.
+        """Move ``name`` to ``new`` if its value is in ``expected``; return whether its value is ``new`` afterwards.
 
         Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
         """
@@ -216,16 +222,17 @@ class RefWriter:
         try:
             lock = self._locks.acquire(name)
             current = self.refs.read(name)
-            # Rename even if the value is ``new`` already: its writer may have died before the value was durable.
+            # Rename even if the ref already has the value ``new``: its writer may have died before the value was
+            # durable.
             return self._rename(lock, self._git_dir / name) if current in expected or current == new else False
         finally:
             self._locks.release([name])
 
     def delete(self, expected: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
-        """Delete each ref whose current value is one of those in ``expected``.
+        """Delete each ref whose current value is in ``expected``.
 
-        Returns the names of refs that other programs moved, and the names that failed, each with its error. Raises
-        ``OSError`` if no lock file can be created at all.
+        Returns the names of the refs that other programs moved, and the names of the refs that could not be deleted,
+        each with its error. Raises ``OSError`` if no lock file can be created at all.
         """
         current = {name: self.refs.read(name) for name in expected}
         foreign = [name for name, value in current.items() if value is not None and value not in expected[name]]
@@ -269,8 +276,8 @@ class RefWriter:
     ) -> set[str]:
         """Move refs that are not loose to their ``new`` values in one write, if their values are in ``expected``.
 
-        Returns the refs that have the new value; use ``move`` and ``delete`` for the others. A value is the object id
-        of a commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
+        Returns the refs that have the new value; use ``move`` and ``delete`` for the other refs. A value is the object
+        id of a commit, or ``None`` to delete the ref. Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
         """
         done: set[str] = set()
 
@@ -290,12 +297,15 @@ class RefWriter:
         return {name for name in done if not self._was_locked(name) and now.get(name) == new[name]}
 
     def _was_locked(self, name: str) -> bool:
-        """Return whether another program is moving ``name`` or made it loose. The lock first: it becomes the file."""
+        """Return whether another program is moving ``name`` or has made it loose.
+
+        The lock is checked before the file, because a rename turns the lock into the file.
+        """
         path = f"{self._git_dir}/{name}"
         return os.path.lexists(f"{path}.lock") or os.path.lexists(path)
 
     def rebuild_packed(self, put: Mapping[str, RefValue]) -> None:
-        """Remove the damaged lines of the current ``packed-refs``, and add the refs in ``put``."""
+        """Rewrite ``packed-refs`` without its damaged lines, and add the refs in ``put``."""
         self._change_packed(lambda data: ref_files.rebuilt_packed(data, put))
 
     def break_dead_locks(self) -> int:
@@ -305,7 +315,7 @@ class RefWriter:
     def _remove(
         self, expected: Mapping[str, Collection[RefValue | None]], remove: Callable[[list[str]], None]
     ) -> dict[str, Exception]:
-        """Lock refs, and call ``remove`` with those whose value is in ``expected``; return the errors by name."""
+        """Lock refs, and call ``remove`` for the refs whose value is in ``expected``; return the errors by name."""
         failed: dict[str, Exception] = {}
         locked = []
         if not expected:
@@ -329,21 +339,25 @@ class RefWriter:
         return failed
 
     def _drop(self, names: list[str]) -> None:
-        """Delete locked refs, both packed and loose. Raises ``Unavailable``, ``Corrupt`` and ``OSError``."""
+        """Delete locked refs from ``packed-refs`` and their loose files.
+
+        Raises ``Unavailable``, ``Corrupt`` and ``OSError``.
+        """
         for _ in range(_ATTEMPTS_MAX):
             with self._lock_packed() as lock:
                 data = self._packed()
                 if ref_files.packed_values(data).keys().isdisjoint(names):
                     self._unlink(names)
                     return
-                # Replacing the file releases the lock, so git may pack the remaining loose refs before the next check.
+                # The replacement of ``packed-refs`` releases its lock, so git may pack the remaining loose refs before
+                # the next check.
                 self._replace_packed(lock, ref_files.changed_packed(data, drop=names))
         raise Unavailable(f"cannot delete ref {names[0]}: another program keeps packing it", hint="try again")
 
     def _unlink_packed(self, loose: Mapping[str, RefValue], names: list[str]) -> None:
         """Unlink locked loose refs whose packed values equal those in ``loose``."""
         packed = ref_files.packed_values(self._packed())
-        # Before the ref was locked, another program may have deleted it and created it again.
+        # Another program may have deleted the ref and created it again before it was locked.
         self._unlink([name for name in names if packed.get(name) == loose[name]])
 
     def _unlink(self, names: Iterable[str]) -> None:
@@ -360,7 +374,7 @@ class RefWriter:
 
     @contextmanager
     def _lock_packed(self) -> Iterator[str]:
-        """Hold the lock of ``packed-refs`` until it is renamed over the file; yield the path of the lock."""
+        """Lock ``packed-refs``, and yield the path of the lock, which the caller may rename over the file."""
         self._locks.prove({ref_files.PACKED_REFS: b""})
         try:
             yield self._locks.acquire(ref_files.PACKED_REFS)
@@ -395,7 +409,7 @@ class RefWriter:
 
 
 class _AvailableNames:
-    """The names available for new packed refs beside existing refs: a ref is a file or a directory, never both."""
+    """The names that new packed refs can have. A name is a ref or a directory of refs, never both."""
 
     def __init__(self, git_dir: Path, packed: Collection[str]) -> None:
         self._git_dir = git_dir
@@ -449,7 +463,7 @@ def _remove_empty(directory: Path) -> bool:
 
 
 def _remove_empty_up(directory: Path, top: Path) -> None:
-    """Remove ``directory`` and those of its parents that are empty; keep ``top`` and its direct children."""
+    """Remove ``directory`` and its parents as long as they are empty; keep ``top`` and its direct children."""
     while directory.parent.parent.is_relative_to(top):
         try:
             directory.rmdir()

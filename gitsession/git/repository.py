@@ -44,8 +44,8 @@ class VerifiedRepository:
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """Return an object. Raises ``MissingObject``, ``Corrupt``, and ``Unavailable`` if it is too large.
 
-        If one copy is damaged, an intact copy is returned. ``MissingObject`` is raised only if no damaged pack could
-        contain the object.
+        If one copy is damaged, an intact copy is returned. If a damaged pack could contain a missing object,
+        ``Corrupt`` is raised instead of ``MissingObject``.
         """
         _check_oid(oid)
         problem: GitSessionError | None = None
@@ -67,7 +67,7 @@ class VerifiedRepository:
         raise MissingObject(f"missing object {oid}")
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield those of ``oids`` that can be read from packs, in pack order; skip the others."""
+        """Yield the objects in ``oids`` that can be read from packs, in pack order. Other objects are skipped."""
         return self._packs.read_all(oid for oid in oids if _OID.fullmatch(oid))
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
@@ -84,7 +84,7 @@ class VerifiedRepository:
         return self._packs.contains(oid)
 
     def refresh(self) -> None:
-        """List the packs again, and close those that no longer exist."""
+        """List the packs again, and close packs that no longer exist."""
         self._packs.refresh()
 
     def oids(self) -> Iterator[Oid]:
@@ -100,7 +100,10 @@ class VerifiedRepository:
                 yield folder + rest
 
     def _read_refreshed(self, oid: Oid) -> tuple[Kind, bytes] | None:
-        """List the packs again and read from them: a pack may be new, or `git repack` may have replaced a known one."""
+        """List the packs again and read from them.
+
+        A pack may be new, or `git repack` may have replaced a pack.
+        """
         self._packs.refresh()
         return self._packs.read(oid)
 

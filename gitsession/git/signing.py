@@ -1,9 +1,9 @@
 """Signatures with the user's own keys, made and checked by ssh-keygen or gpg according to git's settings.
 
 The program, the key and the trusted signers come from the user's own git configuration (``gpg.format``,
-``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never from that of a store. So a received store cannot make
-gitsession run a program. The namespace of ssh signatures is gitsession's own, so a signature of a commit, a file or a
-login is not valid for gitsession, and vice versa.
+``user.signingKey``, ``gpg.ssh.allowedSignersFile`` ...), never from the configuration of a store. So a received store
+cannot make gitsession run a program. The namespace of ssh signatures is gitsession's own, so a signature of a commit, a
+file or a login is not valid as a signature of a session, and vice versa.
 """
 
 from __future__ import annotations
@@ -111,7 +111,10 @@ class Signing:
         return out
 
     def check(self, text: bytes, signature: Signature, at_seconds: int) -> SignatureStatus:
-        """Check a signature of ``text``. ``at_seconds``: stated Unix time of the signature, for keys that expire."""
+        """Check a signature of ``text``.
+
+        ``at_seconds``: the Unix time that the signature states, for keys that expire.
+        """
         with _as_file(signature.armoured) as signature_file:
             try:
                 if signature.format == SSH:
@@ -163,7 +166,10 @@ class Signing:
 
 
 def _run(command: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
-    """Return exit code, output and errors of a program. Raises ``Unavailable`` if it is missing or does not end."""
+    """Return exit code, output and error output of a program.
+
+    Raises ``Unavailable`` if it is missing or does not end.
+    """
     import subprocess
 
     try:

@@ -13,7 +13,7 @@ RefValue: TypeAlias = str
 
 
 class Reader(Protocol):
-    """Objects by id, in a store or among pushed objects that are not accepted yet."""
+    """A source of objects by id: a store, or pushed objects that are not accepted yet."""
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """Return the object with the id ``oid``. Raises ``MissingObject`` or ``Corrupt``."""
@@ -22,6 +22,6 @@ class Reader(Protocol):
 
 
 class ObjectSink(Protocol):
-    """A destination for objects: a transaction, or a list that is added to a transaction later."""
+    """A destination for objects: a transaction, or a list of objects that are added to a transaction later."""
 
     def put(self, kind: Kind, data: bytes) -> Oid: ...

@@ -2,9 +2,10 @@
 
 This module imports no CBOR, hashing or git code: session listing uses it to check whether the index is up to date.
 
-A change of a loose ref renames a file into its directory and so changes the directory's time. One ``stat`` of each
-session's directory is therefore enough. A time too close to now is not trusted, because two renames may share it. In
-that case the values of the refs are included, so the next fingerprint may differ once without a change.
+To change a loose ref, git renames a file into the ref's directory, which changes the modification time of the
+directory. One ``stat`` of each session's directory is therefore enough. A time in the last second is not trusted,
+because two renames may have the same time. In that case, the fingerprint includes the values of the refs in the
+directory. So the next fingerprint may differ once although no ref has changed.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from gitsession.store import journal_frames
 _WATCHED = ("refs/heads/sessions", "refs/heads/gitsession", "refs/gitsession")
 _FRESH_NS = 1_000_000_000
 _JOURNAL = "\njournal\n"
-_NO_SUBDIRECTORIES = 2  # hard links to a directory: its name and ``.``; each subdirectory adds one
+_NO_SUBDIRECTORIES = 2  # number of hard links: the directory's name and ``.``; each subdirectory adds one
 
 
 def fingerprint(git_dir: Path | str) -> str:
     """Return a string that changes whenever one of gitsession's refs changes or the journal grows.
 
-    If two strings are equal, nothing has changed. Raises ``Unavailable`` if a folder of refs cannot be read for lack of
-    permission.
+    If two fingerprints are equal, neither the refs nor the journal have changed. Raises ``Unavailable`` if a folder of
+    refs cannot be read for lack of permission.
     """
     fresh = time.time_ns() - _FRESH_NS
     parts = [_packed_refs(f"{git_dir}/packed-refs")]
@@ -39,7 +40,7 @@ def fingerprint(git_dir: Path | str) -> str:
 
 
 def has_only_grown(before: str, now: str) -> bool:
-    """Return whether git moved no ref and the journal lost no data between two fingerprints."""
+    """Return whether, between two fingerprints, no ref moved in git and the journal lost no data."""
     repository, _, journal = before.rpartition(_JOURNAL)
     repository_now, _, journal_now = now.rpartition(_JOURNAL)
     if repository != repository_now:
@@ -52,7 +53,7 @@ def has_only_grown(before: str, now: str) -> bool:
 def is_journal_doubtful(git_dir: Path | str) -> bool:
     """Return whether a journal file was renamed as damaged, or data follows the apparent end of a journal file.
 
-    A killed writer also leaves such data. Opening the store distinguishes the two cases.
+    A writer that was killed also leaves data after the end. Opening the store distinguishes this case from damage.
     """
     directory = f"{git_dir}/gitsession/journal"
     try:

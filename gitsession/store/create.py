@@ -1,8 +1,8 @@
-"""Creation of a store, and the check whether a path holds a store that can be opened.
+"""Creation of a store, and the check whether a path is a store that can be opened.
 
-A store is built in a temporary sibling directory and then renamed. So a killed process leaves no partial store, and if
-two processes create the store at once, the second one finds the store of the first. This module writes every file
-itself, so neither git nor the user's configuration has an effect. The format (SHA-1 object ids, refs as files, bare,
+A store is built in a temporary sibling directory and then renamed. So a killed process leaves no partial store. If two
+processes create the store at once, the second one uses the store of the first. This module writes every file itself, so
+the result depends neither on git nor on the user's configuration. The format (SHA-1 object ids, refs as files, bare,
 branch ``main``) can be opened by libgit2 and by git 2.39 and later.
 """
 
@@ -76,7 +76,7 @@ def create(path: Path | str) -> None:
 
 
 def is_spool_only(path: Path) -> bool:
-    """Return whether ``path`` holds no store yet, only files that agents' hooks wrote for a future store."""
+    """Return whether ``path`` contains no store, but only files that agents' hooks wrote in advance."""
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:
@@ -84,7 +84,7 @@ def is_spool_only(path: Path) -> bool:
 
 
 def is_purge_pending(path: Path | str) -> bool:
-    """Return whether a purge of the store at ``path`` has started and not finished."""
+    """Return whether a purge of the store at ``path`` has started but not finished."""
     return os.path.exists(f"{os.fspath(path)}/{PURGE_PENDING}")
 
 
@@ -121,17 +121,20 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
 
 
 def is_partial(path: Path) -> bool:
-    """Return whether the store is a partial clone, in which objects are left out."""
+    """Return whether the store is a partial clone, which lacks some objects."""
     return any((path / "objects" / "pack").glob("*.promisor"))
 
 
 def is_shallow(path: Path) -> bool:
-    """Return whether the store is a shallow clone, in which the oldest entries are missing."""
+    """Return whether the store is a shallow clone, which lacks the oldest entries."""
     return (path / "shallow").exists()
 
 
 def check_readable(path: Path) -> None:
-    """Raise ``Unavailable`` if a file of the store cannot be read for lack of permission: it is not damaged."""
+    """Raise ``Unavailable`` if a file of the store cannot be read for lack of permission.
+
+    Such a file is not damaged.
+    """
     permissions.require(path / name for name in _REQUIRED_FILES)
 
 
@@ -205,9 +208,9 @@ def _build(path: Path) -> None:
 
 
 def _move_in(path: Path, temporary: Path) -> None:
-    """Move the files at ``path`` that were written before the store existed into the new store, and remove ``path``.
+    """Move the files that were written to ``path`` before the store existed into the new store; remove ``path``.
 
-    A hook that writes meanwhile creates its folders again; those are moved, too.
+    If a hook writes more files to ``path`` meanwhile, these are moved, too.
     """
     for _ in range(_TRIES):
         if not is_spool_only(path):
@@ -235,7 +238,7 @@ def _rename_into_place(temporary: Path, path: Path) -> None:
 
 
 def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Return the id of a store's first commit, and its objects. They are the same in every store."""
+    """Return the id of a store's first commit, and the objects of that commit. They are the same in every store."""
     readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
     tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(

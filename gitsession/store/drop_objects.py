@@ -1,4 +1,4 @@
-"""Removal of objects by id instead of reachability, so that the unfinished data of other writers is kept.
+"""Removal of objects by id. Removal by reachability would also remove the unfinished data of other writers.
 
     1  with the lock: flush, so that the journal is empty; list packs and loose objects
     2  without the lock: git repacks the packs that contain a victim (an object to drop), without the victims; the new
@@ -50,7 +50,7 @@ class ObjectRemoval:
             self._seen = pack_reader.files(str(self._directory)).keys()  # the name of a pack is a hash of its content
 
     def kinds(self) -> dict[Oid, str]:
-        """Return the type of every object: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
+        """Return the type of every object by id: ``commit``, ``tree``, ``blob`` or ``tag``. Raises ``Corrupt``."""
         try:
             output = process.run(self._store.git_dir, *_ALL, timeout_seconds=3600).out.decode()
         except Unavailable as error:
@@ -60,14 +60,14 @@ class ObjectRemoval:
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
         """Drop ``victims``; return False if other processes wrote meanwhile and the victims must be selected again.
 
-        Needs the lock ``packing``. ``is_settled``: called with the store's lock held; returns whether no ref leads to a
-        victim. Raises ``Unavailable``.
+        The caller must hold the lock ``packing``. ``is_settled``: called while the store's lock is held; returns
+        whether no ref leads to any of ``victims``. Raises ``Unavailable``.
         """
         try:
             obsolete = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]
             self._pack_without(obsolete, victims)
         except FileNotFoundError:
-            return False  # another git process replaced those packs
+            return False  # another git process replaced these packs
         with self._store.locked():
             self._store.flush_all()
             if not self._is_unchanged(victims) or not is_settled():
@@ -109,7 +109,7 @@ class ObjectRemoval:
 
 
 def check_unshared(git_dir: Path) -> None:
-    """Raise ``Refused`` if objects may be shared with another repository."""
+    """Raise ``Refused`` if the store may share objects with another repository."""
     if any((git_dir / "objects/info" / name).exists() for name in ("alternates", "http-alternates")):
         raise Refused(
             f"cannot purge in '{git_dir}': it borrows objects from another repository",

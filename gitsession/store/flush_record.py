@@ -1,11 +1,12 @@
-"""A record of the values that flushes gave to refs, to detect refs that another program deleted or moved back.
+"""A record of the values that flushes gave to refs. It shows which refs another program deleted or moved back.
 
 ``<store>/gitsession/flushed`` has a line for each ref that a flush moved: ``<journal> <before> <after> <ref>``. The
-fields are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros for
-none), and its name. If ``before`` differs from the ``after`` of the previous line for that ref, another program moved
-the ref in between, and the previous ``after`` is remembered, too. The exception is two lines with the same journal
-file: a killed flush wrote the first, and the flush that repeated it wrote the second. ``# checked`` means that all
-values above it were found in the store, ``# purged`` that a purge has rewritten them.
+fields are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros if it did
+not exist), and the name of the ref. If ``before`` differs from the ``after`` of the previous line for that ref, another
+program moved the ref in between, and the previous ``after`` is remembered, too. The exception is two lines with the
+same journal file: a killed flush wrote the first, and the flush that repeated it wrote the second. A line ``# checked``
+means that all values above it were found in the store. A line ``# purged`` means that a purge has rewritten the values
+above it.
 
 A flush appends under the store's lock, after it has moved the refs and before it removes the journal files. Writes are
 not synced to disk: a power failure may lose the record of an older value of a ref, but no entry.
@@ -30,19 +31,19 @@ _CHECKED, _PURGED = "# checked", "# purged"
 _HEAD = re.compile(rb"# ([0-9]{12})\n")
 _LINE = re.compile(r"([0-9]+) ([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\x00-\x20\x7f]+)")
 _SPARE_BYTES = 1 << 18
-"""The file is rewritten when it exceeds three times its size after the last rewrite by this number of bytes."""
+"""The file is rewritten when it has grown to three times its size after the last rewrite plus this number of bytes."""
 
 Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 
 
 @dataclass
 class FlushedRefs:
-    """The recorded values.
+    """The values of refs that the record contains.
 
     Attributes:
         last: The last value of each ref; ``None`` if the ref was deleted.
-        since: The same, but only for refs that a flush moved since the last clean check.
-        passed: Values since that check that another program replaced, by ref.
+        since: The last value of each ref that a flush has moved since the last check in which all values were found.
+        passed: Values recorded since that check that another program replaced, by ref.
     """
 
     last: dict[str, Oid | None] = field(default_factory=dict)
@@ -53,7 +54,10 @@ class FlushedRefs:
 
 
 def is_recorded(name: str, value: RefValue | None) -> bool:
-    """Return whether ``value`` is recorded: values of branches, the trash and the operation log, unless symbolic."""
+    """Return whether a flush records ``value`` as the value of the ref ``name``.
+
+    Only the values of branches, of refs in the trash, and of the operation log are recorded, and no symbolic values.
+    """
     if value is not None and refs.target(value) is not None:
         return False
     return name.startswith(("refs/heads/", refs.TRASH)) or name == refs.OPLOG
@@ -86,7 +90,7 @@ def mark_purged(git_dir: Path) -> None:
 
 
 def read(git_dir: Path) -> FlushedRefs:
-    """Return the recorded values; damaged lines are skipped. Raises ``OSError``."""
+    """Read the record; skip damaged lines. Raises ``OSError``."""
     found = FlushedRefs()
     for line in (read_regular(git_dir / FILE) or b"").decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)

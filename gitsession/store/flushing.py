@@ -1,7 +1,8 @@
-"""The refs of a flush: each is moved to the end of its chain in the journal and noted in the reflog of ``main``.
+"""The part of a flush that moves refs to their new values and records these values in the reflog of ``main``.
 
-These functions need the store's lock and an up-to-date journal. A value in the repository is replaced only if the
-journal's chain contains it. If another program moved a ref meanwhile, the ref keeps its value, and our branch is
+These functions need the store's lock and an up-to-date journal. The *chain* of a ref lists its values since the journal
+began; a flush moves the ref to the end of its chain. A value in the repository is replaced only if the chain contains
+it. If another program moved a ref meanwhile, the ref keeps its value, and *our* branch, which ends with the chain, is
 renamed (``move_to_ends``).
 """
 
@@ -24,7 +25,7 @@ from gitsession.store.journal import Move
 
 
 def moved_refs(chains: Mapping[str, Chain], remaining: set[str], renamed: Mapping[str, str]) -> flush_record.Moved:
-    """Return the first and last value of each chain whose last value is now in a ref, by the name of that ref."""
+    """Return the first and the last value of each chain, by ref, if the ref now has the last value."""
     return {
         renamed.get(name, name): (None if name in renamed else chain[0], chain[-1])
         for name, chain in chains.items()
@@ -38,11 +39,11 @@ _EXPIRES_NEVER = 4102444800
 """Timestamp of every line, in Unix seconds: the year 2100. ``git gc`` drops reflog lines older than 30 days."""
 
 _BYTES_MAX = 1 << 20
-"""Growth of the file in bytes after which it is reduced to the last line of each branch."""
+"""Growth of the reflog, in bytes, after which the reflog is reduced to the last line of each branch."""
 
 
 _LOG_LINE = re.compile(rb"^[0-9a-f]{40} [0-9a-f]{40} [^\n\0]*> [0-9]+ [+-][0-9]{4}(?:\t[^\n\0]*)?\n", re.MULTILINE)
-"""A well-formed line in git's format."""
+"""A well-formed line of a reflog in git's format."""
 
 
 def append_reflog(
@@ -52,17 +53,19 @@ def append_reflog(
     *,
     check_all_lines: bool = False,
 ) -> None:
-    """Append the values of ``moved`` to the reflog of ``main``. ``read_initial``: returns the values for a new file.
+    """Append the values of ``moved`` to the reflog of ``main``.
 
-    Git keeps objects that a reflog names. So the entries of a branch survive ``git branch -D`` followed by garbage
-    collection, and ``repair`` restores the branch from the record of flushed values (store/flush_record.py). The reflog
-    of the branch itself would not help, because git deletes it with the branch. ``main`` is in every store, and no
-    command deletes it.
+    ``read_initial``: returns the first lines of a new file, as values by ref.
+
+    Git keeps objects that are listed in a reflog. So the entries of a branch survive ``git branch -D`` followed by
+    garbage collection, and ``repair`` restores the branch from the record of flushed values (store/flush_record.py).
+    The reflog of the branch itself would not help, because git deletes it with the branch. ``main`` is in every store,
+    and no command deletes it.
 
     Needs the store's lock. The data is not synced to disk: without a line, an entry is as safe as in any git
-    repository. A purge removes all reflogs, and the next flush starts a new file with the existing branches. A flush
-    also does this if the file is not a well-formed reflog, but first keeps the complete lines of the old file. Each
-    flush checks the end of the file; with ``check_all_lines``, it checks the whole file. Raises ``OSError``.
+    repository. A purge removes all reflogs, and the next flush starts a new file with the existing branches. If the
+    file is not a well-formed reflog, a flush also starts a new file, which begins with the complete lines of the old
+    one. Each flush checks the end of the file; with ``check_all_lines``, it checks the whole file. Raises ``OSError``.
     """
     problem = reflog_problem(git_dir)
     if problem:
@@ -85,7 +88,7 @@ def append_reflog(
 
 
 def reflog_problem(git_dir: Path) -> str:
-    """Return the reason why the reflog of ``main`` cannot be written; "" if it can."""
+    """Return the reason why the reflog of ``main`` is not writable; "" if it is writable."""
     path = git_dir / REFLOG
     for folder in (git_dir / "logs", git_dir / "logs/refs", path.parent):
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
@@ -124,7 +127,7 @@ def _reflog_line(name: str, value: RefValue) -> str:
 
 
 def _shorten_reflog(path: Path) -> None:
-    """Keep only the last line of each branch."""
+    """Reduce the reflog to the last line of each branch."""
     last: dict[bytes, bytes] = {}
     for line in (read_regular(path) or b"").splitlines(keepends=True):
         last[line.rpartition(b"\t")[2]] = line
@@ -144,17 +147,18 @@ def move_to_ends(
     A chain lists all values of a ref since the journal began. The action depends on the value in the repository:
 
         1. a value of the chain      -> the ref is moved to the end of the chain
-        2. an ancestor of the end    -> the same: another program fetched a part of our branch
+        2. an ancestor of the end -> as in 1: another program fetched a part of our branch
         3. a descendant of the end   -> the ref keeps its value, which includes our entries
         4. no value                  -> another program deleted the ref: it is set to the end of the chain again
         5. any other value           -> the branches diverged: the ref keeps its value, and our branch is renamed to a
-                                        name that follows from its content (``store.histories``). If it is the active
-                                        branch or the checkpoint branch of this store, the new name is selected instead
-        6. the ref cannot be moved   -> it is left for the next flush and delays no other ref
+                                        name that follows from its content (``store.histories``). If our branch was the
+                                        active branch or the checkpoint branch of this store, it is selected again under
+                                        the new name
+        6. the ref cannot be moved -> the next flush tries again; the other refs are moved now
 
-    If many refs move at once, those that are not loose and whose value is in the chain are moved together, in one
-    write. Symbolic refs and deletions have no history, and remote-tracking refs only record the state of a remote. If
-    another program moved such a ref, it keeps its value.
+    If many refs move at once, the refs that are not loose and whose value is in the chain are moved in one write.
+    Symbolic refs and deletions have no history, and remote-tracking refs only record the state of a remote. If another
+    program moved such a ref, it keeps its value.
 
     Needs the store's lock. Appends to ``renamed_branches`` each ref that another program moved, with the new name of
     our branch. Raises ``OSError`` if no lock file can be created at all.
@@ -183,14 +187,14 @@ def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
     try:
         return writer.move_many(ends, {name: set(chains[name]) for name in ends})
     except (OSError, GitSessionError):
-        return set()  # the caller moves them one by one, and a persistent obstacle is reported for its ref
+        return set()  # the caller then moves the refs one by one and reports an obstacle for the ref that it affects
 
 
 def _flush_diverged(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
-    """Flush a ref that another program moved; return the new name of our branch, ``None`` if it keeps ``name``."""
+    """Flush a ref that another program moved; return the new name of our branch, or ``None`` if it is not renamed."""
     current = _current_oid(name, writer)
     if current is None and writer.move(name, end, expected={None}):
-        return None  # only gitsession deletes branches: the deletion by another program is undone
+        return None  # only gitsession deletes branches, so a deletion by another program is undone
     if current is not None:
         try:
             if histories.holds(read, end, current, until=chains[name][0]) and writer.move(
@@ -217,7 +221,7 @@ def _current_oid(name: str, writer: RefWriter) -> Oid | None:
 
 
 def _select_renamed(name: str, new_name: str, chains: Mapping[str, Chain], writer: RefWriter) -> None:
-    """Make ``new_name`` the active branch or checkpoint branch if ``name`` is selected, explicitly or by default."""
+    """Select ``new_name`` as active branch or checkpoint branch if ``name`` was selected, explicitly or by default."""
     choice = refs.choice(name)
     chain = chains.get(choice or "", [None])
     if choice and chain[-1] in (None, refs.symbolic(name)):
@@ -225,7 +229,10 @@ def _select_renamed(name: str, new_name: str, chains: Mapping[str, Chain], write
 
 
 def _remaining_move(name: str, chain: Chain, writer: RefWriter) -> Move:
-    """Return one move for the whole chain. It starts at the repository's value if the chain contains that value."""
+    """Return one move that replaces the whole chain.
+
+    It starts at the repository's value if the chain contains that value.
+    """
     try:
         current = writer.refs.read(name)
     except GitSessionError:

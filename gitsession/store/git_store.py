@@ -1,15 +1,15 @@
 """The store on disk: journal, overlay, packs and refs in one object.
 
-The invariant is: *an acknowledged object or ref move is in the journal or in the repository at every moment*, and a
-reader never sees a part of a transaction. It determines the order of the steps:
+Two invariants determine the order of the steps: *an acknowledged object or ref move is in the journal or in the
+repository at every moment*, and no read returns a part of a transaction.
 
     append   lock; tail the journal; check; journal record; fdatasync; overlay; unlock       (``store.writing``)
     flush    lock; tail; pack (kept); refs; next journal file, with the moves that failed;
              remove old journal files; remove keep files                                     (``store.writing``)
     read     tail the journal first, then git                                                (``store.state``)
 
-To *tail* the journal is to read the records that were added since the last read. Opening a store does this too, so no
-recovery is needed.
+To *tail* the journal is to read the records that were added since the last read. A store is opened in the same way, so
+no separate recovery is needed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
-"""Moment at which an append becomes durable: before it returns, at the next ``flush()``, or at no defined time."""
+"""The time at which an append becomes durable: before it returns, at the next ``flush()``, or at no defined time."""
 
 PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 """Prefixes of refs that point to commits. Such refs can be packed without reading the objects."""
@@ -47,8 +47,8 @@ PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 class SecretGuard:
     """The secret guard of the store at ``git_dir``, loaded when a payload is first written or shown.
 
-    The store's own configuration turns the guard on or off and selects its rules. Neither the rules nor SQLite
-    are loaded in a process that only reads, or if the guard is off.
+    The store's own configuration turns the guard on or off and selects its rules. A process that only reads loads
+    neither the rules nor SQLite, and no process does if the guard is off.
     """
 
     def __init__(self, git_dir: Path) -> None:
@@ -82,7 +82,8 @@ os.register_at_fork(after_in_child=_reopening._at_fork_reinit)  # type: ignore[a
 class GitStore:
     """An ``ObjectStore`` in a bare git repository. Threads may share it. A forked child opens the files again.
 
-    ``promised``: function that fetches an object that a partial clone left out, or ``None``.
+    ``promised``: a function that fetches an object that a partial clone left out; ``None`` if the store is no partial
+    clone or no program has enabled fetching (``sync.transport.fetch_on_demand``).
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
@@ -106,7 +107,7 @@ class GitStore:
         read_only: bool = False,
         damaged: bool = False,
     ) -> Self:
-        """Open the store at ``path``. If the disk cannot be written, the store is read-only.
+        """Open the store at ``path``. If its folder is not writable, the store is opened read-only.
 
         ``flush_on_close=False`` is for processes that append once and exit: the next flush of another process includes
         their records. ``damaged``: see ``create.check``.
@@ -218,19 +219,23 @@ class GitStore:
     def transaction(self) -> AbstractContextManager[Transaction]:
         """See ``ObjectStore``. Reads in the same thread return the staged data.
 
-        Raises ``Unavailable`` if the store is read-only, the lock is held for too long, or the disk fails.
+        Raises ``Unavailable`` if the store is read-only, another process holds the lock for too long, or the disk
+        fails.
         """
         return InTransaction(self._files())
 
     def locked(self) -> AbstractContextManager[None]:
-        """Return a context manager that keeps other processes from appending or flushing. Raises ``Unavailable``."""
+        """Return a context manager that holds the store's lock: no other process appends or flushes.
+
+        Raises ``Unavailable``.
+        """
         return Locked(self._files())
 
     def flush(self) -> None:
         """See ``ObjectStore``. Raises ``Unavailable`` if the disk fails.
 
-        If another program keeps a ref locked, the ref stays pending and ``last_flush_error`` is set. Other refs are not
-        delayed.
+        If another program keeps a ref locked, the move of that ref stays pending, and ``last_flush_error`` is set. All
+        other refs are moved.
         """
         if self.read_only:
             if self.pending:
@@ -298,7 +303,7 @@ class GitStore:
             raise unavailable(self._git_dir, "pack refs", error) from error
 
     def rebuild_packed_refs(self, put: Mapping[str, Oid]) -> None:
-        """Rewrite ``packed-refs`` without its damaged lines and with the refs in ``put``. Needs the lock."""
+        """Rewrite ``packed-refs`` without its damaged lines, and add the refs in ``put``. Needs the lock."""
         self._writer.refs.rebuild_packed(put)
 
     def damaged_refs(self) -> dict[str, str]:
@@ -306,7 +311,10 @@ class GitStore:
         return self._files().state.git.refs.damage()
 
     def damage(self) -> list[str]:
-        """Return the paths of damaged journal files below the store's control directory. A torn end is no damage."""
+        """Return the paths of damaged journal files, relative to the store's control directory.
+
+        A torn end is not damage.
+        """
         if self.read_only:
             self._tailed().journal.scan_for_damage()
         else:
@@ -315,7 +323,10 @@ class GitStore:
         return self._writer.state.journal.damage()
 
     def damaged_journal(self) -> dict[str, bytes]:
-        """Return the content of the damaged journal files that still exist, by path below the store, oldest first."""
+        """Return the content of the damaged journal files that still exist, by path relative to the store.
+
+        The files are sorted by age, oldest first.
+        """
         self.damage()
         return self._writer.state.damaged_files()
 

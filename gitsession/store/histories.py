@@ -1,10 +1,11 @@
-"""Histories along first parents: where two branches diverge, and the name that one of them is renamed to.
+"""Histories along first parents: the point where two branches diverge, and the new name of a diverged branch.
 
-The name follows from content: ``<base>.<8 base32 characters of the chain digest>``. The digest is that of our first
-entry that their branch lacks. If a third branch has this name and contains that entry, the digest of our first entry
-that the third branch lacks is used. If an unrelated branch has the name, the name gets 13, 26 or 52 characters.
-Published branches only grow, so that entry, and with it the name, is the same after any crash, retry or later fetch,
-and in every store. Second parents are ignored: the second parent of a summary can be any entry.
+The name depends only on content: ``<base>.<8 base32 characters of a chain digest>``. *Our* branch is the one that is
+renamed; *their* branch keeps the name. The chain digest is that of our first entry that their branch lacks. If a third
+branch has this name and contains that entry, the digest of our first entry that the third branch lacks is used. If an
+unrelated branch has the name, the name gets 13, 26 or 52 characters. Published branches only grow. So that entry, and
+therefore the name, is the same in every store and after any crash, retry or later fetch. Second parents are ignored:
+the second parent of a summary can be any entry.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Divergence(NamedTuple):
 
 
 def read_or_raise(find: Callable[[Oid], tuple[Kind, bytes] | None]) -> Read:
-    """Convert ``find``, which returns ``None`` for a missing object, to a ``Read``."""
+    """Return a function that reads objects with ``find`` and raises ``MissingObject`` if ``find`` returns ``None``."""
 
     def read(oid: Oid) -> tuple[Kind, bytes]:
         found = find(oid)
@@ -64,7 +65,10 @@ def walk(read: Read, tip: Oid) -> Iterator[Oid]:
 
 
 def find_divergence(read: Read, ours: Oid, theirs: Oid) -> Divergence:
-    """Return where two branches diverge. Reads only the commits after that. Raises the errors of ``commit_of``."""
+    """Return the point where two branches diverge; read only the commits after it.
+
+    Raises the errors of ``commit_of``.
+    """
     walks = walk(read, ours), walk(read, theirs)
     children: dict[Oid, Oid | None] = {}  # our commits, each mapped to its child
     foreign_commits: set[Oid] = set()
@@ -85,7 +89,10 @@ def find_divergence(read: Read, ours: Oid, theirs: Oid) -> Divergence:
 
 
 def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> bool:
-    """Return whether ``wanted`` is in the history of ``tip``, back to ``until``. Raises the errors of ``commit_of``."""
+    """Return whether ``wanted`` is in the history of ``tip``.
+
+    The search ends at ``until``. Raises the errors of ``commit_of``.
+    """
     for oid in walk(read, tip):
         if oid == wanted:
             return True
@@ -97,7 +104,7 @@ def holds(read: Read, tip: Oid, wanted: Oid, *, until: Oid | None = None) -> boo
 def candidate_names(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Iterator[str]:
     """Yield the possible new names of our branch if the ref ``name`` has the value ``theirs``, shortest name first.
 
-    If the histories cannot be read, the names follow from an object id of our branch.
+    If the histories cannot be read, the names are derived from the object id of our tip.
     """
     key = _key(read, ours, theirs)
     folder, _, branch = name.rpartition("/")
@@ -108,7 +115,7 @@ def candidate_names(read: Read, name: str, ours: Oid, theirs: Oid | None) -> Ite
 def unused_name(read: Read, read_ref: Callable[[str], Oid | None], name: str, ours: Oid, theirs: Oid | None) -> str:
     """Return the ref that our branch is renamed to if the ref ``name`` has the value ``theirs``.
 
-    The returned ref does not exist, or its branch is a part or a continuation of our branch. So no other branch is ever
+    The returned ref does not exist, or its branch is a part or a continuation of our branch. So no other branch is
     overwritten. ``read_ref``: returns the value of a ref. Raises ``Unavailable`` if all these names are in use.
     """
     tried: set[str] = set()

@@ -1,7 +1,7 @@
 """The interface of a store, in terms of bytes and object ids.
 
-Two classes implement it: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests. One suite
-(tests/store/test_store_contract.py) tests both.
+Two classes implement the interface: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests.
+One suite (tests/store/test_store_contract.py) tests both classes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class Transaction(Protocol):
-    """Objects and ref moves that become durable together or not at all. It exists while the store's lock is held."""
+    """Objects and ref moves that become durable together or not at all.
+
+    A transaction exists while the store's lock is held.
+    """
 
     def put(self, kind: Kind, data: bytes) -> Oid:
         """Add an object and return its id. The store can read the object at once. Adding it again has no effect."""
@@ -54,13 +57,13 @@ class ObjectStore(Reader, Protocol):
     """A bare git repository: objects by id, refs by name, atomic durable writes. Each read verifies the object's id."""
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield those of ``oids`` that can be read in bulk, in the fastest order. Use ``read`` for the others."""
+        """Yield the objects in ``oids`` that can be read in bulk, in the fastest order. Use ``read`` for the others."""
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield the commits that can be read in bulk, reachable or not."""
+        """Yield the commits that can be read in bulk, whether or not a ref leads to them."""
 
     def oids(self) -> Iterator[Oid]:
-        """Yield the id of every object, intact or damaged, reachable or not. May yield an id twice."""
+        """Yield the id of every object, even if it is damaged or unreachable. May yield an id twice."""
 
     def ref(self, name: str) -> RefValue | None:
         """Return the value of ``name`` without following a symbolic ref; ``None`` if the ref does not exist."""
@@ -72,7 +75,7 @@ class ObjectStore(Reader, Protocol):
         """Return the values of all refs that acknowledged transactions moved and that git may not have yet."""
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
-        """Return the remote that may have commits of the ref ``name`` that ``new`` lacks (``None``: a deletion).
+        """Return the remote that may have commits of the ref ``name`` that are not in ``new`` (``None``: a deletion).
 
         Returns ``None`` if there is no such remote. The ref may then be moved back.
         """
@@ -81,7 +84,7 @@ class ObjectStore(Reader, Protocol):
         """Return temporary storage for the objects of a large transaction; ``None`` if the store has none."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
-        """Return a context manager that holds the lock, reads others' writes, and commits if no error occurs."""
+        """Return a context manager that holds the store's lock and commits the transaction if no error occurs."""
 
     def flush(self) -> None:
         """Transfer all acknowledged data to git: write a pack and move refs. Idempotent."""
@@ -102,7 +105,7 @@ class ObjectStore(Reader, Protocol):
 
 
 class StoreProxy:
-    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override single methods."""
+    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override some methods."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

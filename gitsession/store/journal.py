@@ -6,17 +6,16 @@ when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` 
 
 - Only the file with the highest number is written. One file always exists, the next is created before an old one is
   removed, and no number is used twice. So if a file still has its name and no file with the next number exists, it is
-  the newest one, and the directory need not be listed.
-- Opening the journal means reading it to the end. Records of a crashed process and of a live one look the same. A torn
-  record at the end was never acknowledged and is overwritten.
-- A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
-  (another fsync may succeed without having written the data).
-- If a record does not verify and a later one is proven good (store/journal_scan.py), the file is damaged, not torn. No
-  process writes to it, and the flush that would remove the file renames it instead. This check runs when a record does
-  not verify, once for each file that has data after its end, in each flush, and in each call of ``damage``.
+  the newest one, and the directory need not be listed. - To open the journal is to read it to the end. Records of a
+  crashed process and of a live one look the same. A torn record at the end was never acknowledged and is overwritten. -
+  A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
+  (another fsync may succeed without having written the data). - If a record does not verify and a later one is proven
+  good (store/journal_scan.py), the file is damaged, not torn. No process writes to it, and the flush that would remove
+  the file renames it instead. This check runs when a record does not verify, once for each file that has data after its
+  end, in each flush, and in each call of ``damage``.
 
 Appending and dropping need the store's lock. Reading does not, but it may return a record whose writer has not
-finished. If that writer fails, the record is blanked, so a record that was read without the lock is checked again
+finished. If that writer fails, the record is blanked. So a record that was read without the lock is checked again
 later.
 """
 
@@ -94,7 +93,10 @@ def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) 
 
 
 def decode_record(payload: bytes) -> JournalRecord:
-    """Decode a payload whose digest verified. Raises ``Corrupt``, and ``NotAStore`` for a record of a later version."""
+    """Decode the payload of a verified record.
+
+    Raises ``Corrupt``, and ``NotAStore`` for a record of a later version.
+    """
     try:
         value = cbor.decode(payload)
     except Malformed as error:
@@ -113,7 +115,7 @@ def scan(data: bytes) -> Scan:
 
 
 def _is_consistent(payload: bytes) -> bool:
-    """Return whether a payload is a record that moves refs, each to an object of the same record."""
+    """Return whether a payload is a record that moves refs, and moves each to an object in the same record."""
     try:
         record = decode_record(payload)
     except (Corrupt, NotAStore):
@@ -198,7 +200,7 @@ class Journal:
         return self._newest
 
     def drop(self, numbers: Sequence[int]) -> list[str]:
-        """Remove files whose records are all in packs and refs, except the newest file; rename damaged files instead.
+        """Remove the files whose records are all in packs and refs. Keep the newest file, and only rename damaged ones.
 
         Returns the new names of the damaged files. The oldest file is removed first: if the process is killed, the last
         values of each ref are still in the journal, and no reader sees a ref move back.
@@ -240,11 +242,11 @@ class Journal:
 
     @property
     def has_damage(self) -> bool:
-        """Return whether a file is damaged and has not been renamed yet."""
+        """Return whether a journal file is damaged and has not been renamed yet."""
         return any(file.damaged for file in self._files.values())
 
     def damage(self) -> list[str]:
-        """Return the names of the damaged files, including renamed ones, relative to the store's control directory."""
+        """Return the paths of the damaged files, including renamed ones, relative to the store's control directory."""
         now = [journal_frames.file_name(number) for number, file in sorted(self._files.items()) if file.damaged]
         return [f"journal/{name}" for name in now + self._renamed_files()]
 
@@ -327,7 +329,10 @@ class Journal:
                 self._mark_if_damaged(file)
 
     def _mark_if_damaged(self, file: _File) -> None:
-        """Mark the file if it is damaged, not torn. Scans twice, because a writer may append during the first scan."""
+        """Mark the file if it is damaged rather than torn.
+
+        Scans twice, because a writer may append during the first scan.
+        """
         found = scan(_read_all(file.fd))
         if found.flawed_at is not None and found == scan(_read_all(file.fd)):
             file.damaged, file.unread = True, found.unread
@@ -347,7 +352,10 @@ class Journal:
 
 
 def _check_move(name: str, *values: str | None) -> None:
-    """Check a ref move. The flush uses the name as a path, so names in a journal file are not trusted either."""
+    """Check a ref move.
+
+    The flush uses the name of the ref as a path, so even a name in a journal file is not trusted.
+    """
     try:
         check_ref_name(name)
         for value in values:
@@ -358,7 +366,7 @@ def _check_move(name: str, *values: str | None) -> None:
 
 
 def _has_last_record(file: _File) -> bool:
-    """Return whether the last record read is still there, in case it was read before its writer had finished."""
+    """Return whether the last record that was read still exists. Its writer blanks it if the write fails."""
     if not file.unsure:
         return True
     raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.last)

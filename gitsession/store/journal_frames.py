@@ -1,4 +1,4 @@
-"""The frame of a journal file: where records begin and end. Payloads are not read.
+"""The frame of a journal file: the positions at which records begin and end. Payloads are not decoded.
 
     <8 digits>   header record record ... zeros
     header       "GSJ1" 00000000 salt[32]
@@ -33,7 +33,10 @@ def file_name(number: int) -> str:
 
 
 def numbers(directory: str) -> list[int]:
-    """Return the numbers of the journal files in ``directory``, oldest first; none if it is missing (a git clone)."""
+    """Return the numbers of the journal files in ``directory``, oldest first.
+
+    After `git clone`, the directory is missing, and the result is empty.
+    """
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -50,7 +53,7 @@ def head(length: int, digest: bytes) -> bytes:
 
 
 def length_at(fd: int, offset: int, size: int) -> int | None:
-    """Return the payload length of the record at ``offset`` in a file of ``size`` bytes; else ``None``."""
+    """Return the payload length of the record at ``offset`` in a file of ``size`` bytes; ``None`` if there is none."""
     raw = os.pread(fd, 8, offset)
     if len(raw) < 8 or raw[:4] != MAGIC:
         return None
@@ -59,7 +62,7 @@ def length_at(fd: int, offset: int, size: int) -> int | None:
 
 
 def end(fd: int) -> int:
-    """Return the end of the last record that appears complete, from the lengths alone."""
+    """Return the end of the last record that appears complete. Only the lengths are checked."""
     size = os.fstat(fd).st_size
     offset = HEAD_BYTES
     while (length := length_at(fd, offset, size)) is not None:
@@ -68,7 +71,10 @@ def end(fd: int) -> int:
 
 
 def has_data_after(fd: int, offset: int, bytes_max: int = CHUNK_BYTES) -> bool:
-    """Return whether the next ``bytes_max`` bytes are not all zeros, so that ``offset`` may not be the actual end."""
+    """Return whether any of the ``bytes_max`` bytes after ``offset`` is not zero.
+
+    If so, ``offset`` may not be the actual end of the records.
+    """
     stop = offset + bytes_max
     while offset < stop:
         chunk = os.pread(fd, min(CHUNK_BYTES, stop - offset), offset)

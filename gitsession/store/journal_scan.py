@@ -3,15 +3,15 @@
 The search runs only if a record does not verify and bytes follow it. The digests form a chain, and the chain starts
 with a salt that only the owner of the store can read. A *link* is a record that verifies against the digest of the
 record before it, either the stated digest or the computed one. A link proves the positions of both records. After a
-record that does not verify, the next record is searched for
+record that does not verify, the next record is searched for:
 
-    1. at the end that the head of the bad record states, and at the end of its payload (CBOR is self-delimiting). A
-       link there proves the position. If the link is to the computed digest, only the head was damaged, and nothing is
-       lost
-    2. anywhere after it: the first record from which links lead to the end of the written data. An attacker who chooses
-       the bytes of a payload can put a chain of records into it, but the chain cannot reach the end, because the tree
-       and the commit that name these bytes follow. A last record has no next record to link to. It counts if its
-       payload decodes and moves a ref, and each new value is an object of the same record
+    1. at the end of the bad record, according to its head or to its payload (CBOR is self-delimiting). A link at this
+       offset proves the position. If the link is to the computed digest, only the head was damaged, and nothing is lost
+    2. at every offset after the bad record: the first record from which links lead to the end of the written data. An
+       attacker who chooses the bytes of a payload can put a chain of records into it, but the chain cannot reach the
+       end, because the tree and the commit that name these bytes follow. The last record has no next record to link to.
+       It is accepted if its payload can be decoded and moves a ref, and if each new value is an object in the same
+       record
 
 If no record is found, the rest is a torn end. A last record whose magic was blanked with zeros is a torn end, too.
 """
@@ -27,12 +27,15 @@ from gitsession.codec.digest import hash_of
 from gitsession.store import journal_frames
 
 _EFFORT = 64
-"""Limit of hashed bytes, as a multiple of the file's size: a payload can be full of bytes that look like heads."""
+"""Maximum number of bytes to hash, as a multiple of the file's size.
+
+A payload may contain many byte sequences that look like heads.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SoundRecord:
-    """A good record. ``proven``: True if a digest proves it, else only its position is proven."""
+    """A good record. ``proven``: True if a digest proves its content; False if only its position is proven."""
 
     start: int
     payload: bytes
@@ -44,7 +47,8 @@ class SoundRecord:
 class JournalHole:
     """A span of lost records. ``count``: their number, if known. ``before``: the digest (or salt) before them.
 
-    ``until``: the last digest of the lost records. A copy of the records, chained from ``before``, must end with it.
+    ``until``: the digest of the last lost record. A copy of the lost records, chained from ``before``, must end with
+    it.
     """
 
     start: int
@@ -79,7 +83,7 @@ def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
 
 
 _Step: TypeAlias = tuple[list[SoundRecord | JournalHole], int, bytes]
-"""The records and holes found, the offset of the next record, and the digest before that record."""
+"""The records and holes that were found, the offset of the next record, and the digest before that record."""
 
 
 class _Scanner:
@@ -110,7 +114,7 @@ class _Scanner:
     # -- one record
 
     def _end(self, at: int) -> int | None:
-        """Return the end of the record at ``at`` according to its head; the magic is not checked."""
+        """Return the end of the record at offset ``at`` according to its head. The magic is not checked."""
         length = int.from_bytes(self._data[at + 4 : at + 8], "big")
         end = at + journal_frames.HEAD_BYTES + length
         return end if length and end <= len(self._data) else None
@@ -121,7 +125,10 @@ class _Scanner:
         return hash_of(before + (end - start).to_bytes(4, "big") + self._data[start:end])
 
     def _verified(self, at: int, before: bytes) -> int | None:
-        """Return the end of the record at ``at`` if it verifies against the digest ``before``."""
+        """Return the end of the record at offset ``at``; ``None`` if it does not verify.
+
+        ``before``: the digest of the record before it, or the salt.
+        """
         if self._data[at : at + 4] != journal_frames.MAGIC or self._left < 0:
             return None
         end = self._end(at)
@@ -130,7 +137,7 @@ class _Scanner:
         return end
 
     def _step(self, at: int, before: bytes) -> _Step | None:
-        """Step over a record that does not verify, to the end that its head states or the end of its payload."""
+        """Skip a record that does not verify. Its end is taken from its head or from its payload."""
         start = at + journal_frames.HEAD_BYTES
         stated = self._data[at + 8 : start]
         for end in dict.fromkeys((self._end(at), cbor.end_of(self._data, start))):
@@ -149,7 +156,7 @@ class _Scanner:
     # -- after a gap
 
     def _search(self, at: int, before: bytes) -> _Step:
-        """Skip to the first position after ``at`` from which links lead to the end."""
+        """Skip to the first offset after ``at`` from which links lead to the end of the written data."""
         offset = self._data.find(journal_frames.MAGIC, at + 1)
         while 0 <= offset < self._written and self._left > 0:
             end = self._end(offset)

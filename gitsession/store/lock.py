@@ -21,7 +21,7 @@ from gitsession.store import create
 
 # A process that has waited longer tries more often, so that busy writers do not starve it. Measured with 8 writers: the
 # longest wait is a quarter of the wait with growing pauses. A wait of more than a second means that one process holds
-# the lock for long, not that many writers compete.
+# the lock for a long time, not that many writers compete.
 _FIRST_PAUSE, _SHORTEST_PAUSE, _CROWD_SECONDS = 0.002, 0.0002, 1.0
 
 
@@ -38,7 +38,8 @@ class StoreLock:
     def acquire(self, wait_seconds: float | None = None) -> None:
         """Acquire the lock. This thread must not hold it already.
 
-        Raises ``Unavailable`` after ``wait_seconds``, with the id of the process that holds the lock, if available.
+        Raises ``Unavailable`` after ``wait_seconds``. The message contains the id of the process that holds the lock,
+        if known.
         """
         wait_seconds = self._wait_seconds if wait_seconds is None else wait_seconds
         if os.getpid() != self._pid:
@@ -55,7 +56,10 @@ class StoreLock:
             raise
 
     def release(self) -> None:
-        """Release the lock if this thread holds it. Do nothing in a forked child: it would unlock the parent."""
+        """Release the lock if this thread holds it.
+
+        Do nothing in a forked child, which would release the parent's lock.
+        """
         if os.getpid() != self._pid or not self.is_mine:
             return
         try:
@@ -66,11 +70,14 @@ class StoreLock:
 
     @property
     def is_mine(self) -> bool:
-        """Return whether this thread holds the mutex, an ``RLock``: only that class tracks its owner reliably."""
+        """Return whether this thread holds the lock.
+
+        The mutex is an ``RLock`` because only that class tracks its owner reliably.
+        """
         return self._mutex._is_owned()  # type: ignore[attr-defined, no-any-return]
 
     def close(self) -> None:
-        """Close the file as soon as no other thread holds the lock. Idempotent.
+        """Wait until no other thread holds the lock, and close the lock file. Idempotent.
 
         In a forked child, this does not wait. Closing the file, unlike unlocking it, does not affect the parent's lock.
         """
@@ -106,7 +113,10 @@ class StoreLock:
         return Unavailable(message, hint="try again when it has finished")
 
     def _holder(self) -> str:
-        """Return the holder from Linux's list of file locks: ``1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF``."""
+        """Return the holder from Linux's list of file locks.
+
+        A line of the list: ``1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF``.
+        """
         inode = os.fstat(self._fd).st_ino
         try:
             rows = Path("/proc/locks").read_text().splitlines()
@@ -128,7 +138,10 @@ def _pause(waited: float) -> float:
 
 @contextmanager
 def exclusive_lock(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path``. Raises ``Unavailable`` if that takes too long or fails."""
+    """Hold an exclusive lock on the file ``path``.
+
+    Raises ``Unavailable`` if it cannot be acquired in time or at all.
+    """
     try:
         lock = StoreLock(path, wait_seconds=wait_seconds)
     except OSError as error:
@@ -147,5 +160,8 @@ _PACKING = f"{create.CONTROL}/packing"
 
 
 def packing(git_dir: Path, *, wait_seconds: float = 60.0) -> AbstractContextManager[None]:
-    """Return the lock for repacking. Raises ``Unavailable`` if it is held for too long or cannot be created."""
+    """Return the lock for repacking.
+
+    Raises ``Unavailable`` if another process holds it for too long or it cannot be created.
+    """
     return exclusive_lock(git_dir / _PACKING, wait_seconds=wait_seconds)

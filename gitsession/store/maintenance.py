@@ -1,4 +1,4 @@
-"""Maintenance of a store: repacking by git, and removal of files that killed processes left.
+"""Maintenance of a store: repacking by git, and removal of the files of killed processes.
 
 Packs written by gitsession have no deltas; ``deltify`` adds them. ``git repack -d --geometric=2`` merges small packs,
 which is safe while other processes write: objects that are not reachable yet are in packs with a ``.keep`` file. Loose
@@ -87,7 +87,7 @@ def _maintain(store: GitStore) -> MaintenanceResult:
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """Repack all packs except those in ``waiting`` (file names): they have no deltas, and a merge would add none."""
+    """Repack all packs except those in ``waiting`` (file names). These have no deltas, and a merge would add none."""
     try:
         process.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:
@@ -96,7 +96,7 @@ def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
 
 
 def is_due(store: GitStore) -> bool:
-    """Return whether there are so many packs that reads become slow."""
+    """Return whether the store has so many packs that reads become slow."""
     return not store.read_only and count_packs(store.git_dir) >= PACKS_MAX
 
 
@@ -138,19 +138,23 @@ SECONDS_MAX = 60.0
 _COMMAND = (
     "pack-objects", "--stdin-packs", "--no-reuse-delta", "--delta-base-offset", "--window-memory=100m", "-q",
 )  # fmt: skip
-"""Without ``--no-reuse-delta``, git does not compare objects of the same pack. The memory limit is per thread."""
+"""The command that adds deltas to packs.
+
+Without ``--no-reuse-delta``, git does not compare objects of the same pack. The memory limit is per thread.
+"""
 
 _FOREIGN_SUFFIXES = (".keep", ".rev", ".promisor", ".mtimes")
 _DELTAS = (6, 7)
 
 
 def deltify(store: GitStore) -> list[str]:
-    """Have git add deltas to packs without deltas; return the file names of the packs left for the next run.
+    """Run git to add deltas to packs that have none; return the file names of the packs that remain for the next run.
 
     ``git repack`` copies objects from a pack unchanged and does not compare them with other objects of that pack. So
-    objects that were written together would never get deltas. This function repacks only packs without deltas, so
-    its cost depends on the amount of new data. A pack with a reverse index is done: git writes one for each of its
-    packs (git/process.py turns that on), and gitsession does not. A pack without one is searched for a delta.
+    objects that were written together would never get deltas. This function repacks only packs without deltas, so its
+    cost depends on the amount of new data. A pack with a reverse index is done: git writes one for each of its packs
+    (git/process.py turns that on), and gitsession does not. A pack without a reverse index is read to find out whether
+    it contains a delta.
 
     Before an old pack is removed, the new pack is on disk and is known to list every object. So each object is in a
     complete pack at every moment, even if a process is killed or git runs meanwhile. Raises ``Unavailable`` and
@@ -168,7 +172,10 @@ def deltify(store: GitStore) -> list[str]:
 
 
 def _lone_indexes(directory: Path) -> Iterator[Path]:
-    """Yield pack indexes without a pack whose objects are all in other packs. A killed removal leaves them."""
+    """Yield indexes whose pack is missing and whose objects are all in other packs.
+
+    A removal of packs that was killed leaves such indexes.
+    """
     files = {file: file.with_suffix(".pack").exists() for file in sorted(directory.glob("*.idx"))}
     if all(files.values()):
         return
@@ -181,7 +188,7 @@ def _lone_indexes(directory: Path) -> Iterator[Path]:
 
 
 def _is_without_deltas(file: Path) -> bool:
-    """Return whether git seems never to have searched a pack for deltas."""
+    """Return whether a pack has no deltas and no sign that git has ever searched it for deltas."""
     if any(file.with_suffix(suffix).exists() for suffix in _FOREIGN_SUFFIXES):
         return False
     try:
@@ -210,11 +217,11 @@ def _deltify_batch(store: GitStore, old: Sequence[Path]) -> None:
     try:
         checksum = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
     except Unavailable:
-        return  # git is missing or busy, or data is damaged: the repack that follows does not need this, or reports it
+        return  # git is missing or busy, or data is damaged: the next repack reports the problem if it matters
     directory = store.git_dir / "objects/pack"
     new = PackIndex(f"{directory}/pack-{checksum}.idx")
     sync_directory(directory)
-    with store.locked():  # no other gitsession process can write the same pack again meanwhile
+    with store.locked():  # meanwhile, no other gitsession process can write the same pack again
         for file in old:
             # For a few objects, git may write a pack identical to the old one.
             if file.stem != f"pack-{checksum}" and not file.with_suffix(".keep").exists():

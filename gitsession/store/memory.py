@@ -23,7 +23,7 @@ _WAIT_SECONDS = 10.0
 
 
 class MemoryStore:
-    """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets, with the built-in rules only."""
+    """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets. Only the built-in rules are used."""
 
     def __init__(self, *, redacts: bool = True) -> None:
         self._vault = Vault(None)
@@ -47,7 +47,7 @@ class MemoryStore:
         return oid in self._objects or (staging is not None and oid in staging.objects)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield nothing: all read orders are equally fast."""
+        """Yield nothing: a bulk read in memory is not faster than ``read``."""
         return iter(())
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
@@ -85,7 +85,7 @@ class MemoryStore:
 
     @property
     def vault(self) -> Vault:
-        """See ``ObjectStore``. The vault is in memory, too."""
+        """See ``ObjectStore``. The vault is in memory."""
         return self._vault
 
     def flush(self) -> None:

@@ -1,9 +1,9 @@
-"""Published values of our refs: those that a remote had when last checked, and those about to be pushed to it.
+"""Published values of local refs: values that a remote had when last contacted, or that were about to be pushed to it.
 
 A published ref is never moved back or deleted, because the next fetch would restore it. A value about to be pushed is
-noted before git begins, and the note is removed when the remote has reported its values. If a push is killed after the
-server accepted it, the remote-tracking ref does not have the new value. Because of the note, the value counts as
-published until the next fetch.
+noted before git begins the push, and the note is removed when the remote has reported the values of its refs. If a push
+is killed after the server accepted it, the remote-tracking ref does not have the new value. Because of the note, the
+value counts as published until the next fetch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEADS = "refs/heads/"
 def find_remote(
     git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str, new: RefValue | None
 ) -> str | None:
-    """Return the remote that may have commits of ``ref`` that ``new`` lacks (``None``: a deletion), else ``None``.
+    """Return a remote that may have commits of ``ref`` that are not in ``new`` (``None``: a deletion), or ``None``.
 
     ``tracking``: the remote-tracking refs of all remotes.
     """
@@ -41,7 +41,7 @@ def find_remote(
 
 
 def list_values(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
-    """Yield each remote and the value of ``ref`` that it last had or that was about to be pushed to it."""
+    """Yield each remote and a value of ``ref`` that it had at the last fetch or that was about to be pushed to it."""
     for name, value in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
@@ -50,7 +50,7 @@ def list_values(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> It
 
 
 def record(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
-    """Record ``values`` in addition to those recorded before. Durable on return. Raises ``OSError``."""
+    """Record ``values`` as about to be pushed; keep earlier records. Durable on return. Raises ``OSError``."""
     make_directories(git_dir / FOLDER)
     recorded = _read(_file(git_dir, remote))
     for name, oid in values.items():
@@ -59,7 +59,10 @@ def record(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
 
 
 def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> None:
-    """Remove the notes of ``names``, or all: remote-tracking refs now have the remote's values. Raises ``OSError``."""
+    """Remove the records of the refs ``names``, or of all refs, after the tracking refs were updated.
+
+    Raises ``OSError``.
+    """
     recorded = _read(_file(git_dir, remote))
     known = recorded.keys() if names is None else set(names)
     left = {name: oids for name, oids in recorded.items() if name not in known}

@@ -24,7 +24,7 @@ FILES = "files"
 MAIN = "main"
 
 LEAF, ROOT = "leaf", "root"
-"""Names that address an entry in every session. No branch and no label may have them."""
+"""Names that address an entry in every session. No branch and no label may have one of these names."""
 
 _SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
@@ -59,7 +59,10 @@ def active_files(sid: str) -> str:
 
 
 def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
-    """Return the checkpoint branch that a store continues. ``read``: returns the value of a ref in that store."""
+    """Return the name of the checkpoint branch that a store continues.
+
+    ``read``: returns the value of a ref in that store.
+    """
     value = read(active_files(sid))
     chosen = target(value) if value else None
     parsed = parse(chosen) if chosen else None
@@ -97,10 +100,10 @@ def parse(name: str) -> tuple[str, str] | None:
 
 
 def is_branch(name: str) -> bool:
-    """Return whether a session's ref of that name is a branch of its conversation.
+    """Return whether the ref ``name`` of a session is a branch of its conversation.
 
-    ``files-...`` is a checkpoint branch that replaces one whose tip is lost (sessions/checkpoint_refs.py). A suffix
-    after ``.`` distinguishes diverged branches (store/histories.py).
+    ``files-...`` is a checkpoint branch that replaces another one whose tip is lost (sessions/checkpoint_refs.py). A
+    suffix after ``.`` distinguishes diverged branches (store/histories.py).
     """
     return not is_meta(name) and not is_files(name)
 
@@ -142,12 +145,12 @@ def symbolic(target: str) -> str:
 
 
 def target(value: str) -> str | None:
-    """Return the ref name that the value of a symbolic ref points to; ``None`` if the value is an object id."""
+    """Return the name of the ref to which the value of a symbolic ref points; ``None`` if the value is an object id."""
     return value.removeprefix("ref: ") if value.startswith("ref: ") else None
 
 
 def check_branch(name: str) -> str:
-    """Return ``name`` if it is a valid branch name for a user to choose. Raises ``InvalidName``."""
+    """Return ``name`` if a user may choose it as the name of a branch. Raises ``InvalidName``."""
     if not _BRANCH.fullmatch(name):
         raise InvalidName(
             f"invalid branch name {name[:80]!r}",

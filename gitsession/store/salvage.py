@@ -26,7 +26,7 @@ _BATCH_BYTES = 64 << 20
 
 
 def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
-    """Return the objects that can be read from the damaged packs in ``bad`` and are in no other pack."""
+    """Return the objects that can be read from the damaged packs in ``bad`` and that no other pack contains."""
     damaged = quarantined_packs(bad)
     if not damaged:
         return []
@@ -36,7 +36,7 @@ def good_objects(git_dir: Path, bad: Sequence[BadFile]) -> list[Oid]:
 
 
 def save(git_dir: Path, rescued: Iterable[Oid], copies: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-    """Write the good objects of packs, and ``copies`` from other copies, to new packs. Needs the store's lock."""
+    """Write the undamaged objects of packs, and ``copies`` from other stores, to new packs. Needs the store's lock."""
     packs = Packs(f"{git_dir}/objects", OBJECT_BYTES_MAX)
     batch, size = dict(copies), sum(len(data) for _, data in copies.values())
     for oid in rescued:
@@ -59,7 +59,7 @@ def quarantine(git_dir: Path) -> Path:
 def quarantine_files(git_dir: Path, bad: Sequence[BadFile], folder: Path) -> list[str]:
     """Move each file of ``bad`` into the quarantine ``folder``. Needs the store's lock.
 
-    Files that git keeps beside a pack are moved with the pack. If only the index of a pack is damaged, it is replaced
+    Files that git derives from a pack are moved with the pack. If only the index of a pack is damaged, it is replaced
     by a new one. Returns the paths of the old files, relative to the store.
     """
     moved: list[str] = []
@@ -94,7 +94,7 @@ def _read(packs: Packs, oid: Oid) -> tuple[Kind, bytes] | None:
 
 
 def _replace_index(git_dir: Path, path: str, fresh: Path, folder: Path) -> list[str]:
-    """Replace the damaged index of an intact pack; keep the damaged one in the quarantine."""
+    """Replace the damaged index of an intact pack; keep the damaged index in the quarantine."""
     index = git_dir / path
     existed = index.exists()
     if existed:
@@ -133,8 +133,8 @@ def write_note(path: Path, text: str) -> None:
 def replace_ref_files(git_dir: Path, folder: Path, files: Mapping[str, bytes]) -> list[str]:
     """Replace damaged ref files (loose refs, packed-refs) with ``files``; return the names kept in the quarantine.
 
-    Needs the store's lock, but not git's: git moves no ref whose file it cannot read, and the file is replaced by one
-    rename.
+    Needs the store's lock but no lock of git, because git does not move a ref whose file it cannot read. Each file is
+    replaced by one rename.
     """
     quarantined = []
     for name, data in files.items():

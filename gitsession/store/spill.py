@@ -1,8 +1,9 @@
-"""Temporary packs for the objects of a transaction that are too many for memory, until the transaction commits them.
+"""Temporary packs for a transaction with too many objects for memory. The packs exist until the transaction commits.
 
-The originals of redacted payloads are kept in a separate vault. Both are in their own folder below the store, which
-neither git nor a flush reads, so the store's lock is not held while they are written. The process locks its folder. A
-folder whose lock is free was left by a killed process; the next large import, ``maintain`` or a purge removes it.
+The originals of redacted payloads are kept in a separate vault. The packs and this vault are in one folder per
+transaction below the store. Neither git nor a flush reads this folder, so the store's lock is not held while it is
+written. The process locks its folder. A folder that no process has locked belongs to a killed process. The next large
+import, ``maintain`` or a purge removes it.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class PackSpill:
             raise unavailable(self._git_dir, "write", error) from error
 
     def move_in(self, vault: Vault) -> None:
-        """Move the packs into the store, and the originals into ``vault``.
+        """Move the packs into the store and the originals into ``vault``.
 
         The packs have ``.keep`` files until the refs have moved. Needs the store's lock. Everything is durable on
         return. Raises ``Unavailable`` and ``Corrupt``.
         """
         try:
             if self._vault is not None:
-                vault.keep(self._vault.originals())  # first: a redacted entry needs its original in the vault
+                vault.keep(self._vault.originals())  # first, so that every redacted entry has its original
             if self._is_used:
                 pack_writer.move_packs(self._folder / "pack", self._git_dir / "objects", self._git_dir / create.KEEP)
         except OSError as error:
@@ -74,7 +75,7 @@ class PackSpill:
         self._locks.close()
 
     def _own_vault(self) -> Vault:
-        from gitsession.redaction.vault import FILE, Vault  # readers do not load sqlite3
+        from gitsession.redaction.vault import FILE, Vault  # programs that only read do not load sqlite3
 
         if self._vault is None:
             self._vault = Vault(self._folder / FILE)

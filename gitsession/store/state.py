@@ -1,11 +1,11 @@
-"""The current content of a store: staged by a thread, acknowledged in the journal, or in git.
+"""The current content of a store: data staged by a thread, data acknowledged in the journal, and data in git.
 
 ``StoreState`` owns all three parts. The journal and ``Overlay`` (the sum of the journal's records, in memory) change
 together. If an error interrupts a change of both, their state is unknown, and the next read starts at the beginning of
 the journal.
 
 The journal is read before git, because data is in git before it leaves the journal. An object that is found in neither
-may have been flushed between the two reads, so it is looked up once more.
+may have been flushed between the two reads. So both are searched once more.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ if TYPE_CHECKING:
 DROPPED = "gitsession/dropped"
 """Path of a file that grows by one byte each time objects are dropped.
 
-A process that read the store before may hold ids of dropped objects. The size of the file distinguishes two states:
-files that replace each other within a tick of the clock may have the same times and the same inode.
+A process that read the store before may hold ids of dropped objects. The process detects this by the size of the file.
+Times and inodes would not be reliable: files that replace each other within one tick of the clock may have the same
+times and the same inode.
 """
 
 Generation = tuple[int, int, int]
@@ -59,9 +60,9 @@ def begin_generation(git_dir: Path) -> None:
 class Staging:
     """A transaction in preparation: new objects, and ref moves that are checked one by one.
 
-    When the transaction ends, the store makes ``objects`` and ``moves`` durable; ``originals`` are put into the vault
-    first. Both stores use this class as their ``Transaction``, so that both reject the same moves for the same reasons.
-    ``ref``, ``names_below`` and ``contains`` read the store.
+    When the transaction ends, the store first puts ``originals`` into the vault. Then it makes ``objects`` and
+    ``moves`` durable. Both stores use this class as their ``Transaction``, so that both reject the same moves for the
+    same reasons. ``ref``, ``names_below`` and ``contains`` read the store.
     """
 
     __slots__ = (
@@ -129,7 +130,10 @@ class Staging:
             self._ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
-        """Return the value of ``name`` in this transaction. It is read once, because git may move it at any time."""
+        """Return the value of ``name`` in this transaction.
+
+        The ref is read only once, because git may move it at any time.
+        """
         if name in self._ends:
             return self._ends[name]
         if name not in self._seen:
@@ -137,15 +141,15 @@ class Staging:
         return self._seen[name]
 
     def ends(self) -> dict[str, RefValue | None]:
-        """Return the new values of all refs that this transaction moves."""
+        """Return the new values of all refs that this transaction moves, by name."""
         return self._ends
 
     def close(self) -> None:
-        """Make later changes through this object fail."""
+        """Reject all later changes through this object."""
         self._open = False
 
     def _check_room(self, name: str) -> None:
-        """Raise ``InvalidName`` if another ref is a parent directory of ``name`` or is below it: refs are files."""
+        """Raise ``InvalidName`` if another ref is a parent directory of ``name`` or below ``name``: refs are files."""
         for directory in directories(name):
             if self.value(directory) is not None:
                 raise InvalidName(f"cannot create ref {name}: the ref {directory} exists")
@@ -160,7 +164,7 @@ class Staging:
 
 
 class Overlay:
-    """The sum of the pending records, kept per journal file so that the records of a removed file can be dropped.
+    """The sum of the pending records. They are kept per journal file, so the records of a removed file can be dropped.
 
     A chain lists the values of a ref since the journal's oldest record, beginning with the value before that record.
     While a chain exists, it overrides the value of the ref in the repository. A flush replaces a value in the
@@ -185,7 +189,10 @@ class Overlay:
         self._apply(objects, moves, size)
 
     def drop(self, numbers: Iterable[int]) -> None:
-        """Drop the records of removed files. Readers in other threads may still use the old dicts."""
+        """Drop the records of removed files.
+
+        The old dicts are replaced, not changed: other threads may still read them.
+        """
         for number in numbers:
             self._parts.pop(number, None)
         self.objects, self.chains, self.records, self.size = {}, {}, 0, 0
@@ -208,7 +215,7 @@ class Overlay:
 class StoreState:
     """Objects and refs of the store at ``git_dir``. Threads may share it.
 
-    ``staging``: the open transaction, whichever thread it belongs to.
+    ``staging``: the open transaction, which may belong to any thread.
     """
 
     def __init__(self, git_dir: Path, *, writable: bool, sync: bool) -> None:
@@ -270,7 +277,7 @@ class StoreState:
         return chain[-1] if chain else self.git.refs.read(name)
 
     def names_below(self, prefix: str) -> Iterable[str]:
-        """Return the refs below ``prefix``, including those that the next flush deletes. Needs a current journal."""
+        """Return the refs below ``prefix``, including refs that the next flush deletes. Needs an up-to-date journal."""
         return {*self.git.refs.list(prefix), *(name for name in self.overlay.chains if name.startswith(prefix))}
 
     def _in_memory(self, oid: Oid) -> tuple[Kind, bytes] | None:
@@ -322,7 +329,9 @@ class StoreState:
                 raise
 
     def replace_journal(self, remaining: list[Move]) -> list[str]:
-        """Begin a new journal file with ``remaining`` moves; remove the old files. Needs the lock. Raises ``OSError``.
+        """Begin a new journal file with the moves ``remaining``; remove the old files.
+
+        Needs the lock. Raises ``OSError``.
 
         Damaged files are renamed instead of removed. Returns their new names.
         """

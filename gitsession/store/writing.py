@@ -3,7 +3,8 @@
 A write can fail in such a way that blanking its journal record fails too. The record may then still be in the journal,
 and other processes may have read it, although the caller got an error. Before this handle writes again, it compares the
 refs with the values that the failed write gave them. If all refs still have these values, a new record moves them back,
-so that a retry makes no duplicate. If another process has moved one of the refs since, all refs keep their values.
+so that a retry does not write the entries twice. If another process has moved one of the refs since then, all refs keep
+their values.
 
 A transaction of more than 1 MiB is written as a pack with a ``.keep`` file, and only its ref moves go to the journal.
 Loose objects are never written.
@@ -44,7 +45,7 @@ FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
 FLUSH_SECONDS = 2.0
 FLUSH_LATEST_SECONDS = 5.0
-"""Maximum time in seconds between the first entry that is not in git yet and its flush, even if entries keep coming."""
+"""Maximum time in seconds between the first write that is not in git yet and its flush, even if more writes follow."""
 
 QUIET_WAIT_SECONDS = 1.0
 
@@ -52,7 +53,7 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 def _open_lock(git_dir: Path) -> StoreLock | None:
-    """Create missing directories and return the lock; ``None`` if the store cannot be written.
+    """Create missing directories and return the lock; ``None`` if the store is not writable.
 
     If ``git clone`` created the store, the directories of gitsession are missing. Raises ``OSError``.
     """
@@ -72,9 +73,9 @@ class StoreWriter:
     Attributes:
         pid: Id of the process that created this object.
         state: The content of the store, for readers.
-        lock: The store's lock; ``None`` if the store cannot be written.
+        lock: The store's lock; ``None`` if the store is not writable.
         last_error: The error that stopped the last flush, or stopped it from moving a ref.
-        renamed_branches: Pairs of a ref that another program moved and the ref that our branch is renamed to.
+        renamed_branches: Pairs of a ref that another program moved and the new name of this store's branch.
         set_aside: Names of damaged journal files that a flush renamed.
     """
 
@@ -166,7 +167,10 @@ class StoreWriter:
     # -- flushing
 
     def quietly_flush(self) -> None:
-        """Flush pending data. Wait at most 1 second: another holder of the lock is a writer and flushes, too."""
+        """Flush pending data.
+
+        Wait for the lock for at most 1 second: a process that holds it longer is a writer and will flush.
+        """
         try:
             self.state.tail()
             if self.state.overlay.records:
@@ -178,7 +182,7 @@ class StoreWriter:
     def flush(self) -> None:
         """Flush pending data to git. Raises ``Unavailable``.
 
-        If a ref cannot be moved now, it stays pending, and ``last_error`` is set.
+        If a ref cannot be moved now, its move stays pending, and ``last_error`` is set.
         """
         state = self.state
         overlay = state.overlay
@@ -194,7 +198,7 @@ class StoreWriter:
             remaining, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, renamed)
             self.renamed_branches += renamed
             if remaining and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
-                return  # the journal has only ref moves that the last flush could not make, and none succeeded now
+                return  # the journal contains only ref moves that failed in the last flush and again in this one
             moved = flushing.moved_refs(overlay.chains, {name for name, _, _ in remaining}, dict(renamed))
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
@@ -224,7 +228,7 @@ class StoreWriter:
 
     def _commit(self, staging: Staging) -> None:
         if staging.originals:
-            self._keep_originals(staging.originals)  # first: a redacted entry needs its original in the vault
+            self._keep_originals(staging.originals)  # first, so that every redacted entry has its original
         objects = staging.objects
         if not objects and not staging.moves:
             return
@@ -244,7 +248,10 @@ class StoreWriter:
             self._flush_or_remember()
 
     def _undo_failed_write(self) -> None:
-        """Undo a failed write. Needs the lock and an up-to-date journal. Raises ``Unavailable`` if this fails too."""
+        """Undo a failed write.
+
+        Needs the lock and an up-to-date journal. Raises ``Unavailable`` if the undo fails, too.
+        """
         moves, self._failed_moves = self._failed_moves, []
         if moves and all(self.state.value(name) == new for name, _, new in moves):
             try:
@@ -255,14 +262,17 @@ class StoreWriter:
                 raise unavailable(self._git_dir, "write", error) from error
 
     def _reopen_after_drops(self) -> None:
-        """Reopen the packs if objects were dropped: packs that are open still contain them. Needs the lock."""
+        """Reopen the packs if objects were dropped, because open packs still contain these objects. Needs the lock."""
         now = generation_of(self._git_dir)
         if now != self._generation:
             self.state.git.refresh()
             self._generation, self._may_be_stale = now, True
 
     def _check_parents(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Raise ``RefMoved`` if a parent no longer exists: the caller may have read it before objects were dropped."""
+        """Raise ``RefMoved`` if a parent no longer exists.
+
+        The caller may have read the parent before objects were dropped.
+        """
         for kind, data in objects.values():
             for parent in parse_commit(data).parents if kind == "commit" else ():
                 if parent not in objects and not self.state.contains(parent):
@@ -270,7 +280,7 @@ class StoreWriter:
                     raise RefMoved(message, hint="try again with the entry that replaced it")
 
     def _flush_or_remember(self) -> None:
-        """Flush; store an error in ``last_error`` and retry later. The append has succeeded and is durable."""
+        """Flush. If this fails, store the error in ``last_error`` and retry later: the append before it is durable."""
         try:
             self.flush()
         except GitSessionError as error:
@@ -279,7 +289,7 @@ class StoreWriter:
             self._due_at = (overlay.records + FLUSH_RECORDS, overlay.size + FLUSH_BYTES)
 
     def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Write a pack with a ``.keep`` file, which stays until refs point to the objects. Raises ``OSError``."""
+        """Write a pack with a ``.keep`` file, which remains until refs lead to the objects. Raises ``OSError``."""
         pack_writer.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
 
 
@@ -292,10 +302,10 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 class _LockContext:
-    """A context manager that holds the lock. It is a class because a generator takes twice as long.
+    """A context manager that holds the lock. It is a class because a generator would take twice as long.
 
-    Ctrl-C can interrupt ``__enter__`` or ``__exit__`` before its first statement. If the program continues, the lock
-    must not stay held without an owner. So the lock is also released when this object is deleted.
+    Ctrl-C can interrupt ``__enter__`` or ``__exit__`` before its first statement. The program may then continue, and
+    nothing would release the lock. So the lock is also released when this object is deleted.
     """
 
     __slots__ = ("_holder", "_is_open")
@@ -305,14 +315,15 @@ class _LockContext:
         self._is_open = False
 
     def _open(self) -> None:
-        """Check that this thread does not hold the lock, and mark this object before it requests the lock."""
+        """Check that this thread does not hold the lock, and mark this object as open before the lock is requested."""
         self._holder.check_not_held()
         self._is_open = True
 
     def _abort(self) -> None:
         """Release the lock after an error in ``__enter__``.
 
-        The error keeps this object alive, and a later call of ``__del__`` must not release the lock of another holder.
+        The traceback of the error keeps this object alive. A later ``__del__`` must not release a lock acquired by
+        other code.
         """
         self._holder.end()
         self._is_open = False
@@ -368,13 +379,14 @@ class InTransaction(_LockContext):
 
 
 class IdleTimer:
-    """A timer that calls ``callback`` when ``touch`` has not been called for ``delay_seconds``.
+    """A timer that calls ``callback`` when ``touch`` has not been called for ``delay_seconds`` seconds.
 
-    It calls ``callback`` at most ``limit_seconds`` after the first touch. A touch costs one clock reading.
+    Even if the calls of ``touch`` continue, it calls ``callback`` within ``limit_seconds`` after the first one. A call
+    of ``touch`` only reads the clock.
     """
 
     def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
-        """Create a timer. ``callback`` is a bound method; its object may be collected while the thread waits."""
+        """Create a timer. ``callback`` is a bound method. The timer does not keep the object of the method alive."""
         self._callback = weakref.WeakMethod(callback)
         self._delay, self._limit = delay_seconds, limit_seconds
         self._last = 0.0

@@ -1,4 +1,4 @@
-"""Synchronization with other repositories: remotes, fetch and push, and the merge of diverged branches.
+"""Synchronization with other repositories: remotes, pull and push, and purges between stores.
 
 The rules are in docs/explanation/sync.md.
 """

@@ -1,11 +1,11 @@
 """Clones and bundles.
 
-A clone is created from a remote like a git mirror, then validated, and then moved to its path. Its refs
-are in one packed file, so a store of 10,000 sessions has a few files instead of tens of thousands. The store is created
-in a sibling folder of its path and moved there with one rename, so a killed clone leaves no partial store.
+A clone is fetched in a sibling folder of its path, then validated, and then moved to its path with one rename. So a
+clone that is killed leaves no partial store. All refs are in one packed file, so a store of 10,000 sessions has a few
+files instead of tens of thousands.
 
-Bundles are git bundles: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions has the same
-part of the tombstone set as a push of them to a new remote (``tombstone_sync.tombstones_for``).
+A bundle is a git bundle: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions has the same
+part of the tombstone set as a push of these sessions to a new remote (``tombstone_sync.tombstones_for``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ def clone(url: str, path: Path, options: TransportOptions, *, filter: str = "", 
 
 
 def _lock_folder(folder: Path) -> int:
-    """Lock a folder while it is being filled. Raises ``OSError`` if another process has the lock."""
+    """Lock the folder of an unfinished clone; return the handle.
+
+    Raises ``OSError`` if another process has locked it.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -99,13 +102,13 @@ def _lock_folder(folder: Path) -> int:
 
 
 def _sweep(path: Path) -> None:
-    """Remove the folders that killed clones to ``path`` have left."""
+    """Remove the folders of killed clones to ``path``."""
     left = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{12}}\.tmp")
     for folder in path.parent.iterdir() if path.parent.is_dir() else ():
         if not left.fullmatch(folder.name):
             continue
         with suppress(OSError):
-            if time.time() - folder.lstat().st_mtime < _YOUNG_SECONDS:  # its owner may not have locked it yet
+            if time.time() - folder.lstat().st_mtime < _YOUNG_SECONDS:  # the creator may not have locked it yet
                 continue
             fd = _lock_folder(folder)
             shutil.rmtree(folder, ignore_errors=True)
@@ -157,7 +160,10 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
 
 
 def _fill_by_ref(path: Path, remote: Remote, options: TransportOptions) -> SyncReport:
-    """Fetch all refs that git accepts, without a filter. One bad object stops `git clone`, but here only its ref."""
+    """Fetch all refs that git accepts, without a filter.
+
+    One invalid object makes `git clone` fail. Here, only the refs that lead to it are rejected.
+    """
     with GitStore.open(path) as store:
         report = syncing.pull(store, remote, options)
     return dataclasses.replace(report, branches=tuple(one for one in report.branches if one.ref != create.MAIN))
@@ -177,7 +183,10 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
 
 
 def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
-    """Write all refs to one file. Only ``main`` exists already, with the first commit, which all stores share."""
+    """Write all refs to one file.
+
+    Only the ref ``main`` exists already, with the first commit, which is the same in all stores.
+    """
     main = values.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
         process.run(path, "update-ref", create.MAIN, main)
@@ -225,13 +234,16 @@ def _write_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
 
 
 def read_bundle(store: GitStore, path: Path, options: TransportOptions) -> SyncReport:
-    """Import a bundle as from a remote that is not the home remote. Raises ``NotFound`` and the errors of ``pull``."""
+    """Pull from a bundle as from a remote that is not the home remote.
+
+    Raises ``NotFound`` and the errors of ``pull``.
+    """
     report = syncing.pull(store, remotes.file(path), options)
     return SyncReport(report.remote, tuple(_as_forked(branch) for branch in report.branches))
 
 
 def _as_forked(branch: SyncedBranch) -> SyncedBranch:
-    """Change ``refused`` to ``forked`` for a history that was fetched under a second name."""
+    """Return ``branch``, with the outcome ``forked`` instead of ``refused`` if it was fetched under a second name."""
     if branch.outcome == "refused" and branch.beside:
         return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)
     return branch

@@ -47,11 +47,11 @@ H = TypeVar("H", bound=RecentSession)
 
 
 def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> bool:
-    """Install the hook in the repository of ``folder``; return whether that changed anything.
+    """Install the hook that adds trailers in the repository of ``folder``; return whether anything changed.
 
-    ``program``: the command that the hook uses to run gitsession. ``hours``: time in hours after its last entry during
-    which a session counts as active. Raises ``NotFound`` if there is no repository, and ``Refused`` if its hooks are in
-    another folder.
+    ``program``: the command that the hook uses to run gitsession. ``hours``: a session counts as active for this number
+    of hours after its last entry. Raises ``NotFound`` if there is no repository, and ``Refused`` if git is configured
+    to read hooks from another folder.
     """
     git_dir = _repository(folder)
     wanted = {PROGRAM: shlex.join(program), **({HOURS: f"{hours:g}"} if hours is not None else {})}
@@ -64,7 +64,10 @@ def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> 
 
 
 def disable(folder: Path) -> bool:
-    """Remove the hook and its settings; return whether anything changed. Existing trailers are kept."""
+    """Remove the hook that adds trailers, and its settings; return whether anything changed.
+
+    Trailers in commits are kept.
+    """
     git_dir = _repository(folder)
     changed = hook_files.remove(git_dir / "hooks", HOOK)
     for name in (PROGRAM, HOURS):
@@ -78,7 +81,7 @@ def is_enabled(folder: Path) -> bool:
 
 
 def active_sessions(rows: Iterable[H], folder: Path, now_ms: int) -> list[H]:
-    """Return the sessions in the working tree of ``folder`` that had an entry recently, newest first."""
+    """Return the sessions in the working tree of ``folder`` that have a recent entry, newest first."""
     found = user_repository.find(str(folder))
     if not found.git_dir:
         return []
@@ -95,7 +98,7 @@ def address(sid: str, node: Node) -> str:
 
 
 def add(message: Path, value: str) -> bool:
-    """Add the trailer to the file of a commit message; return whether the file now has it.
+    """Add the trailer of a session to the file of a commit message; return whether the file now has the trailer.
 
     An empty message is not changed, because it aborts the commit.
     """
@@ -135,8 +138,8 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
 
     Candidates are ranked by the number of staged files whose content the session wrote, according to its checkpoints,
     and then by the number of staged files that the session changed. In a tie, the first candidate wins. If files are
-    staged and no session changed any of them, the result is ``None``. ``index_file``: the index of the commit, if it is
-    not the default one.
+    staged and no session changed any of them, the result is ``None``. ``index_file``: the index of the commit; empty
+    for the default index.
     """
     found = user_repository.find(str(folder))
     staged = _staged(found, index_file)
@@ -166,7 +169,7 @@ def _staged(found: UserRepository, index_file: str) -> dict[str, Oid | None]:
 
 
 def _written_contents(store: ObjectStore, sid: str, top: str) -> dict[str, set[Oid | None]]:
-    """Return each path below ``top`` that a session changed, with the oids of all contents that it wrote there."""
+    """Return each path below ``top`` that a session changed, with the oids of all contents that the session wrote."""
     written: dict[str, set[Oid | None]] = {}
     try:
         steps = lookup.steps(store, history.history(store, sid))

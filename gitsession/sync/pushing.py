@@ -1,4 +1,4 @@
-"""Push of all data that the remote lacks: it is recorded, sent by exact ref names without force, then confirmed."""
+"""Push of all data that the remote lacks: refs are recorded, pushed by exact name without force, and then confirmed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
-"""Sets that change the refs of a server with gitsession's hooks, so that its refs must be fetched again."""
+"""Sets whose push makes a server with gitsession's hooks change its refs, so that the refs must be fetched again."""
 
 _DIVERGED = "the branch has diverged at the remote: run `gitsession sync`, or pull and push again"
 
@@ -29,8 +29,8 @@ _DIVERGED = "the branch has diverged at the remote: run `gitsession sync`, or pu
 class PushResult(NamedTuple):
     """The outcomes of a push.
 
-    ``accepted``: the refs that the remote accepted. ``messages``: those of the remote's hooks. ``is_whole``: True if no
-    data remains that the remote would accept.
+    ``accepted``: the refs that the remote accepted. ``messages``: the messages of the remote's hooks. ``is_whole``:
+    True if no data remains that the remote would accept.
     """
 
     branches: list[SyncedBranch]
@@ -48,9 +48,9 @@ def send(
     leave: Iterable[str] = frozenset(),
     among: Collection[str] | None = None,
 ) -> PushResult:
-    """Push all refs that the remote lacks or has with an older value.
+    """Push all refs that the remote lacks or that have an older value there.
 
-    ``only``: if not empty, push only these sessions and refs. ``leave``: do not push these refs. ``among``: see
+    ``only``: the sessions and refs to push; empty for all. ``leave``: refs that are not pushed. ``among``: see
     ``in_scope``. Raises ``Unavailable``.
     """
     flush(store)
@@ -90,7 +90,7 @@ def send(
 def _remove_secrets(
     store: GitStore, remote: Remote, wanted: dict[str, tuple[Oid, str]], before: Mapping[str, Oid]
 ) -> list[SyncedBranch]:
-    """Remove the refs from ``wanted`` that would send a secret; return their outcomes."""
+    """Remove the refs whose push would send a secret from ``wanted``; return the outcomes for these refs."""
     moves = [Proposed(ref, before.get(remote.tracking(ref)), oid) for ref, (oid, _) in wanted.items()]
     blocked = secret_scan.blocked_refs(store, moves, before.values())
     return [
@@ -108,7 +108,7 @@ def _remove_secrets(
 
 
 def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions for which there is data to send according to the tracking refs.
+    """Return the sessions with data that the remote lacks according to its tracking refs.
 
     Raises ``Unavailable``.
     """
@@ -118,7 +118,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
 
 def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions for which only the archive has data to send according to the tracking refs.
+    """Return the sessions that a push would send only as a part of the archive, according to the tracking refs.
 
     Raises ``Unavailable``.
     """
@@ -133,9 +133,9 @@ def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[st
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
     """Return a predicate for refs that may be sent to a remote whose scope is the sessions ``among``.
 
-    If ``among`` is ``None``, all refs may be sent. Sessions that the remote has are kept up to date, including archived
-    sessions. The archive leads to every session that it lists, so it is sent only if all of them are in the scope.
-    Tombstones are always sent, without the text of redacted entries of other sessions
+    If ``among`` is ``None``, all refs may be sent. Sessions that the remote already has, including archived ones, may
+    always be sent. The archive leads to every session that it lists, so it is sent only if all these sessions are in
+    the scope. Tombstones are always sent, without the text of redacted entries of other sessions
     (``tombstone_sync.tombstones_for``).
     """
     if among is None:
@@ -151,7 +151,7 @@ def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> 
 
 
 def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
-    """Return the sessions that the remote is known to have, including archived sessions."""
+    """Return the sessions that the remote has according to its tracking refs, including archived sessions."""
     seen = store.refs(remote.tracks)
     archive = seen.get(remote.tracking(refs.ARCHIVE))
     listed = archive_set.at(store, archive).ends if archive is not None else {}
@@ -206,18 +206,18 @@ def _wanted(
             and "." in ref
             and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
         ):
-            continue  # the remote has this history under the original name
+            continue  # the remote has this history under the name before the rename
         found[ref] = (oid, remote.remote_ref(name) or name)
     return found, refused
 
 
 def _store_refs(only: set[str]) -> set[str]:
-    """Return the refs that are sent with the requested sessions: those of the whole store, or those in ``only``."""
+    """Return the refs of the store that are pushed together with sessions: all of them, or those in ``only``."""
     return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
-    """Return whether ``new`` continues ``old``. A history follows first parents; a set follows both parents."""
+    """Return whether ``new`` continues ``old``. For a branch, only first parents count; for a set, both parents."""
     if ref == refs.ARCHIVE:
         return new == old or archive_set.is_ancestor(store, old, new)
     if ref == refs.TOMBSTONES:
@@ -226,7 +226,7 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
 
 
 def _sendable_refs(store: GitStore, remote: Remote) -> dict[str, Oid]:
-    """Return the refs that may be sent, the store's own refs before those of sessions."""
+    """Return the refs that may be sent: first the store's own refs, then the refs of sessions."""
     found = {
         ref: oid
         for ref, oid in store.refs(HEADS).items()
@@ -243,7 +243,7 @@ class RemoteStatus:
         remote: The remote.
         seen: The number of refs at the remote.
         unsent: The refs that the remote lacks or has with another value.
-        entries: The number of entries of these refs that the remote lacks; ``None`` if git cannot count them.
+        entries: The number of entries of the unsent refs that the remote lacks; ``None`` if git cannot count them.
         noted: The number of refs that an interrupted push may have sent.
     """
 
@@ -255,7 +255,7 @@ class RemoteStatus:
 
 
 def status_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
-    """Return the state of a remote, for sessions only. ``among``: see ``in_scope``."""
+    """Return the state of a remote. Only the refs of sessions are counted. ``among``: see ``in_scope``."""
     seen = store.refs(remote.tracks)
     fits = in_scope(store, remote, among)
     sessions = store.refs(refs.SESSIONS).items()

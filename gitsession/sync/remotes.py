@@ -1,8 +1,9 @@
 """Remotes in git's configuration, and the mapping between local refs, the remote's refs, and tracking refs.
 
-If the remote is a store, its refs have the same names as the local ones. If the remote is shared with a code
-repository, sessions are below ``refs/gitsession/sessions/`` and the store's own refs below ``refs/gitsession/store/``.
-There, no branch list shows them and no clone copies them. Tracking refs have the last known values of a remote.
+If a remote is a store, its refs have the same names as the local refs. If a remote is shared with a code repository,
+sessions are below ``refs/gitsession/sessions/`` and the store's own refs below ``refs/gitsession/store/``. Refs with
+these names are not listed as branches and are not copied by `git clone`. Tracking refs have the last known values of a
+remote's refs.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ DEFAULT = "origin"
 SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
 """The settings of a remote that are passed to git.
 
-A store may come from others, and its configuration could name programs to run for ssh, on the remote side, or to get
-a password. Such settings must come from the user's own configuration.
+A store may have been received, and its configuration could name programs to run for ssh, on the remote side, or to get
+a password. Such settings are read only from the user's own configuration.
 """
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -41,10 +42,10 @@ _AGREED = f"{_SCOPED}agreed"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scope:
-    """The sessions that are sent to a remote: those that match a value of each option that is set.
+    """The limits on the sessions that are sent to a remote. A session must match one value of each limit that is set.
 
     Attributes:
-        projects: Folders, or ids of projects.
+        projects: Folders or ids of projects.
         agents: Names of agents.
         labels: Labels of entries.
         is_all: True for all sessions. The first push then needs no confirmation.
@@ -65,14 +66,15 @@ class Remote:
     """Another repository.
 
     Attributes:
-        name: Its name in git's configuration.
-        url: Its address.
-        prefixes: Pairs of ref prefixes: the local one and the one at the remote.
-        is_home: True for the home remote, whose branches keep their names if branches diverge.
-        is_named: True if it is in git's configuration; a bundle is not, and has no tracking refs.
-        is_new: True if a store is being cloned from it and does not exist yet.
-        settings: The store's settings for it that cannot name a program to run.
-        scope: The sessions that are sent to it.
+        name: The name of the remote in git's configuration.
+        url: The address of the remote.
+        prefixes: Pairs of ref prefixes: the local prefix and the prefix at the remote.
+        is_home: True for the home remote. If branches diverge, its branches keep their names.
+        is_named: True if the remote is in git's configuration. A bundle is not in the configuration and has no tracking
+            refs.
+        is_new: True if a store is being cloned from the remote and does not exist yet.
+        settings: The store's settings for the remote that cannot name a program to run.
+        scope: The limits on the sessions that are sent to the remote.
         is_agreed: True if the user has confirmed the scope.
     """
 
@@ -92,7 +94,10 @@ class Remote:
         return self.name if self.is_named else self.url
 
     def problem(self, predicate: str) -> str:
-        """Return the message for a problem with the remote. ``predicate``: a predicate ("cannot be reached")."""
+        """Return the message for a problem with the remote.
+
+        ``predicate``: the end of the sentence, such as "cannot be reached".
+        """
         if self.is_new:
             return f"cannot clone {plain(self.url)!r}: it {predicate}"
         return f"the remote {self.name} ({plain(self.url)}) {predicate}"
@@ -103,14 +108,14 @@ class Remote:
         return self.prefixes != _STORE_REFSPECS
 
     def remote_ref(self, ref: str) -> str | None:
-        """Return the remote's name of a local ref; ``None`` if the ref is not sent."""
+        """Return the name of a local ref at the remote; ``None`` if the ref is not sent."""
         for near, far in self.prefixes:
             if ref == near or (near.endswith("/") and ref.startswith(near)):
                 return far + ref.removeprefix(near)
         return None
 
     def local_ref(self, far: str) -> str | None:
-        """Return the local name of a ref of the remote; ``None`` if gitsession does not use the ref."""
+        """Return the local name of the remote's ref ``far``; ``None`` if gitsession does not use the ref."""
         for near, remote_prefix in self.prefixes:
             if far == remote_prefix or (remote_prefix.endswith("/") and far.startswith(remote_prefix)):
                 return near + far.removeprefix(remote_prefix)
@@ -168,7 +173,7 @@ def list_remotes(git_dir: Path) -> list[Remote]:
 
 
 def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
-    """Return remotes and fetch refspecs that make a plain `git fetch` move or delete local refs."""
+    """Return the fetch refspecs that make a plain `git fetch` move or delete local refs, each with its remote."""
     settings = _settings(git_dir)
     found = [(name, spec) for name in _names(settings) for spec in settings.get(f"remote.{name}.fetch", [])]
     local = (HEADS, "refs/gitsession/")
@@ -244,14 +249,17 @@ def agree(git_dir: Path, remote: Remote) -> None:
 
 
 def file(path: Path) -> Remote:
-    """Return a remote for a bundle, or for a repository that is read once. Raises ``NotFound``."""
+    """Return a remote that is not in the configuration: a bundle, or a repository that is read once.
+
+    Raises ``NotFound``.
+    """
     if not path.exists():
         raise NotFound(f"cannot read '{path}': no such file")
     return Remote("bundle", os.path.abspath(path), _STORE_REFSPECS, is_named=False)
 
 
 def remove(git_dir: Path, name: str) -> Remote:
-    """Remove a remote; data that was fetched from it is kept. Raises ``NotFound``."""
+    """Remove a remote; keep the data that was fetched from it. Raises ``NotFound``."""
     found = find(git_dir, name)
     if not name:
         raise NotFound(
@@ -283,9 +291,9 @@ def address(url: str) -> str:
 
 
 def check_is_store(remote: Remote, remote_refs: Mapping[str, Oid], read: Reader | None = None) -> None:
-    """Raise ``Refused`` if a remote has branches that are not those of a store: sessions must not mix with code.
+    """Raise ``Refused`` if a remote has branches that a store does not have. Sessions and code must not share branches.
 
-    ``read``: reads the objects of the refs, if they were fetched.
+    ``read``: reads the objects of the remote's refs; ``None`` if they have not been fetched.
     """
     main = remote_refs.get(create.MAIN)
     others = [] if main else [ref for ref in remote_refs if ref.startswith(HEADS) and remote.remote_ref(ref) is None]
@@ -308,7 +316,7 @@ def _begins_a_store(main: Oid, read: Reader | None) -> bool:
 
 
 def missing(url: str) -> str:
-    """Return the path of a missing local repository; "" if it exists or is not on this machine."""
+    """Return the path of a local repository that does not exist; "" if it exists or is not on this machine."""
     path = url.removeprefix("file://")
     exists = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
     return "" if exists or not os.path.isabs(path) else path

@@ -1,7 +1,7 @@
 """The scan of outgoing commits for secrets, the last check before a push.
 
 Entries are redacted when they are stored. This scan finds secrets that were stored while redaction was off, or before a
-rule for them existed. Exceptions are in the store's configuration, by digest and rule.
+rule for them existed. Exceptions are stored in the store's configuration, by digest and rule.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 @dataclass(frozen=True, slots=True)
 class OutgoingSecret:
-    """An entry with a secret. It contains no part of the secret, only the rule that found it.
+    """A secret in an outgoing entry. The object contains the rule that found the secret, but no part of the secret.
 
-    ``path``: the path of the file if the secret is in a file of a checkpoint. ``key``: the exception that `gate allow`
-    stores.
+    ``path``: the path of the file, if the secret is in a file of a checkpoint. ``key``: the exception that `gate allow`
+    stores to allow the secret.
     """
 
     ref: str
@@ -62,7 +62,7 @@ class OutgoingSecret:
 
 
 class _Secret(NamedTuple):
-    """A secret that was found and whose session is not known yet."""
+    """A secret that was found in an entry whose session is not known yet."""
 
     node: Node
     rule: str
@@ -76,11 +76,12 @@ class _Secret(NamedTuple):
 
 
 def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> list[OutgoingSecret]:
-    """Return the secrets in new commits, except those that are allowed to be sent.
+    """Return the secrets in new commits, except secrets that may be sent because of an exception.
 
     ``moves``: the refs to send, with their old values at the receiver. ``known``: other commits that the receiver has.
-    Each rule is reported once per entry or file. Rules apply even if redaction is off. Unreadable objects are skipped,
-    because they cannot be pushed either. Raises ``Refused`` and ``NotFound`` if the user's own rules are invalid.
+    Each rule is reported at most once per entry or file. Rules apply even if redaction is off. Unreadable objects are
+    skipped, because they cannot be pushed either. Raises ``Refused`` and ``NotFound`` if the user's own rules are
+    invalid.
     """
     store.flush()
     moves = [move for move in moves if move.new is not None]
@@ -103,10 +104,11 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
 def _outgoing(
     store: ObjectStore, moves: Iterable[Proposed], new: Collection[Oid], found: Mapping[Oid, list[_Secret]]
 ) -> Iterator[OutgoingSecret]:
-    """Yield the secrets found, one history after another, each with the ref that leads to it."""
+    """Yield the secrets in ``found``, one history after another, each with the ref that leads to it."""
     seen: set[Oid] = set()
     left = len(found)
-    # All new commits are covered, regardless of ref names, even if only a commit that is not an entry leads to them.
+    # The secrets in all new commits are reported, whatever the names of the refs and the kinds of the commits that lead
+    # to them.
     for ref, tip in [*((move.ref, move.new) for move in moves), *(("", oid) for oid in sorted(found))]:
         todo = [tip]
         while todo and left:
@@ -122,14 +124,14 @@ def _outgoing(
 
 
 def _archived_tips(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
-    """Yield the tips of archived sessions as if their refs were pushed, because they are sent with the archive."""
+    """Yield the tips of archived sessions as refs to push, because these sessions are sent with the archive."""
     archive = archive_set.at(store, move.new) if move.new is not None else archive_set.NONE
     for sid, ends in sorted(archive.ends.items()):
         yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
 
 
 def blocked_refs(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:
-    """Return the refs that would send a secret, each with one such secret. Raises the errors of ``scan_new``."""
+    """Return the refs whose push would send a secret, each with one such secret. Raises the errors of ``scan_new``."""
     moves, known = list(moves), list(known)
     found = {hit.oid: hit for hit in reversed(scan_new(store, moves, known))}
     blocked: dict[str, OutgoingSecret] = {}
@@ -143,12 +145,12 @@ def blocked_refs(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid
         session, name = refs.parse(move.ref) or ("", "")
         main = refs.leaf(session)
         if main in blocked and olds[main] is None and not refs.is_branch(name):
-            blocked.setdefault(move.ref, blocked[main])  # titles and labels of a session that the remote does not have
+            blocked.setdefault(move.ref, blocked[main])  # the titles and labels of a session that the remote lacks
     return blocked
 
 
 def allowances(store: GitStore) -> list[str]:
-    """Return the exceptions: ``<digest of the entry>:<rule>`` and ``file:<oid>:<rule>``."""
+    """Return the exceptions, in the formats ``<digest of the entry>:<rule>`` and ``file:<oid>:<rule>``."""
     output = process.run(store.git_dir, "config", "--local", "--null", "--get-all", ALLOWED, accept=(0, 1)).out
     return [value for value in output.decode("utf-8", "surrogateescape").split("\0") if value]
 
@@ -163,7 +165,7 @@ def allow(store: GitStore, found: Iterable[OutgoingSecret]) -> int:
 
 
 def forget(store: GitStore, keys: Iterable[str]) -> int:
-    """Remove exceptions; return the number of those that existed."""
+    """Remove exceptions; return the number of exceptions that existed."""
     removed = sorted({*keys} & {*allowances(store)})
     for key in removed:
         process.run(store.git_dir, "config", "--local", "--fixed-value", "--unset-all", ALLOWED, key)
@@ -171,7 +173,7 @@ def forget(store: GitStore, keys: Iterable[str]) -> int:
 
 
 def of_entry(store: GitStore, node: Node) -> list[str]:
-    """Return the exceptions that apply to an entry: for its payload, and for its files with secrets."""
+    """Return the exceptions for the payload of an entry and for its files with secrets."""
     parts = content.entry_tree(store, node)
     found = at(store, "", node)
     subjects = {parts.digest.hex(), *(hit.key.rpartition(":")[0] for hit in found)}
@@ -179,14 +181,20 @@ def of_entry(store: GitStore, node: Node) -> list[str]:
 
 
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[OutgoingSecret]:
-    """Return the secrets found in one entry, including exceptions. ``rule``: if not empty, only those of this rule."""
+    """Return the secrets in one entry, including allowed ones.
+
+    ``rule``: the rule that found the secrets to return; "" for all rules.
+    """
     rules = scanner(config.redaction(store.git_dir).rules)
     found = _scan_entries(store, [node], rules, {})
     return [secret.to_outgoing(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
 def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
-    """Return the commits reachable from ``tips`` but not from those ``olds`` that exist here, newest first."""
+    """Return the commits reachable from ``tips`` but not from ``olds``, newest first.
+
+    Commits in ``olds`` that the store does not have are ignored.
+    """
     present = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
     revisions = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in present)])
     return dict.fromkeys(
@@ -195,7 +203,7 @@ def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> d
 
 
 def _secrets(store: ObjectStore, oids: Sequence[Oid], rules: Scanner) -> Iterator[_Secret]:
-    """Yield the secrets found in entries. Entries are read and scanned in batches; unreadable ones are skipped."""
+    """Yield the secrets in entries. Entries are read and scanned in batches. Unreadable entries are skipped."""
     files: dict[Oid, tuple[str, ...]] = {}
     rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
     for row in progress.each("Scanning for secrets", rows):
@@ -216,7 +224,7 @@ def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
 def _scan_entries(
     store: ObjectStore, nodes: Iterable[Node], rules: Scanner, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[_Secret]:
-    """Yield the secrets found in the entries. ``files``: the rules that found a secret, by scanned file."""
+    """Yield the secrets in the entries. ``files``: a cache of the rules that found a secret, by scanned file."""
     nodes = list(nodes)
     read = ReadAheadReader(store)
     read.load(nodes)
@@ -263,7 +271,7 @@ def _scan_files(
 
 
 def _display_path(path: str, rules: Scanner) -> tuple[str, str]:
-    """Return a path of a tree, which may be invalid, in a form for display. See ``read_file.display_path``."""
+    """Return a path in a tree in a form for display, even if it is invalid (see ``read_file.display_path``)."""
     try:
         raw = names.unescape_path(path)
     except Malformed:
@@ -272,7 +280,7 @@ def _display_path(path: str, rules: Scanner) -> tuple[str, str]:
 
 
 def _session_of(store: ObjectStore, oid: Oid) -> str:
-    """Return a session whose history contains the entry; "" if there is none."""
+    """Return the id of a session whose history contains the commit ``oid``; "" if there is none."""
     for name, end in store.refs(refs.SESSIONS).items():
         if refs.target(end) is None and histories.holds(store.read, end, oid):
             return refs.session_of(name)

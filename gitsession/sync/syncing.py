@@ -4,8 +4,8 @@
     push   record what is about to be pushed -> git push, exact refs only -> tracking refs
     sync   pull, push; again if another store published in between
 
-Each step can be killed and repeated: a transaction is complete or absent, and the next run has the same result. Other
-processes can append meanwhile. The rules are in docs/explanation/sync.md.
+Each step can be killed and repeated: a transaction has been made completely or not at all, and the next run has the
+same result. Other processes can append meanwhile. The rules are in docs/explanation/sync.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class SyncReport:
 
 
 def pull(store: GitStore, remote: Remote, options: TransportOptions = _QUIET) -> SyncReport:
-    """Fetch all sessions of the remote and merge them. Raises ``Unavailable``."""
+    """Fetch all sessions of the remote and merge them into the store. Raises ``Unavailable``."""
     with sync_lock(store):
         return SyncReport(remote.name, tuple(pull_refs(store, remote, options).branches))
 
@@ -70,16 +70,17 @@ def push(
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
 ) -> SyncReport:
-    """Push everything that the remote lacks according to its tracking refs.
+    """Push all data that the remote lacks according to its tracking refs.
 
-    Nothing is forced. If others published meanwhile, the remote rejects the push, and the outcome is ``refused``.
+    No ref is forced. If another store has pushed to a ref meanwhile, the remote rejects the ref, and its outcome is
+    ``refused``.
 
     Args:
         store: The store to push from.
         remote: The remote to push to.
         options: Options for git's interaction with the user.
-        sessions: Push only these sessions. In that case, neither archived sessions nor the remaining text of redacted
-            entries is sent for other sessions.
+        sessions: Push only these sessions. In that case, no archived session and no remaining text of a redacted entry
+            is sent unless it belongs to one of these sessions.
         among: The sessions in the remote's scope (``pushing.in_scope``).
 
     Raises:
@@ -103,17 +104,17 @@ def push(
 def sync(
     store: GitStore, remote: Remote, options: TransportOptions = _QUIET, *, among: Collection[str] | None = None
 ) -> SyncReport:
-    """Pull and push until both sides have the same sessions, within the scope (see ``push``).
+    """Pull and push until the store and the remote have the same sessions, within the scope (see ``push``).
 
-    Raises ``Unavailable`` if the remote cannot be reached or others keep publishing.
+    Raises ``Unavailable`` if the remote cannot be reached or other stores keep pushing to it.
     """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()
     with sync_lock(store):
         for _ in range(ATTEMPTS):
             if store.ref(refs.TOMBSTONES) != store.ref(remote.tracking(refs.TOMBSTONES)):
-                # Before any session: a server with gitsession's hooks then removes the purged content from its own
-                # sessions.
+                # Tombstones are pushed before any session: a server with gitsession's hooks then removes the purged
+                # content itself.
                 pushed |= send(store, remote, options, only={refs.TOMBSTONES}, among=among).accepted
             pull_result = pull_refs(store, remote, options)
             for branch in pull_result.branches:
@@ -167,12 +168,12 @@ def _summary(
 
 
 def _cleared(branch: SyncedBranch) -> SyncedBranch:
-    """Return the outcome for a ref whose purged content the remote has removed."""
+    """Return the outcome for a ref from which the remote has removed purged content."""
     return dataclasses.replace(branch, outcome="purged") if branch.outcome in ("same", "ahead") else branch
 
 
 def _summed(before: SyncedBranch | None, now: SyncedBranch) -> SyncedBranch:
-    """Combine the outcomes for a ref of an earlier and a later round."""
+    """Return the combined outcome for a ref from the outcomes of an earlier and a later round."""
     if before is None or before.outcome in ("same", "ahead", "refused"):
         return now
     if now.outcome in ("same", "ahead"):
@@ -189,15 +190,18 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
 
 
 _LOCAL_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
-"""Name of the local archive during validation, so that a fetched archive may be merged with it. It is not a ref."""
+"""Name under which the local archive is validated together with a fetched archive, before both are merged.
+
+It is not a ref.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
     """The outcome of a pull.
 
-    ``branches``: all refs, including those of sessions in the trash or the archive. ``stale``: the values of refs at
-    the remote that still contain purged content.
+    ``branches``: the outcomes for all refs, including refs of sessions in the trash or the archive. ``stale``: the
+    values of refs at the remote that still contain purged content.
     """
 
     branches: list[SyncedBranch]
@@ -208,8 +212,8 @@ class PullResult:
 class _Fetched:
     """The refs in the quarantine, by their local names.
 
-    ``listed``: the tracking refs of all refs at the remote. ``lines``: the refs that lead to entries. ``tombstones``:
-    the tip of the tombstone set. ``refused``: the refs that git rejected.
+    ``listed``: the tracking refs for all refs that the remote has. ``lines``: the refs that lead to entries.
+    ``tombstones``: the tip of the tombstone set. ``refused``: the refs that git rejected.
     """
 
     listed: frozenset[str]
@@ -270,7 +274,7 @@ def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: T
 def _accepted(
     store: GitStore, remote: Remote, quarantine: Quarantine, fetched: _Fetched, known: Mapping[str, Oid]
 ) -> _Accepted:
-    """Merge the tombstones with the local ones, apply them to the fetched histories, and validate the results.
+    """Merge the fetched tombstones with the local ones, apply them to the fetched histories, and validate the results.
 
     ``known``: the values of refs and tracking refs before the merge.
     """
@@ -290,7 +294,7 @@ def _accepted(
     refused |= _without_branch(store, lines, refused)
     good = {ref: oid for ref, oid in lines.items() if ref not in refused}
     tombstones = None if refs.TOMBSTONES in refused else fetched.tombstones
-    if refused or rewritten or joined:  # git completes packs with borrowed objects, which may now be purged
+    if refused or rewritten or joined:  # git adds borrowed objects to fetched packs, and these may be purged by now
         quarantine.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
     return _Accepted(good, tombstones, frozenset(rewritten.keys() & good.keys()), tuple(joined), refused)
 
@@ -298,7 +302,7 @@ def _accepted(
 def _move_in(
     store: GitStore, remote: Remote, quarantine: Quarantine, fetched: _Fetched, accepted: _Accepted
 ) -> tuple[dict[str, Oid], list[SyncedBranch]]:
-    """Move packs and refs into the store; return the merged refs, and the outcomes for those that differed."""
+    """Move packs and refs into the store; return the merged refs, and the outcomes for refs with a new value."""
     archived = still_listed(store, FetchedReader(quarantine.git_dir, store), accepted.lines)
     with store.transaction() as tx:
         try:
@@ -322,7 +326,7 @@ def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 
 def _trashed_sessions(store: GitStore) -> set[str]:
-    """Return the sessions in the trash. Remotes keep these sessions, but a pull does not restore them."""
+    """Return the sessions in the trash. Remotes may still have these sessions, but a pull does not restore them."""
     return {refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH)}
 
 
@@ -364,7 +368,7 @@ def _validate(
 def _without_branch(
     store: GitStore, tips: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
 ) -> dict[str, SyncedBranch]:
-    """Reject the other refs of sessions if all their branches were rejected and this store has none of them."""
+    """Reject the other refs of each session that has no accepted branch and no branch in this store."""
     available = [*store.refs(refs.SESSIONS), *(ref for ref in tips if ref not in refused)]
     parsed = [found for ref in available if (found := refs.parse(ref)) is not None]
     sids = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}
@@ -374,16 +378,16 @@ def _without_branch(
 
 
 def _by_local_name(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the values of tracking refs by local names; other refs are left out."""
+    """Return the values of tracking refs by local name. Refs that are never sent to the remote are skipped."""
     found = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     return {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
 
 
 def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the fetched branches that no local branch contains and that the remote has deleted since the fetch.
+    """Return the tracked branches that no local branch contains and that the remote no longer has.
 
-    They come from a plain `git fetch`. Their tracking refs are about to be deleted and may be the last ones that lead
-    to these entries.
+    They were fetched by a plain `git fetch`. Their tracking refs are about to be deleted and may be the only refs that
+    lead to their entries.
     """
     found = {}
     for ref, oid in _by_local_name(remote, store.refs(remote.tracks)).items():
@@ -400,7 +404,10 @@ def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -
 
 
 def _base(read: FetchedReader, local: Oid | None, fetched: Oid) -> Oid | None:
-    """Return the newest common entry. All entries up to this one were validated before."""
+    """Return the newest common entry of a local and a fetched history.
+
+    Entries up to this one have been validated before.
+    """
     try:
         return None if local is None else histories.find_divergence(read.read, local, fetched).base
     except GitSessionError:
@@ -439,10 +446,12 @@ def _fetch_halves(
 
 
 def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) -> set[str]:
-    """Return the refs of archived sessions that add nothing to the archive. Remotes without hooks may still list them.
+    """Return the refs in ``tips`` of archived sessions that add nothing to the archive.
 
-    If a session was continued in the store or at the remote, its refs are not included: the session leaves the archive,
-    and all its refs are merged.
+    A remote without gitsession's hooks may still have such refs.
+
+    If a session has been continued in the store or at the remote, its refs are not returned: the session leaves the
+    archive, and all its refs are merged.
     """
     archive = tips.get(refs.ARCHIVE)
     archived = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
@@ -458,9 +467,8 @@ def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) 
 def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
     """Delete the refs of archived sessions at a remote without gitsession's hooks.
 
-    Such a remote has the same archive as this store and still lists the archived sessions. A ref is deleted only if it
-    has the value of its tracking ref. If the remote does not delete a ref, its tracking ref stays. Raises
-    ``Unavailable``.
+    Nothing is deleted unless the remote has the same archive as this store. A ref is deleted only if it has the value
+    of its tracking ref. If the remote does not delete a ref, the tracking ref is kept. Raises ``Unavailable``.
     """
     seen = {remote.local_ref_of(name): oid for name, oid in store.refs(remote.tracks).items()}
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):

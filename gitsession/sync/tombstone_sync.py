@@ -1,17 +1,17 @@
 """Purges between stores: the tombstone set is merged, applied, and sent.
 
-On fetch, the set of a remote is merged with the local set before any other data of the remote. The merged set is
-applied at once, and the rest of the fetched data is validated against it. Entries that only this store had are first
+On fetch, the tombstone set of a remote is merged with the local set before any other data of the remote. The merged set
+is applied at once, and the rest of the fetched data is validated against it. Entries that only this store had are first
 saved in a bundle.
 
-A remote without gitsession's hooks keeps purged content. Its histories are rewritten on fetch and pushed back. The
-rewrite is deterministic, so every store computes the same history. A lease names the value that is replaced, so a
-concurrent push is never overwritten. A remote with the hooks rewrites its own histories when it receives the set, which
-is pushed first; nothing is forced there.
+A remote without gitsession's hooks does not remove purged content itself. The histories of such a remote are rewritten
+on fetch and pushed back. The rewrite is deterministic, so every store computes the same history. The push has a lease
+with the value that it replaces, so a concurrent push is never overwritten. A remote with the hooks rewrites its own
+histories when it receives the set, which is pushed first. No ref is forced at such a remote.
 
 For a redacted entry, the set contains the replacement, which is the text of the entry without the secret. So if a
-remote has a scope, a replacement is sent only if it replaces an entry of a session that may be sent. Digests and ids of
-sessions are always sent.
+remote has a scope, a replacement is sent only if the replaced entry belongs to a session that may be sent. Digests and
+ids of sessions are always sent.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ _REJECTED = (
 
 @dataclass(frozen=True, slots=True)
 class TombstoneMerge:
-    """The result of merging ``remote_tip`` with ``local``.
+    """The result of merging the fetched tombstone set ``remote_tip`` with the local set ``local``.
 
-    ``tombstones``: the tombstones of both sets. ``why``: the reason why they cannot be merged, or "".
+    ``tombstones``: the tombstones of both sets. ``why``: the reason why the sets cannot be merged, or "".
     """
 
     local: Oid | None
@@ -73,7 +73,7 @@ class TombstoneMerge:
 def merge_fetched(
     store: GitStore, reader: FetchedReader, remote_tip: Oid | None, fetched: Mapping[str, Oid]
 ) -> TombstoneMerge:
-    """Read the fetched tombstone set and merge it with the local one.
+    """Read the fetched tombstone set and merge it with the local set.
 
     ``reader``: reads fetched and local objects. ``remote_tip``: the tip of the fetched set. ``fetched``: the new values
     of the tracking refs.
@@ -98,7 +98,7 @@ def merge_fetched(
 def join(store: GitStore, reader: FetchedReader, merge: TombstoneMerge) -> list[SyncedBranch]:
     """Write the merged set and apply it; return the outcomes for the set and for every ref that it moved.
 
-    Raises ``Refused`` and ``Unavailable`` as a purge does.
+    Raises ``Refused`` and ``Unavailable``, like a purge.
     """
     local, merged = merge.local, merge.merged
     if merge.why:
@@ -112,7 +112,7 @@ def join(store: GitStore, reader: FetchedReader, merge: TombstoneMerge) -> list[
 
 
 def _move(store: GitStore, reader: FetchedReader, merge: TombstoneMerge, merged: Merged) -> str:
-    """Move the local set to the merged one; return a message about entries that only this store had."""
+    """Move the local set to the merged set; return a message about saved entries that only this store had, or ""."""
     for _ in range(purging.TRIES):
         tips = entry_refs(store)
         message = save_lost_entries(store, merge.tombstones, tips)
@@ -164,7 +164,7 @@ def entry_refs(store: GitStore) -> dict[str, Oid]:
 
 
 def save_lost_entries(store: GitStore, tombstones: Tombstones, tips: Mapping[str, Oid]) -> str:
-    """Save the entries in ``tips`` that ``tombstones`` will remove and no remote has; return a message.
+    """Save the entries that ``tombstones`` will remove from ``tips`` and that no remote has; return a message.
 
     The message is "" if there are no such entries. Raises ``Unavailable``.
     """
@@ -181,7 +181,7 @@ def save_lost_entries(store: GitStore, tombstones: Tombstones, tips: Mapping[str
 
 
 def _lost(store: GitStore, tombstones: Tombstones, tips: Mapping[str, Oid]) -> dict[str, set[Oid]]:
-    """Return the commits that will be removed and that no remote is known to have, by ref."""
+    """Return the commits that ``tombstones`` will remove and that no remote is known to have, by ref."""
     rewriter = Rewriter(store, tombstones)
     removed_by_ref: dict[str, set[Oid]] = {}
     for name, oid in tips.items():
@@ -198,7 +198,10 @@ def _lost(store: GitStore, tombstones: Tombstones, tips: Mapping[str, Oid]) -> d
 
 
 def _removed_commits(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -> Iterator[Oid]:
-    """Yield the commits of a history that a purge removes or changes, except those that only get new parents."""
+    """Yield the commits of a history that a purge removes or changes.
+
+    Commits that only get new parents are not included.
+    """
     new = rewriter.ref(name, oid)
     if new == oid:
         return
@@ -219,7 +222,10 @@ def _read(store: GitStore, rewriter: Rewriter, oid: Oid) -> bytes:
 
 
 def _write(store: GitStore, tips: Mapping[str, Oid]) -> Path:
-    """Write a bundle of these refs atomically. The same refs give the same file, so a crash leaves no second file."""
+    """Write a bundle of the refs ``tips`` atomically; return its path.
+
+    The path depends only on the refs, so a repeated call after a crash writes no second file.
+    """
     rows = "".join(f"{name} {oid}\n" for name, oid in sorted(tips.items()))
     folder = store.git_dir / FOLDER
     path = folder / f"{sha256(rows.encode()).hexdigest()[:16]}.bundle"
@@ -254,7 +260,7 @@ def rewritten(
     """Return the fetched refs that a purge changes, with their new values, and store the new objects.
 
     ``known``: refs whose histories have no purged content; if empty, all entries are checked. A history that cannot be
-    rewritten is left unchanged, and its validation reports the reason. Raises ``Unavailable``.
+    rewritten is not changed, and its validation reports the reason. Raises ``Unavailable``.
     """
     if not tombstones:
         return {}
@@ -298,8 +304,8 @@ def _new(quarantine: Quarantine, fetched: Mapping[str, Oid], known: Mapping[str,
 class RemotePurge:
     """The outcome of a purge at a remote.
 
-    ``accepted``: the refs that the remote accepted. ``stays``: the reasons, by ref, why the remote keeps the others.
-    ``is_late``: True if others published there meanwhile.
+    ``accepted``: the refs that the remote accepted. ``stays``: the other refs, each with the reason why the remote
+    still has its purged content. ``is_late``: True if another store has pushed to the remote meanwhile.
     """
 
     accepted: frozenset[str] = frozenset()
@@ -308,7 +314,9 @@ class RemotePurge:
 
 
 def clear(store: GitStore, remote: Remote, options: TransportOptions, stale: Mapping[str, Oid]) -> RemotePurge:
-    """Push the tracking refs of ``stale`` back to the remote. ``stale``: the refs at the remote, by local names.
+    """Push rewritten histories back to the remote.
+
+    ``stale``: the values at the remote of the refs to replace, by local name.
 
     Raises ``Unavailable``.
     """
@@ -336,9 +344,9 @@ def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]
     """Return the commit of the tombstone set for a remote that may receive only the sessions ``sids``.
 
     The result is the local tip if every replacement in its history belongs to one of these sessions or was sent before.
-    Otherwise it is a new commit without the other replacements, after the commit that the remote has. ``remote`` is
-    ``None`` for a new bundle file, which has no set yet. ``store`` must have been flushed. Raises ``Unavailable``, and
-    the errors of reading the set.
+    Otherwise, the result is a new commit without the other replacements; its parent is the commit that the remote has.
+    ``remote`` is ``None`` for a new bundle file, which has no set yet. ``store`` must have been flushed. Raises
+    ``Unavailable``, and the errors of reading the set.
     """
     local = store.ref(refs.TOMBSTONES)
     tracked = store.ref(remote.tracking(refs.TOMBSTONES)) if remote is not None else None
@@ -374,7 +382,10 @@ def _steps(store: GitStore, local: Oid, tracked: Oid | None) -> list[Oid]:
 
 
 def _replaced(store: GitStore, remote: Remote | None, sids: Collection[str]) -> set[str]:
-    """Return the digests of replaced entries in these sessions (also archived or in the trash) and at the remote."""
+    """Return the digests of replaced entries in the sessions ``sids`` and at the remote.
+
+    The sessions may be archived or in the trash.
+    """
     prefixes = [prefix for sid in sids for prefix in (refs.session(sid), refs.trashed(refs.session(sid)))]
     prefixes += [remote.tracks] if remote is not None else []
     tips = {value for prefix in prefixes for value in store.refs(prefix).values() if refs.target(value) is None}

@@ -3,8 +3,9 @@
 Credentials, ssh, proxies and `insteadOf` are left to git, which runs with the user's own configuration.
 
 Fetched data enters the store only after validation. A quarantine is a bare repository below the store, created for one
-exchange. It borrows the store's objects, and it copies only those settings that cannot run a program. Fetched objects
-are in packs of the quarantine. Valid objects move into the store, with one rename per file.
+exchange. The quarantine borrows objects from the store, and it has copies of only those settings that cannot run a
+program. Fetched objects are in packs in the quarantine. The packs with valid objects are moved into the store, with one
+rename per file.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ from gitsession.sync.remotes import Remote, missing, plain
 
 @contextmanager
 def sync_lock(store: GitStore) -> Iterator[None]:
-    """Hold the sync lock, which does not block appends. Raises ``Unavailable``, and ``Refused`` for a shallow clone."""
+    """Hold the store's sync lock, which does not block appends.
+
+    Raises ``Unavailable``, and ``Refused`` if the store is a shallow clone.
+    """
     if store.read_only:
         raise Unavailable(f"cannot sync: the store '{store.git_dir}' is read-only")
     if create.is_shallow(store.git_dir):
@@ -73,7 +77,10 @@ _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../..
 
 
 class Quarantine:
-    """A quarantine, for use in a ``with`` by a holder of the sync lock. It removes quarantines of killed processes."""
+    """A quarantine, for use in a ``with`` statement by a holder of the sync lock.
+
+    Quarantines of killed processes are removed.
+    """
 
     def __init__(
         self,
@@ -89,9 +96,9 @@ class Quarantine:
         Args:
             store_dir: The path of the store.
             remote: The remote of the exchange.
-            known: Initial refs of the quarantine, so that git requests only new objects.
+            known: Refs that the quarantine has at first, so that git requests only new objects.
             at: An existing repository with objects that were already fetched.
-            keep_others: True if the caller does not hold the sync lock; other quarantines are kept then.
+            keep_others: True to keep all other quarantines, for a caller that does not hold the sync lock.
         """
         self._sweeps = not keep_others
         self._store_dir = store_dir
@@ -120,7 +127,10 @@ class Quarantine:
         shutil.rmtree(self.git_dir, ignore_errors=True)
 
     def cut_off(self) -> None:
-        """Stop git from fetching missing objects. Objects that a clone left out are then reported as missing."""
+        """Stop git from fetching missing objects.
+
+        After this call, objects that a partial clone left out count as missing.
+        """
         (self.git_dir / "config").write_text(_CONFIG)
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
@@ -133,7 +143,7 @@ class Quarantine:
         pack_writer.write_pack(self.git_dir / "objects", objects, self._store_dir / create.KEEP, sync=False)
 
     def keep_only(self, tips: Iterable[Oid], known: Iterable[Oid]) -> None:
-        """Remove objects not reachable from ``tips``, and objects reachable from the store's refs ``known``."""
+        """Keep only the objects that are reachable from ``tips`` and not from the store's refs ``known``."""
         tip_lines = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         known_lines = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
         before, folder = self._packs(), self.git_dir / "objects" / "pack"
@@ -141,7 +151,7 @@ class Quarantine:
         new_packs: list[str] = []
         if tip_lines:
             arguments = ["pack-objects", "--revs", "--delta-base-offset", "-q"]
-            arguments += ["--missing=allow-any"] if is_partial else []  # the remote has the filtered objects
+            arguments += ["--missing=allow-any"] if is_partial else []  # the remote has objects that are missing here
             output = process.run(
                 self.git_dir, *arguments, "objects/pack/pack", stdin=(tip_lines + known_lines).encode()
             ).out
@@ -155,8 +165,8 @@ class Quarantine:
     def move_in(self, *, kept: bool = True) -> list[str]:
         """Move the fetched packs into the store; return their names. The packs are durable on return.
 
-        With ``kept``, they are protected until the refs have moved; the caller must hold the store's lock. With
-        ``kept=False``, refs already lead to them. Raises ``OSError``.
+        With ``kept``, the packs have ``.keep`` files until the refs have moved, and the caller must hold the store's
+        lock. Pass ``kept=False`` only if refs already lead to the objects. Raises ``OSError``.
         """
         owner = self._store_dir / create.KEEP if kept else None
         return pack_writer.move_packs(self.git_dir / "objects" / "pack", self._store_dir / "objects", owner)
@@ -166,16 +176,16 @@ class Quarantine:
 
 
 def _section(remote: Remote) -> str:
-    """Return the configuration section of the remote."""
+    """Return the section about the remote for a git configuration file."""
     escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
     lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
     return f'[remote "{remote.name}"]\n' + "".join(lines)
 
 
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
-"""Number of refs in the first push, and the maximum.
+"""Number of refs that are pushed in the first chunk, and the maximum for later chunks.
 
-Each push makes the remote list all its refs, and a rejection may affect all refs that were pushed together.
+With many small chunks, the remote lists all its refs many times. With large chunks, one rejection may affect many refs.
 """
 
 REFUSED_ENOUGH = 8
@@ -185,7 +195,7 @@ After twice this number, the remaining sessions are not tried.
 """
 
 _DELETED_AT_ONCE = 1600
-"""Number of refs and leases that fit into one command line."""
+"""Number of refs, with their leases, that fit into one command line."""
 
 _OFFLINE = re.compile(
     r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route to host|"
@@ -202,7 +212,10 @@ _LOCAL_FAILURE = re.compile(
     re.IGNORECASE,
 )
 _BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption on the remote side", re.IGNORECASE)
-"""After this error, git stops reading, and the remote may seem to have closed the connection."""
+"""A message about an invalid object.
+
+After it, git stops reading, and the remote may appear to have closed the connection.
+"""
 _NOT_FOUND = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
 )
@@ -285,17 +298,17 @@ def push(
 ) -> Results:
     """Push refs, each to its own name at the remote.
 
-    Refs are pushed in chunks that grow as they succeed. If a whole chunk is rejected, its halves are tried. The push
-    stops when it is clear that the remote accepts nothing. The refs of one session are pushed together, because the
-    ``main`` branch of a fork records where its branches begin.
+    Refs are pushed in chunks, and each chunk that succeeds is followed by a larger one. If a whole chunk is rejected,
+    its halves are tried. The push stops when so many refs have been rejected that the remote seems to accept none. The
+    refs of one session are pushed together, because the ``main`` branch of a fork records where its branches begin.
 
     Args:
         git_dir: The repository that has the objects.
         remote: The remote to push to.
         wanted: The value of each local ref, and its name at the remote.
         options: Options for git's interaction with the user.
-        leases: Refs at the remote that may be replaced by another history, each with the value it must have. No other
-            ref is forced.
+        leases: Refs at the remote that may be replaced by another history, each with the value that it must have. No
+            other ref is forced.
 
     Raises:
         Unavailable: The remote cannot be reached. The tracking refs record what was pushed before.
@@ -329,7 +342,7 @@ def push(
 
 
 def _by_session(named: Iterable[str]) -> list[list[str]]:
-    """Group the refs that are pushed together: the refs of a session, ``main`` first; any other ref alone."""
+    """Return groups of refs that are pushed together: the refs of a session, ``main`` first; any other ref alone."""
     groups: dict[str, list[str]] = {}
     for ref in named:
         groups.setdefault(refs.session_of(ref) or ref, []).append(ref)
@@ -337,7 +350,7 @@ def _by_session(named: Iterable[str]) -> list[list[str]]:
 
 
 def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
-    """Return the number of leading ``groups`` that have at most ``size`` refs in total; at least one."""
+    """Return how many of the first ``groups`` have at most ``size`` refs in total; at least 1."""
     count, room = 1, size - len(groups[0])
     while count < len(groups) and len(groups[count]) <= room:
         room -= len(groups[count])
@@ -346,7 +359,7 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
 
 
 def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], options: TransportOptions) -> set[str]:
-    """Delete refs by their names at the remote if they have the values in ``leases``; return the deleted names."""
+    """Delete the remote's refs in ``leases`` that still have the given values; return the names of the deleted refs."""
     deleted: set[str] = set()
     waiting = list(leases)
     while waiting:
@@ -394,9 +407,9 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
 
 
 def failure(remote: Remote, result: ProcessResult) -> GitSessionError:
-    """Return the error for a failed command, in one line. Another attempt may succeed."""
+    """Return the error for a failed git command, in one line. A retry may succeed."""
     lines = [line.strip() for line in plain(result.err).replace("\r", "\n").split("\n") if line.strip()]
-    lines = [line for line in lines if not line.startswith("Cloning into ")]  # it names a folder that was removed
+    lines = [line for line in lines if not line.startswith("Cloning into ")]  # this line names a removed folder
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
     output = " ".join(lines)
     note = "no store was created" if remote.is_new else "nothing was lost"
@@ -435,7 +448,7 @@ def failure(remote: Remote, result: ProcessResult) -> GitSessionError:
 
 
 class RejectedTransfer(Unavailable):
-    """A failed transfer that is not a connection error: git may have rejected a ref or an object."""
+    """An error in a transfer that is not a connection error: git may have rejected a ref or an object."""
 
 
 def _short(line: str) -> str:
@@ -469,8 +482,8 @@ def promisor(store: GitStore) -> Remote | None:
 def fetch_on_demand(store: GitStore) -> None:
     """Let ``store`` fetch the objects that a clone left out from its promisor remote.
 
-    This happens only if a program calls this function. Otherwise a store contacts no remote: a read of a lost object
-    would also cause a fetch, from any remote that the store's configuration names.
+    A store for which no program calls this function contacts no remote. Otherwise, a read of a lost object could cause
+    a fetch from any remote that the store's configuration names.
     """
     remote = promisor(store)
     if remote is not None:

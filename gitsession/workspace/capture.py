@@ -18,11 +18,17 @@ from gitsession.workspace.snapshot import take_snapshot
 from gitsession.workspace.trees import State, TreeCache
 
 BATCH_BYTES = 32 << 20
-"""Size in bytes of a batch of contents that is held in memory and then written to the store. One file may be larger."""
+"""Size in bytes of a batch of contents that is held in memory and then written to the store.
+
+A single file may be larger.
+"""
 
 
 class Captured(NamedTuple):
-    """A captured snapshot. ``tree`` has all files; ``changes`` are its differences from the last snapshot's tree."""
+    """A captured snapshot.
+
+    ``tree``: the tree of all files. ``changes``: the differences from the tree of the last snapshot.
+    """
 
     tree: Oid | None
     changes: Mapping[str, State]
@@ -90,7 +96,7 @@ def tree_with(
 ) -> Oid | None:
     """Write the tree ``base`` with ``changes`` applied. The contents must be in the store already.
 
-    Raises ``MissingObject`` if a blob no longer exists: `git repack -a -d` may drop it before a ref leads to it.
+    Raises ``MissingObject`` if a blob no longer exists: `git repack -a -d` may drop a blob before a ref leads to it.
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
@@ -107,7 +113,9 @@ class CapturedPaths(NamedTuple):
 
 
 def capture_paths(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> CapturedPaths:
-    """Read only these paths without git. They may be absolute or relative to the workspace, ignored or not.
+    """Read only ``paths``, without git.
+
+    The paths may be absolute or relative to the workspace, and may be ignored by git.
 
     Folders and paths outside the workspace are skipped.
     """

@@ -1,8 +1,9 @@
 """The paths that may differ from the last snapshot, found with one `git ls-files`.
 
-The user's ignore rules apply: those in the ``.gitignore`` files from the top of the enclosing repository, in its
-``info/exclude``, and in ``core.excludesFile``. A file in the user's index or in the last snapshot is captured even if
-it is ignored. A folder that is a repository of its own is not captured, except for submodules.
+The user's ignore rules apply. These are in the ``.gitignore`` files from the top of the enclosing repository downward,
+in that repository's ``info/exclude``, and in ``core.excludesFile``. A file in the user's index or in the last snapshot
+is captured even if it is ignored. A folder that is a separate repository is not captured. Of a submodule, only the
+checked-out commit is captured.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ _GLOB = re.compile(r"([\\*?\[ #!])")
 
 
 class ChangedPaths(NamedTuple):
-    """The paths that git listed, before any file is read. ``differing``: True for a path in the last snapshot."""
+    """The paths that git listed, before any file is read.
+
+    ``differing``: by path, True if it is in the last snapshot.
+    """
 
     differing: dict[bytes, bool]
     skipped: list[Skipped]
     state: SnapshotState
-    """The base for the next state."""
+    """The state of the last snapshot, with the current ignore rules and user's index. The next state is based on it."""
     took_ms: int
     rules_differ: bool
     """True if ignore rules in files outside the workspace have changed since the last snapshot."""
@@ -62,7 +66,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
                 continue
         is_new = row[:1] == _TAG_OTHER
         if is_new and state.look and _is_in_repository(os.path.dirname(raw), os.fsencode(at), folders):
-            continue  # git lists a folder with files of the last snapshot, even if the folder has become a repository
+            continue  # git lists a folder with files of the last snapshot even if it has become a repository
         if raw and not (submodules and _is_below(raw, submodules)):
             differing[raw] = not is_new
     for path in state.absent:
@@ -76,7 +80,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
 
 
 def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> bool:
-    """Return whether a folder of the workspace is in a repository of its own. ``known``: a cache of results."""
+    """Return whether a folder of the workspace is in a separate repository. ``known``: a cache of results."""
     if folder not in known:
         git_dir = os.path.join(at, folder, b".git")
         known[folder] = os.path.exists(os.path.join(git_dir, b"HEAD")) or os.path.isfile(git_dir)
@@ -112,7 +116,7 @@ def _current_state(shadow: PrivateRepository, found: UserRepository, at: str) ->
 def _with_users_index(
     state: SnapshotState, shadow: PrivateRepository, at: str, rules: list[str]
 ) -> tuple[SnapshotState, list[bytes]]:
-    """Return the state with the files that the user's index tracks now, and the submodules that it no longer has."""
+    """Return the state with the files in the user's index, and the submodules that are no longer in that index."""
     repository = state.beside
     stamp = user_repository.stamp(repository.index_file) if repository.git_dir else None
     if state.look and stamp == state.users_index:
@@ -137,7 +141,7 @@ def _with_users_index(
 def _ignored_paths(
     paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]
 ) -> list[bytes]:
-    """Return those of ``paths`` that the ignore rules exclude.
+    """Return the paths in ``paths`` that the ignore rules exclude.
 
     Paths behind a symbolic link are not passed to git, which rejects them. They do not exist in the workspace.
     """
@@ -155,7 +159,10 @@ def _ignored_paths(
 
 
 def _exclude_store_option(store: str, at: str) -> str:
-    """Return an option that excludes only the path of the store. No ``.gitignore`` overrides a command-line option."""
+    """Return a git option that excludes only the path of the store.
+
+    No ``.gitignore`` overrides a command-line option.
+    """
     path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
     return "--exclude=/" + _GLOB.sub(r"\\\1", path)
 
@@ -170,7 +177,10 @@ def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
 
 
 def _unreadable_folders(warnings: bytes, prefix: bytes) -> list[Skipped]:
-    """Return the folders that git could not open, from its warnings, which have paths relative to the top."""
+    """Return the folders that git could not open according to ``warnings``.
+
+    Paths in warnings are relative to the top folder.
+    """
     start = b"" if prefix == b"." else prefix + b"/"
     found = [path.removeprefix(start).rstrip(b"/") for path in _UNOPENED.findall(warnings)]
     return [Skipped(names.escape_path(raw), "a folder that cannot be read") for raw in found if raw]

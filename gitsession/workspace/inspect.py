@@ -1,4 +1,6 @@
-"""Inspection of one name in an opened folder. A link is never followed, and a read never overlaps a write.
+"""Inspection of one name in an opened folder.
+
+A link is never followed, and a read that overlapped a write is discarded.
 
 Pipes and devices are never opened. All functions raise ``OSError`` if the system denies access.
 """
@@ -34,7 +36,7 @@ _KINDS: dict[int, Literal["file", "link", "folder", "special"]] = {
 
 
 class Status(NamedTuple):
-    """The status of a name, without its content. While the status is the same, the file has not been written."""
+    """The status of a name, without its content. As long as the status is the same, the file has not been written."""
 
     kind: Literal["file", "link", "folder", "special"]
     permissions: int
@@ -55,14 +57,14 @@ class Status(NamedTuple):
 
     @property
     def mode(self) -> str:
-        """The mode of a file or link in a tree."""
+        """The mode that a file or link has in a tree."""
         if self.kind == "link":
             return LINK_MODE
         return "100755" if self.permissions & stat.S_IXUSR else "100644"
 
 
 class SpecialFile(NamedTuple):
-    """An existing name that a tree cannot represent as a file; ``special`` is a pipe, a socket or a device."""
+    """The state of a name that is neither a file nor a link. ``kind``: a folder, or a pipe, a socket or a device."""
 
     kind: Literal["folder", "special"]
 
@@ -86,7 +88,7 @@ def status(folder: int, name: bytes) -> Status | None:
 
 
 def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
-    """Return a file's bytes or a link's target, and its status during the read.
+    """Return a file's bytes or a link's target, and the status of the name during the read.
 
     Raises ``NotFound``, ``Refused`` for a folder or a special file, and ``Unavailable`` for a file that is being
     written.
@@ -97,7 +99,7 @@ def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
 
 
 def examine(folder: int, name: bytes) -> tuple[Now, Status | None]:
-    """Return the state of a name, with the oid of its content, and its status. There is no size limit.
+    """Return the state of a name, with the oid of its content, and the status. The size of a file is not limited.
 
     Raises ``Unavailable`` for a file that is being written.
     """
@@ -156,7 +158,7 @@ def _target(folder: int, name: bytes) -> bytes:
     try:
         return os.readlink(name, dir_fd=folder)
     except OSError as error:
-        if error.errno == errno.EINVAL:  # the name is no longer a link
+        if error.errno == errno.EINVAL:  # the name has ceased to be a link
             raise _Changed from error
         raise
 
@@ -165,7 +167,7 @@ def _read_chunks(folder: int, name: bytes, found: Status, take: Callable[[bytes]
     try:
         fd = os.open(name, _FILE, dir_fd=folder)
     except OSError as error:
-        if error.errno in (*NO_FOLDER, errno.ENXIO):  # the name is now a link or a socket
+        if error.errno in (*NO_FOLDER, errno.ENXIO):  # the name has become a link or a socket
             raise _Changed from error
         raise
     try:

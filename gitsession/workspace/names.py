@@ -1,10 +1,10 @@
-"""The name of a file in a tree: the name itself if it is harmless on every system, else an escaped form. FROZEN.
+"""The name of a file in a tree: the on-disk name if it is harmless on every system, else an escaped form. FROZEN.
 
 On the disk, a name is a byte string. In a tree, the name must pass the checks of any server (``transfer.fsckObjects``).
 Git must be able to check it out on any system, and any terminal must be able to display it. So a name that is not
-*plain* is written as ``%`` and then the name, with every harmful byte as ``%XX``: ``a:b`` becomes ``%a%3Ab``,
-and ``.gitmodules`` becomes ``%.gitmodules``. The form must be the same in every version of this program; otherwise
-unchanged files would differ. So this module uses no table of Unicode properties, because these tables change between
+*plain* is written as ``%`` and then the name, with every harmful byte as ``%XX``: ``a:b`` becomes ``%a%3Ab``, and
+``.gitmodules`` becomes ``%.gitmodules``. The form must be the same in every version of gitsession, so that an unchanged
+file always has the same name in a tree. So this module uses no table of Unicode properties: these tables change between
 Python releases.
 """
 
@@ -33,7 +33,10 @@ _DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.A
 _READ_BY_GIT = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
 """Names of files whose content git's fsck checks. It accepts any content of ``.gitignore`` and ``.mailmap``."""
 _SHORTENED = ("gi7eba", "gi7d29")
-"""The short names that NTFS assigns to these two names if the first four short names are already used."""
+"""Beginnings of NTFS short names of ``.gitmodules`` and ``.gitattributes``.
+
+NTFS assigns such a name if the first four short names of a file are already used.
+"""
 _DEVICE = re.compile(
     r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
     re.IGNORECASE | re.ASCII | re.DOTALL,
@@ -47,7 +50,7 @@ _PLAIN = re.compile(
 
 @lru_cache(_CACHED)
 def escape(name: bytes) -> str:
-    """Return ``name`` in the form that trees use. Every byte string has a unique form."""
+    """Return the form of ``name`` that is used in trees. Every byte string has a unique form."""
     if _PLAIN.fullmatch(name):
         return name.decode()
     text = name.decode("utf-8", "surrogateescape")
@@ -59,7 +62,7 @@ def escape(name: bytes) -> str:
 
 @lru_cache(_CACHED)
 def unescape(text: str) -> bytes:
-    """Return the name on the disk. Raises ``Malformed`` for a text that ``escape`` never returns."""
+    """Return the on-disk form of a name in a tree. Raises ``Malformed`` if ``escape`` never returns such a name."""
     raw = text.encode("utf-8", "backslashreplace")
     name = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), raw[1:])
     name = name if text.startswith("%") else raw
@@ -69,7 +72,7 @@ def unescape(text: str) -> bytes:
 
 
 def refusal(name: bytes) -> str | None:
-    """Return the reason why a file with that name is never captured or written; ``None`` if there is none."""
+    """Return the reason why a file named ``name`` is never captured or written; ``None`` if there is none."""
     if not name:
         return "an empty name"
     if name in (b".", b".."):
@@ -88,7 +91,10 @@ def refusal(name: bytes) -> str | None:
 
 @lru_cache(_CACHED)
 def tree_refusal(component: str) -> str | None:
-    """Return the reason why one name in a tree is never written: that of ``refusal``, or an invalid escaped form."""
+    """Return the reason why a name in a tree is never written; ``None`` if there is none.
+
+    The reason is that of ``refusal``, or an invalid escaped form.
+    """
     try:
         return refusal(unescape(component))
     except Malformed:
@@ -114,7 +120,7 @@ def escape_path(raw: bytes) -> str:
 
 
 def unescape_path(path: str) -> bytes:
-    """Return the on-disk path. Raises ``Malformed``."""
+    """Return the on-disk form of a path in a tree. Raises ``Malformed``."""
     return b"/".join(map(unescape, path.split("/")))
 
 

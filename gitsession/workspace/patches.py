@@ -1,8 +1,8 @@
 """Patches of files in git's format, with line counts and rename detection.
 
-``trees.diff``, which has its own limits, finds the files that differ. libgit2 receives two trees of only these files,
-so neither the size of a workspace nor a maliciously built tree affects it. A git child process with a deadline compares
-files that libgit2 could not compare in bounded time (``engine.is_comparable``).
+``trees.diff``, which has its own limits, finds the files that differ. libgit2 compares two trees of only these files.
+So libgit2 is affected neither by the size of the workspace nor by a malicious tree. A git child process with a deadline
+compares files that libgit2 could not compare in bounded time (``engine.is_comparable``).
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ CHILD_BYTES_MAX = 64 << 20
 """Maximum size in bytes of the content of one file. For a larger file, ``text`` is ``None``."""
 
 TOTAL_BYTES_MAX = 256 << 20
-"""Maximum size in bytes of all contents of one patch. For files beyond it, in path order, ``text`` is ``None``."""
+"""Maximum total size in bytes of the contents of one patch.
+
+Files are read in path order. For files beyond the limit, ``text`` is ``None``.
+"""
 
 SIMILAR_BYTES_MAX = 32 << 20
 SIMILAR_PAIRS_MAX = 100_000
@@ -53,8 +56,8 @@ class FilePatch(NamedTuple):
     Attributes:
         path: The current path of the file, or the old one if it was deleted.
         renamed_from: The old path, if the file was renamed.
-        text: The patch in git's format. It is ``None`` for a file over 64 MiB, for files over the total limit of 256
-            MiB, and if the comparison took too long.
+        text: The patch in git's format. It is ``None`` for a file over 64 MiB, for files beyond the total limit of 256
+            MiB, and for a file whose comparison took too long.
         added: The number of added lines; ``None`` for binary content or if there is no text.
         deleted: The number of deleted lines; ``None`` in the same cases.
     """
@@ -130,7 +133,7 @@ def _tree(store: ObjectStore, sink: ObjectSink, states: Mapping[str, State]) -> 
 
 
 class _Contents:
-    """The contents of changed files, each read once and cached up to a limit, and trees in memory."""
+    """The contents of changed files and their trees, in memory. Each content is read once and cached up to a limit."""
 
     def __init__(self, store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> None:
         self.sizes: dict[Oid, int] = {}

@@ -1,4 +1,4 @@
-"""Rules for paths that are never written, from the checkpoint alone: names, modes, links, limits and collisions."""
+"""Rules for paths that are never written: names, modes, links, limits and collisions. The workspace is not read."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gitsession.workspace.trees import State
 
 CHANGES_MAX = 100_000
 TARGET_BYTES_MAX = 4095
-"""Maximum size in bytes of a link's target. No system follows a longer one."""
+"""Maximum size in bytes of a link's target. No system follows a link with a longer target."""
 
 
 
 class PlannedChange(NamedTuple):
-    """A change of one path from its ``expected`` state to its ``new`` state."""
+    """One change to one path, from its ``expected`` state to its ``new`` state."""
 
     path: str
     expected: State
@@ -63,7 +63,10 @@ def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
 
 
 def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str, str]:
-    """Return the paths that collide on a file system that folds names, and the paths below a colliding file."""
+    """Return the paths that a file system with ``folds`` does not distinguish, each with the reason.
+
+    Paths below such a path are included.
+    """
     spelled: dict[str, set[str]] = defaultdict(set)
     files: set[str] = set()
     written = [change.path for change in changes if change.new is not None]

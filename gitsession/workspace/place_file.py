@@ -25,13 +25,13 @@ Make = Callable[[bytes], None]
 
 
 class ConcurrentWrite(Exception):
-    """Another process has written to the name since the caller inspected it. Nothing was changed."""
+    """An error: another process has changed the file since the caller inspected it. Nothing was written."""
 
 
 class StagedFile:
-    """New content in a temporary file, in the folder of the file that it replaces, and perhaps not yet on the disk.
+    """New content in a temporary file, which is in the folder of the file that it replaces and may not be synced yet.
 
-    It owns two handles, so always call ``drop`` at the end.
+    The object owns two handles, so always call ``drop`` at the end.
     """
 
     def __init__(self, folder: int, fd: int, temporary: bytes) -> None:
@@ -46,14 +46,17 @@ class StagedFile:
     def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
         """Replace the file ``name`` if it still has the status ``seen``. ``folder``: a newly opened handle.
 
-        Other names of a hard link keep the old content. Raises ``ConcurrentWrite`` and ``OSError``.
+        If the file has other hard links, these still have the old content. Raises ``ConcurrentWrite`` and ``OSError``.
         """
         assert self._temporary is not None
         if _put(folder, name, self._temporary, seen, source=self._folder):
             self._temporary = None
 
     def drop(self) -> None:
-        """Close the handles and remove the temporary file. Idempotent. An ``OSError`` leaves no handle open."""
+        """Close the handles and remove the temporary file.
+
+        Idempotent. Even if this raises ``OSError``, both handles are closed.
+        """
         temporary, self._temporary = self._temporary, None
         folder, self._folder = self._folder, -1
         fd, self._fd = self._fd, -1
@@ -74,8 +77,9 @@ def ready(
     """Write ``data`` to a temporary file that can replace the file ``name``, which has the status ``seen``.
 
     The new file gets the permissions of the old file, or those that the umask allows. Where the system permits, it also
-    gets the owner and the extended attributes of the old file. ``numbers``: numbers for the names of temporary files,
-    so that a run with many of them in one folder does not try each name again. Raises ``OSError``.
+    gets the owner and the extended attributes of the old file. ``numbers``: an iterator of numbers for the names of
+    temporary files. A run that writes many files to one folder shares it, so that no used name is tried again. Raises
+    ``OSError``.
     """
     replaced = seen if seen is not None and seen.kind == "file" else None
     mode = 0o600 if replaced else (0o777 if executable else 0o666)
@@ -140,7 +144,7 @@ def sweep(folder: int, tag: str) -> int:
 
 
 def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
-    """Return whether the file ``name`` actually has another name, which the file system treats as equal to ``name``."""
+    """Return whether the actual name of the file differs from ``name``, but the file system treats both as equal."""
     text = os.fsdecode(name)
     if text.swapcase() == text or inspect.status(folder, os.fsencode(text.swapcase())) != seen:
         return False
@@ -179,7 +183,7 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
 
 
 def _create_temporary(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
-    """Create a temporary file with ``make``; return its name."""
+    """Create a temporary file by calling ``make``; return its name."""
     for number in range(_TRIES):
         name = names.temporary(tag, which(number))
         try:
@@ -223,10 +227,12 @@ def _keep_owner(fd: int, old: Status) -> None:
 
 
 def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
-    """Copy the extended attributes of the file ``name``, except capabilities, which applied to its old content.
+    """Copy the extended attributes of the file ``name``.
 
-    The system may reject its own attributes (labels, access lists). Raises ``OSError`` if a user attribute cannot be
-    copied.
+    Capabilities are not copied, because they apply to the old content.
+
+    Attributes of the system (labels, access lists) are skipped if the system rejects them. Raises ``OSError`` if a user
+    attribute cannot be copied.
     """
     if sys.platform != "linux":
         return
@@ -257,7 +263,10 @@ def _attributes(fd: int) -> list[str]:
 
 
 def _permissions(old: Status, executable: bool) -> int:
-    """Return the permissions for the new file: the old ones without the set-user-ID, set-group-ID and sticky bits."""
+    """Return the old file's permissions, made executable or not.
+
+    The set-user-ID, set-group-ID and sticky bits are cleared.
+    """
     bits = old.permissions & 0o777
     if not executable:
         return bits & ~0o111

@@ -1,10 +1,10 @@
 """The private git directory of a workspace, with which git finds the changes since the last snapshot.
 
 It contains no objects. Its index records the content and the status of each path in the last snapshot. The index is a
-cache, and it must never record content that the caller did not store. So each snapshot with changes writes a new index
-beside the old one. The file ``state``, which is replaced by a rename, names the current index and the tree with the
-same content. If anything is inconsistent, the state is discarded. The next snapshot then reads all files, which costs
-time but loses no data.
+cache, but it must never record content that the caller did not store. So each snapshot that changes the index writes a
+new one beside it. The file ``state``, which is replaced by a rename, names the current index and the tree with the same
+content. If anything is inconsistent, the state is discarded. The next snapshot then reads all files, which costs time
+but loses no data.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _PAUSE_SECONDS = 0.005
 
 
 class IndexedPath(NamedTuple):
-    """The recorded state of a path. ``row`` has its mode and oid; it is empty if the path did not exist.
+    """The state of a path in the last snapshot. ``row``: its mode and oid; empty if the path did not exist.
 
-    ``status``: the status at that time, if every later write is certain to change it, else ``None``.
+    ``status``: the status in that snapshot if every later write is certain to change it, else ``None``.
     """
 
     row: str
@@ -69,12 +69,12 @@ class SnapshotState(NamedTuple):
     """True if ``tree`` has the content of the snapshot. If so, a ``tree`` of ``None`` means an empty workspace."""
     tree: Oid | None
     at_ns: int
-    """The start of the snapshot in ns, on the clock that the file system uses for ctimes."""
+    """The start of the snapshot, in ns, by the clock that the file system uses for ctimes."""
     files: int
     took_ms: int
     """The shortest time in ms that git needed for a snapshot since the index was written; 0 before the first one."""
     since: dict[str, IndexedPath]
-    """Paths recorded since the index was written. The index is not rewritten for a few files."""
+    """The paths recorded since the index was written. The index is not rewritten for a few changed files."""
     index_name: str
     index_mark: tuple[int, str]
     """The size and the last bytes of the index file, to detect a truncated file."""
@@ -89,11 +89,12 @@ class SnapshotState(NamedTuple):
     tracked: list[str]
     submodules: dict[str, Oid]
     absent: list[str]
-    """Paths of ``tracked`` and ``submodules`` that are not in the private index."""
+    """The paths in ``tracked`` and ``submodules`` that are not in the private index."""
     links: dict[str, Oid]
     """Symbolic links and the oids of their targets.
 
-    git compares a link with its object. This repository has no objects, so git lists every link in every snapshot.
+    git compares a link with its object. The private repository has no objects, so git lists every link in every
+    snapshot.
     """
 
 
@@ -118,7 +119,7 @@ class PrivateRepository:
 
         Raises ``Unavailable`` if another snapshot takes too long or the disk fails.
         """
-        folder = Path(os.path.abspath(folder))  # git runs in the workspace, so a relative path would not work
+        folder = Path(os.path.abspath(folder))  # absolute, because git runs in the workspace
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -147,7 +148,10 @@ class PrivateRepository:
         self.close()
 
     def now_ns(self) -> int:
-        """Return the ctime in ns of a file that is changed now. This clock is coarse and lags behind."""
+        """Return the ctime, in ns, that a file changed now would have.
+
+        The clock of ctimes is coarse and lags behind.
+        """
         os.utime(self._fd)
         return os.fstat(self._fd).st_ctime_ns
 
@@ -162,7 +166,9 @@ class PrivateRepository:
         (self._git_dir / "info/exclude").write_bytes(text)
 
     def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """Write a new index: the last one changed by ``rows``; return its name and mark (see ``SnapshotState``).
+        """Write a new index: the last one with the changes in ``rows``.
+
+        Return its name and mark (see ``SnapshotState``).
 
         ``rows`` has the format of `git update-index --index-info`. The index becomes current when ``state`` names it.
         git reads and compares each file without a recorded status. A file that differs from the stored content is in
@@ -180,7 +186,7 @@ class PrivateRepository:
         return name, self._mark(name)
 
     def save(self, state: SnapshotState) -> None:
-        """Make ``state`` the last snapshot. All file contents must be stored already."""
+        """Make ``state`` the state of the last snapshot. All file contents must be stored already."""
         if self._fd < 0:
             raise RuntimeError("cannot save the snapshot: its repository is closed")
         _replace(self._folder / "state", {"version": VERSION, **state._asdict()})
@@ -189,14 +195,14 @@ class PrivateRepository:
         self.state = state
 
     def keep_tree(self, snapshot: str, tree: Oid | None) -> None:
-        """Record that ``tree`` has all content of the snapshot ``snapshot``, which was accepted without a tree.
+        """Record that ``tree`` has the files of the snapshot ``snapshot``, which was accepted without a tree.
 
-        Call this method for the snapshots in their order.
+        Call this method for the snapshots in chronological order.
         """
         _replace(self._folder / "drained", {"version": VERSION, "look": snapshot, "tree": tree})
 
     def tree_of(self, snapshot: str) -> Oid | None:
-        """Return the tree of the snapshot ``snapshot``: the last snapshot, or the last one with a tree.
+        """Return the tree of ``snapshot``, which is the id of the last snapshot or of the last snapshot with a tree.
 
         Raises ``MissingObject`` if the tree is unknown.
         """
@@ -255,7 +261,7 @@ class PrivateRepository:
             return NO_SNAPSHOT
 
     def _sweep(self) -> None:
-        """Remove indexes that are not current: those of snapshots that were killed or not accepted."""
+        """Remove indexes that are not current: indexes of snapshots that were killed or not accepted."""
         for name in os.listdir(self._folder):
             if name.startswith("index.") and name != f"index.{self.state.index_name}":
                 (self._folder / name).unlink(missing_ok=True)
@@ -276,7 +282,7 @@ def new_name() -> str:
 
 
 def _obstacle(top: str) -> str:
-    """Return a file below ``top`` that would block git forever; ``""`` if there is none."""
+    """Return a file below ``top`` that would block git forever if git read it; ``""`` if there is none."""
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if name != ".git"]
         for name in _READ_BY_GIT.intersection(files):

@@ -1,4 +1,4 @@
-"""Reading of one path of a workspace, or the reason why it is skipped."""
+"""Reads of one path of a workspace, and the reasons to skip a path."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Caps(NamedTuple):
 USUAL = Caps()
 
 _BEING_WRITTEN = "somebody is writing it"
-"""A reason stored in checkpoints. If its text changed, an unchanged workspace would get a new checkpoint."""
+"""A reason that is stored in checkpoints. If this text changed, an unchanged workspace would get a new checkpoint."""
 
 _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
@@ -65,7 +65,10 @@ class Skipped(NamedTuple):
 
 
 class PathReading(NamedTuple):
-    """The result of reading one path. If ``change`` is ``None``, the known state stays. A folder counts as missing."""
+    """The result of reading one path.
+
+    If ``change`` is ``None``, the known state of the path is kept. A folder counts as missing.
+    """
 
     change: PathContent | None
     skipped: Skipped | None = None
@@ -105,7 +108,9 @@ def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReadin
 
 
 def display_path(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
-    """Return a path for display, with placeholders for names that contain a secret, and the first matching rule, or "".
+    """Return a path for display, and the rule that found a secret in it, or "".
+
+    Names that contain a secret are replaced by placeholders. If several rules find secrets, the first rule is returned.
 
     ``secret``: see ``Caps``.
     """
@@ -133,7 +138,7 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
 
 
 def secret_reason(rule: str) -> str:
-    """Return the reason to skip a file in which ``rule`` found a secret: files are captured unchanged or not at all."""
+    """Return the reason to skip a file in which ``rule`` found a secret. A file is captured unchanged or not at all."""
     return f"secret: {rule}"
 
 

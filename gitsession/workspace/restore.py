@@ -1,4 +1,4 @@
-"""Restoration of a checkpoint's files: never outside the workspace, and without losing concurrent changes.
+"""Restoration of a checkpoint's files. No file outside the workspace is written, and no concurrent change is lost.
 
 After an interruption, each path has its old or its new content, and a repeated call completes the work. A path that is
 not in its expected state is kept and reported. There is only one system call between the last check of a file and its
@@ -37,13 +37,16 @@ __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 _SUBMODULE = "a submodule, whose commit is never changed"
 
 Content = Callable[[Oid], bytes]
-"""A function that returns the content of a blob. If it raises ``GitSessionError``, the path is refused."""
+"""A function that returns the content of a blob. If the function raises ``GitSessionError``, the path is refused."""
 
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Outcome(NamedTuple):
-    """The outcome for one path. ``reason``: why it was kept or refused; empty if it has the new content."""
+    """The outcome for one path.
+
+    ``reason``: the reason why the path was kept or refused; empty if it has the new content.
+    """
 
     path: str
     did: Literal["done", "kept", "refused"]
@@ -61,10 +64,10 @@ def restore(
 ) -> list[Outcome]:
     """Change each path from its ``expected`` state to its ``new`` state; return an outcome for each change, in order.
 
-    Removals come first. They also remove those folders in ``made`` (folders that the session created) that are then
+    Removals come first. Folders in ``made``, which the session created, are also removed if the removals leave them
     empty. ``tag`` marks the temporary files, for ``sweep``. ``bytes_max`` is the size limit of one file in bytes. All
-    changes are durable when the call returns. Raises ``Unavailable`` if the disk is full, failing or read-only. In that
-    case, repeat the same call to continue.
+    changes are durable when the call returns. Raises ``Unavailable`` if the disk is full, failing or read-only. After
+    this error, repeat the same call to continue.
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
@@ -113,7 +116,7 @@ class _Run:
     emptied: set[str] = field(default_factory=set)
     """Folders from which a file was removed."""
     touched: set[str] = field(default_factory=set)
-    """Folders that must be synced."""
+    """Folders in which a name was changed and that must be synced."""
 
     def __post_init__(self) -> None:
         self.waiting = Batch(self.threads)
@@ -131,13 +134,13 @@ class _Run:
         self._try(change, lambda: self._remove(change))
 
     def write(self, change: PlannedChange) -> None:
-        """Prepare a file. It may not have its new content before ``land``."""
+        """Prepare a change. The file may have its new content only after ``land``."""
         try:
             self._try(change, lambda: self._prepare(change))
         except Unavailable:
             if not self.waiting:
                 raise
-            self.land()  # replacing the old files frees disk space
+            self.land()  # the replacement of old files frees disk space
             self._try(change, lambda: self._prepare(change))
         if self.waiting.is_full:
             self.land()
@@ -151,7 +154,7 @@ class _Run:
             self.waiting.drop()
 
     def tidy(self) -> None:
-        """Remove the folders created by the session that are now empty."""
+        """Remove the folders created by the session that this run has emptied."""
         for folder in sorted(self.emptied & self.made, key=lambda folder: -folder.count("/")):
             self._remove_folder(folder)
 
@@ -272,9 +275,9 @@ class _Run:
         self.touched.add(path.rpartition("/")[0])
 
     def _touch_folders(self, change: PlannedChange) -> None:
-        """Mark the folders to sync after a change. For a new file, mark all folders above it.
+        """Mark the folder of a changed file for a sync. For a new file, mark all folders above it.
 
-        An earlier run that was killed may have created those folders without syncing them.
+        An earlier run that was killed may have created these folders without syncing them.
         """
         self._touch(change.path)
         if change.expected is None:

@@ -1,7 +1,9 @@
-"""An opened workspace. Files are opened by their paths in a tree, and no link can lead outside the workspace.
+"""An opened workspace.
 
-Each folder of a path is opened relative to its parent (``dir_fd``) and must be a folder, not a link. No path is
-resolved first and used later, so concurrent renames are harmless. Linux and macOS support all of this.
+Files are opened by their paths in a tree. No link is followed, so no path leads outside the workspace.
+
+Each folder of a path is opened relative to its parent (``dir_fd``) and must not be a link. No path is resolved first
+and used later, so concurrent renames are harmless. Linux and macOS support ``dir_fd`` for all calls.
 """
 
 from __future__ import annotations
@@ -77,17 +79,17 @@ class WorkspaceRoot:
         self.close()
 
     def forget(self) -> None:
-        """Close the cached handles. Call this before a snapshot: a cached folder may have been moved away."""
+        """Close the cached handles. Call this method before a snapshot, because a cached folder may have been moved."""
         while self._handles:
             os.close(self._handles.popitem()[1])
 
     def state(self, path: str) -> Status | None:
-        """Return the status of a path; ``None`` if it does not exist or a part of the path is not a folder."""
+        """Return the status of a path; ``None`` if the path does not exist or a part of it is not a folder."""
         folder, name = self._resolve(path)
         return None if folder is None else inspect.status(folder, name)
 
     def contents(self, path: str) -> tuple[Status, bytes]:
-        """Return a file's bytes or a link's target, and its status during the read.
+        """Return a file's bytes or a link's target, and the status of the path during the read.
 
         Raises ``NotFound``, ``Refused`` for a folder or a special file, and ``Unavailable`` for a file that is being
         written.
@@ -102,7 +104,9 @@ class WorkspaceRoot:
         return self.contents(path)[1]
 
     def examine(self, path: str) -> tuple[Now, Status | None]:
-        """Return the current state of a path, with the oid of its content, and its status. There is no size limit.
+        """Return the current state of a path, with the oid of its content, and the status.
+
+        The size of a file is not limited.
 
         Raises ``Unavailable`` for a file that is being written.
         """
@@ -117,7 +121,7 @@ class WorkspaceRoot:
     def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:
         """Yield a handle of a folder for writing, reopened from the root folder. ``make``: create missing folders.
 
-        Raises ``NotFound``, and ``Refused`` if a part of the path is not a folder, or is a git directory.
+        Raises ``NotFound``, and ``Refused`` if a part of the path is a git directory or is not a folder.
         """
         fd = os.dup(self._fd)
         try:
@@ -201,7 +205,7 @@ class WorkspaceRoot:
 
 
 class NoFolder(Refused):
-    """A file or link where a folder is expected."""
+    """An error: a part of a path is a file or link, not a folder."""
 
 
 @lru_cache(16_384)

@@ -1,11 +1,11 @@
-"""Snapshots of a workspace: its differences from the last snapshot. git finds the paths but stores nothing.
+"""Snapshots of a workspace, as differences from the last snapshot. git finds the paths but stores nothing.
 
     look     under the lock: one `git ls-files` lists the paths that may differ; gitsession reads each on demand
     keep     the caller makes the contents durable, in any storage
     accept   the private index is updated only now; changes that are not accepted are in the next snapshot again
 
 The tree of a snapshot is the tree of the previous snapshot with the changes applied. A caller without a store does not
-have that tree. It uses the ids of the snapshots instead: ``before`` and ``name``.
+have that tree. Such a caller uses the ids of the snapshots instead: ``before`` and ``name``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLDED_FROM = 1000
 _IGNORE_FILE = b".gitignore"
 _SLOW_MS = 500
 _SINCE_MAX = 256
-"""Maximum number of paths recorded outside the index. Writing the index requires a check of every file."""
+"""Maximum number of paths recorded outside the index. To write the index, git must check every file."""
 _OID_DIGITS = 40
 _REMOVED_ROW = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
@@ -51,11 +51,11 @@ class WorkspaceSnapshot:
         self.before = shadow.state.look or None
         """The id of the snapshot on which this one is based. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
-        """Paths that were left out, whether or not they were in the last snapshot."""
+        """Paths that were not captured, whether or not they were in the last snapshot."""
         self.appeared: list[str] = []
-        """New paths of files that existed, or may have existed, before the last snapshot began.
+        """Paths that were not in the last snapshot, although their files existed, or may have existed, before it began.
 
-        Ignore rules that have changed since then may have hidden them.
+        Ignore rules that have changed since then may have hidden these files.
         """
         self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
         self._rows: dict[bytes, str] = {}
@@ -65,7 +65,7 @@ class WorkspaceSnapshot:
         self._is_read = False
 
     def base(self) -> Oid | None:
-        """Return the tree of ``before``. Raises ``MissingObject`` if it is not known yet."""
+        """Return the tree of the snapshot ``before``. Raises ``MissingObject`` if the tree is not known yet."""
         return self._shadow.tree_of(self.before) if self.before else None
 
     def changes(self) -> Iterator[PathContent]:
@@ -114,9 +114,9 @@ class WorkspaceSnapshot:
     def accept(self, tree: Oid | None = None, *, kept: bool = True, name: str | None = None) -> str:
         """Mark all changes as durable, so that the next snapshot is based on this one; return the id of this snapshot.
 
-        ``name``: the id to use if there are changes, for a caller that has already recorded an id; by default a new
-        one. ``tree``: the tree with the content of all files. With ``kept=False``, the tree is not known yet; pass it
-        to ``PrivateRepository.keep_tree`` later. Raises ``Unavailable``; the snapshot is then not accepted.
+        ``name``: the id to use if there are changes, for a caller that has already recorded an id. The default is a new
+        id. ``tree``: the tree with the content of all files. With ``kept=False``, the tree is not known yet; pass it to
+        ``PrivateRepository.keep_tree`` later. If this raises ``Unavailable``, the snapshot is not accepted.
         """
         if not self._is_read:
             raise RuntimeError("cannot accept a snapshot before all its changes were read")
@@ -129,11 +129,9 @@ class WorkspaceSnapshot:
         state, found = self._shadow.state, self._found
         snapshot = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
-        # Until the index has the new status of files that were touched but not changed, git compares them in every
-        # snapshot.
+        # Git compares files that were touched but not changed in every snapshot, until the index has their new status.
         is_slow = 0 < 3 * state.took_ms < found.took_ms > _SLOW_MS
-        # A link hides the paths that the index has below it. They are no longer in the tree, even if the link is
-        # removed later.
+        # The paths that the index has below a new link are no longer in the tree, even if the link is removed later.
         has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
         writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
         if writes:
@@ -218,10 +216,10 @@ class WorkspaceSnapshot:
     def _perhaps_hidden(
         self, fresh: list[tuple[str, bytes, Status]], unhidden: list[bytes]
     ) -> list[tuple[str, bytes, Status]]:
-        """Return those of the new files that the last snapshot may have left out.
+        """Return the new files that may have existed before the last snapshot although it does not contain them.
 
-        The status of a file that is written constantly, such as a database, does not show this. ``unhidden``: folders
-        whose ignore rules have changed.
+        The times of a file that is written constantly, such as a database, do not show when it was created.
+        ``unhidden``: folders whose ignore rules have changed.
         """
         below = tuple(folder + b"/" for folder in unhidden if folder)
         tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # tracked although ignored
@@ -233,7 +231,7 @@ class WorkspaceSnapshot:
         ]
 
     def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
-        """Return the paths of ``old``, except files that were in the last snapshot under another name."""
+        """Return the paths in ``old``, except paths of files that were in the last snapshot under another name."""
         if not old or not self._removed:
             return [path for path, _, _ in old]
         removed = set(self._removed)
@@ -263,8 +261,8 @@ def take_snapshot(
 ) -> Iterator[WorkspaceSnapshot]:
     """Take a snapshot of the workspace with the private git directory in ``folder``, which is created if missing.
 
-    If ``root`` was opened with the path of the store, that path is left out. ``discard_state``: True to discard the
-    last snapshot first. Raises ``Unavailable``.
+    If ``root`` was opened with the path of the store, the store is not captured. ``discard_state``: True to discard the
+    state of the last snapshot first. Raises ``Unavailable``.
     """
     with PrivateRepository.open(folder, wait_seconds=wait_seconds) as shadow:
         if discard_state:
@@ -281,7 +279,10 @@ def take_snapshot(
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:
-    """Return the paths over the cap as skipped, merged by folder until a checkpoint can list them."""
+    """Return the paths over the cap as skipped paths.
+
+    If they are too many for a checkpoint, return their folders instead.
+    """
     for depth in (None, -1, 1):
         folders = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
         if len(folders) <= FOLDED_FROM:
@@ -294,6 +295,6 @@ def _row(file: TreeEntry | None) -> str:
 
 
 def _as_indexed(status: Status) -> list[int]:
-    """Return a status in the form of git's index, with numbers truncated to 32 bits."""
+    """Return a status as in git's index, with numbers truncated to 32 bits."""
     seconds, nanoseconds = divmod(status.mtime_ns, 10**9)
     return [seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF]

@@ -1,4 +1,4 @@
-"""Trees of files as values: read, look up, patch and compare. Equal subtrees are never read."""
+"""Functions that read, search, change and compare trees of files. Subtrees that are equal are not read."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TreeCache:
         return found
 
     def remember(self, tree: Oid, level: _Level) -> None:
-        """Add the folder ``tree`` with its content ``level`` to the cache."""
+        """Add the folder ``tree`` with the content ``level`` to the cache."""
         if self._names + len(level) > _REMEMBERED_MAX:
             self._known.clear()
             self._names = 0
@@ -102,7 +102,7 @@ def look_up(
 def folders(
     store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
 ) -> set[str]:
-    """Return those of ``paths`` that are folders in ``tree``."""
+    """Return the paths in ``paths`` that are folders in ``tree``."""
     levels = levels or TreeCache(store)
     known: dict[str, Oid | None] = {"": tree}
 
@@ -123,7 +123,7 @@ def patch(
     *,
     levels: TreeCache | None = None,
 ) -> Oid | None:
-    """Write ``tree`` with ``changes`` applied; return ``None`` if it becomes empty.
+    """Write ``tree`` with ``changes`` applied; return the new tree, or ``None`` if it is empty.
 
     A file replaces a folder of the same name with all its content, and a folder replaces a file. If ``changes``
     themselves conflict in this way, paths with content take precedence over removed paths.
@@ -148,7 +148,10 @@ def patch(
 def diff(
     store: Reader, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
 ) -> dict[str, tuple[State, State]]:
-    """Return the files that differ, each with its old and new state. Raises the errors of ``walk``."""
+    """Return the paths that differ between two trees, each with its old and new state.
+
+    Raises the errors of ``walk``.
+    """
     levels = levels or TreeCache(store)
     found: dict[str, tuple[State, State]] = {}
     stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
@@ -173,7 +176,7 @@ def diff(
 def _check_limits(base: str, found: int, before: int) -> int:
     """Return ``found``, the number of names in the folder ``base``. ``before``: the number of names in earlier folders.
 
-    Raises ``Malformed`` above limits on names and depth that no real workspace reaches.
+    Raises ``Malformed`` if the tree exceeds limits on names and depth that no real workspace reaches.
     """
     if base.count("/") >= names.DEPTH_MAX:
         raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(base[:80]))

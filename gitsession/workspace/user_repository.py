@@ -1,4 +1,4 @@
-"""The user's own repository that contains a workspace, and its ignore rules. It is only read, never written."""
+"""The user's own repository that contains a workspace, and its ignore rules. The repository is never written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 
 Stamp: TypeAlias = "list[int] | None"
-"""A value that changes when the file changes; ``None`` if there is no file."""
+"""A value that changes when a file changes; ``None`` if the file does not exist."""
 
 _POINTER = b"gitdir:"
 
@@ -23,8 +23,8 @@ _POINTER = b"gitdir:"
 class UserRepository(NamedTuple):
     """A repository that contains a workspace.
 
-    ``top`` is the highest folder whose ignore rules apply. Without a repository, ``top`` is the workspace, and
-    ``git_dir`` and ``common_dir`` are ``""``.
+    ``top``: the highest folder whose ignore rules apply. If no repository contains the workspace, ``top`` is the
+    workspace, and ``git_dir`` and ``common_dir`` are ``""``.
     """
 
     top: str
@@ -50,8 +50,7 @@ class Tracked(NamedTuple):
 def find(workspace: str) -> UserRepository:
     """Return the repository that git would find from ``workspace``.
 
-    A ``.git`` file that names no git directory ends the search, as in git: its folder does not belong to a repository
-    above it.
+    A ``.git`` file that names no git directory ends the search, as in git. A repository above that folder is not used.
     """
     device = os.stat(workspace).st_dev
     folder = workspace
@@ -78,7 +77,7 @@ def stamp(path: str) -> Stamp:
 
 
 def stamps(repository: UserRepository) -> list[Stamp]:
-    """Return the stamps of the files that affect ``excludes_file`` and the user's ignore rules."""
+    """Return the stamps of the files that affect the result of ``excludes_file`` and the user's ignore rules."""
     configs = [f"{repository.common_dir}/config"] if repository.git_dir else []
     return [stamp(path) for path in (repository.exclude, *configs, *process.user_configs())]
 
@@ -96,7 +95,7 @@ def rules(repository: UserRepository, workspace: str, excludes: str) -> list[Sta
 
 
 def exclude_text(repository: UserRepository) -> bytes:
-    """Return the rules of ``info/exclude``, which are not versioned in the repository. Raises ``BlockedRead``."""
+    """Return the ignore rules in ``info/exclude``, a file that is not versioned. Raises ``BlockedRead``."""
     check(repository.exclude)
     try:
         return (read_regular(repository.exclude) if repository.exclude else None) or b""
@@ -111,7 +110,7 @@ def excludes_file(repository: UserRepository) -> str:
 
 
 def check(path: str) -> str:
-    """Return ``path``. Raises ``BlockedRead`` if git would block on reading it."""
+    """Return ``path``. Raises ``BlockedRead`` if a read of the file would block git."""
     if process.blocks(path):
         raise process.BlockedRead(
             f"cannot read the ignore rules in '{path}': it is a pipe or a device", hint="replace it with a regular file"
@@ -122,7 +121,7 @@ def check(path: str) -> str:
 def tracked(repository: UserRepository, workspace: str) -> Tracked:
     """Return the files that the user's index tracks; none if git cannot read the index.
 
-    Files that a sparse index does not list one by one are left out: they are not on the disk.
+    Files that a sparse index does not list one by one are not returned, because they are not on the disk.
     """
     if not os.path.isfile(repository.index_file):
         return Tracked()
@@ -159,7 +158,7 @@ def _repository_at(top: str, git_dir: str) -> UserRepository:
 
 
 def _linked_git_dir(dot_git: str, folder: str) -> str:
-    """Return the git directory that the ``.git`` file names; a path that cannot exist if it names none."""
+    """Return the git directory that the ``.git`` file names. If it names none, return a path that cannot exist."""
     text = _read(dot_git)
     if not text.startswith(_POINTER):
         return f"{dot_git}/nowhere"

@@ -1,4 +1,4 @@
-"""The folder in a store with the private files of a workspace, and its lock."""
+"""The folder in a store with gitsession's files about a workspace, and the lock of the workspace."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ WAIT_SECONDS = 60.0
 
 
 def folder_in(git_dir: Path, workspace: Path) -> Path:
-    """Return the folder with the private files of a workspace. ``workspace`` must be the real path."""
+    """Return the folder in a store with gitsession's files about a workspace. ``workspace`` must be a real path."""
     return git_dir / WORKSPACES / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
 
 
 @contextmanager
 def hold_workspace_lock(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Hold the lock under which gitsession takes and records snapshots of the workspace or writes to it.
+    """Hold the lock of a workspace. It is required to take and record snapshots of the workspace and to write to it.
 
     If snapshots overlapped, the attribution of changes would be wrong. Raises ``Unavailable``.
     """

@@ -1,4 +1,7 @@
-"""A batch of written files that wait to be renamed. They are synced together: a disk combines concurrent syncs."""
+"""A batch of temporary files that wait to be renamed.
+
+They are synced concurrently, because a disk combines such syncs.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ R = TypeVar("R")
 
 AT_ONCE = 8
 FILES, BYTES = 64, 32 << 20
-"""Maximum number and total size in bytes of waiting files. Each file needs two handles and its own disk space."""
+"""Maximum number and maximum total size in bytes of waiting files. Each file uses two handles and disk space."""
 
 
 class QueuedFile(NamedTuple):
@@ -47,7 +50,7 @@ class Batch:
         self._bytes += size
 
     def synced(self) -> Iterator[tuple[QueuedFile, OSError | None]]:
-        """Sync all files; yield each with the error of its sync, if any."""
+        """Sync all waiting files; yield each with the error of its sync, or ``None``."""
         failed = at_once(self._threads, lambda item: _failure(item.ready.sync), self._waiting)
         return zip(self._waiting, failed, strict=True)
 
