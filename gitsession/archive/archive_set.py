@@ -1,14 +1,15 @@
 """The archive: complete sessions behind one ref, without refs of their own (docs/explanation/archive.md).
 
-The archive is a grow-only set. It is equal in all stores that have synced. For each session, it has the number of times
-that the session was archived or restored, and every tip of a branch at the time of archiving. Both only grow, so two
-sets can be merged by union in any order. docs/reference/format.md, "The archive", defines the bytes.
+The archive is a grow-only set. It is equal in all stores that have synced with each other. For each session, it
+contains the number of times that the session was archived or restored, and every branch tip at the time of archiving.
+The number and the tips only grow, so sets can be merged by union in any order. docs/reference/format.md, "The archive",
+defines the bytes.
 
 A commit of the archive contains the whole set. Histories that are new in the set are reachable from the commit. The
 first parents of the commit are the archive commits that it continues: none, one, or two that were merged. The commit
-message has their number. The other parents are tips that no earlier archive commit contains, so that git keeps these
-tips and a fetch transfers them. There are at most ``TIPS`` of them, because git and its tools are slow with thousands
-of parents.
+message states their number. The other parents are tips that no earlier archive commit contains. So git keeps these
+tips, and a fetch transfers them. A commit has at most ``TIPS`` of them, because git and its tools are slow with
+thousands of parents.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Archive:
     """The archive set.
 
     Attributes:
-        turns: Number of times that each session was archived or restored. It is odd if the session is archived.
+        turns: Number of times that each session was archived or restored. The number is odd if the session is archived.
         ends: Archived tips of each session.
     """
 
@@ -68,7 +69,7 @@ class Archive:
         )
 
     def __contains__(self, sid: object) -> bool:
-        """Return whether a session is archived and was not restored since then."""
+        """Return whether a session is archived and has not been restored since then."""
         return isinstance(sid, str) and self.turns.get(sid, 0) % 2 == 1
 
     def __iter__(self) -> Iterator[str]:
@@ -82,13 +83,13 @@ class Archive:
         return self.ends.get(sid, frozenset())
 
     def holds(self, read: histories.Read, name: str, oid: Oid) -> bool:
-        """Return whether the history up to ``oid`` is archived under the name of the ref ``name``."""
+        """Return whether the history of ``oid`` is archived for the branch of the ref ``name``."""
         sid, branch = refs.parse(name) or ("", "")
         tips = [tip for end_branch, tip in self.of(sid) if end_branch == branch]
         return oid in tips or any(_reaches(read, tip, oid) for tip in tips)
 
     def with_turn(self, sid: str, ends: Iterable[End] = ()) -> Archive:
-        """Return the set with the state of the session changed: archived, or restored if it was archived."""
+        """Return the set with the session archived, or restored if it was archived. ``ends``: tips to add."""
         turns = {**self.turns, sid: self.turns.get(sid, 0) + 1}
         return Archive(turns, {**self.ends, sid: self.of(sid) | frozenset(ends)})
 
@@ -165,7 +166,10 @@ class ArchiveCommit(NamedTuple):
 
 
 def link(data: bytes) -> ArchiveCommit | None:
-    """Return the fields of an archive commit; ``None`` for any other commit. Raises ``Malformed`` for no commit."""
+    """Return the fields of an archive commit; ``None`` for another commit.
+
+    Raises ``Malformed`` if ``data`` is no commit.
+    """
     commit = parse_commit(data)
     match = _MESSAGE.fullmatch(commit.message)
     if match is None or commit.author_name != AUTHOR:
@@ -175,10 +179,10 @@ def link(data: bytes) -> ArchiveCommit | None:
 
 
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
-    """Return the commits that extend the set at ``tip`` to ``after``, which must contain it; none if both are equal.
+    """Return the commits that extend the set at ``tip`` to its superset ``after``; none if the two sets are equal.
 
     If there are more new tips than one commit can have, several commits are made. Each contains the part of the set
-    that is reachable up to it. Raises ``Malformed``.
+    whose tips are reachable from it. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
@@ -193,7 +197,7 @@ def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged
 
 
 def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]]]:
-    """Yield the set of each commit from ``before`` to ``after``, with the tips that are new in the commit."""
+    """Yield the sets of the commits from ``before`` to ``after``, each with the tips that are new in its commit."""
     turns, ends = {**before.turns}, {**before.ends}
     tips: dict[Oid, None] = {}
     for sid in sorted(after.turns):
@@ -228,7 +232,10 @@ read, is_ancestor, merge, encode = _SET.read, _SET.is_ancestor, _SET.merge, _SET
 
 
 def named(archive: Archive) -> dict[str, Oid]:
-    """Return every archived tip, by a unique name that includes its session, for a walk over all archived histories."""
+    """Return every archived tip by a unique name that includes its session.
+
+    The tips are used to walk all archived histories.
+    """
     return {refs.leaf(sid, f"{branch}@{oid}"): oid for sid, found in archive.ends.items() for branch, oid in found}
 
 
@@ -237,7 +244,7 @@ class UnarchivedStore(StoreProxy):
 
     @classmethod
     def of(cls, store: ObjectStore) -> ObjectStore:
-        """Return the view; ``store`` itself if nothing is archived or the archive cannot be read."""
+        """Return the view of ``store``; ``store`` itself if nothing is archived or the archive cannot be read."""
         try:
             return cls(store, read(store)) if store.ref(refs.ARCHIVE) is not None else store
         except GitSessionError:
@@ -289,8 +296,8 @@ class ArchiveView(UnarchivedStore):
 def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str, Oid] | None = None) -> dict[str, Oid]:
     """Return the refs of a session after a restore. ``current``: its refs before the restore.
 
-    The refs include all tips, and no branch is overwritten. If one of two tips of a branch continues the other, it
-    becomes the tip of the branch. If the tips have diverged, one branch is renamed (see ``store.histories``).
+    The refs include all archived tips, and no branch is overwritten. If one of two tips of a branch continues the
+    other, the longer history is used. If the tips have diverged, one branch is renamed (see ``store.histories``).
     """
     found = dict(current or {})
     for branch, oid in sorted(archive.of(sid)):

@@ -1,15 +1,15 @@
-"""Archiving and restoring of sessions, and the update of a store to an archive that others may have changed.
+"""Archiving and restoring of sessions, and the update of a store to an archive that other stores have changed.
 
     archive             one transaction: extend the archive set, and delete the refs of the sessions
     restore             one transaction: mark the session as restored, create its refs, and restore its symbolic refs
                         from the operation log
-    join                merge the archive set of a remote with ours; create the refs of sessions that it marks as
-                        restored
-    drop_archived_refs  delete the refs of archived sessions if their histories are archived; restore sessions that were
-                        continued
+    join                merge the archive set of a remote into the set of this store; create the refs of sessions that
+                        the merge restores
+    drop_archived_refs  delete the refs of archived sessions if their histories are archived; restore archived sessions
+                        that were continued
 
-If the process is killed between two of these operations, the next sync completes the work. No transaction deletes the
-only ref to a commit.
+If the process is killed between two of these operations, the next sync completes the update. No transaction deletes the
+only ref from which a commit is reachable.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
             if invalid:
                 raise Refused(f"cannot archive session {sid!r}: its ref {invalid[0]!r} is not a branch")
             removed_refs |= session_refs
-            # An archived session that has refs was continued elsewhere: it is restored and archived again.
+            # An archived session with refs was continued in another store. It is restored and archived again.
             turns = 2 if sid in archived else 1
             for _ in range(turns):
                 archived = archived.with_turn(sid, _tips(session_refs))
@@ -88,7 +88,10 @@ def find(store: ObjectStore, part: str) -> str:
 
 
 def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[SyncedBranch]:
-    """Merge the validated archive ``remote_tip``, whose objects must be in the store, into ours; return the outcome."""
+    """Merge the validated archive ``remote_tip`` into the archive of the store; return the outcome.
+
+    The objects of ``remote_tip`` must be in the store.
+    """
     local_tip = store.ref(refs.ARCHIVE)
     if remote_tip is None or remote_tip == local_tip:
         return []
@@ -112,7 +115,7 @@ def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[Syn
 def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
     """Delete the refs of archived sessions; return the names of the deleted refs.
 
-    If entries of a session are not in the archive, the session is restored if ``grow`` is set, and otherwise not
+    If a session has entries that are not in the archive, it is restored if ``grow`` is set. Otherwise it is not
     changed.
     """
     if not _refs_of_archived(store, archive_set.read(store)):
@@ -171,7 +174,7 @@ def _restore_refs(store: ObjectStore, tx: Transaction, sids: Collection[str], ar
 
 
 def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
-    """Return the branches that the symbolic refs of a session had as values after the last command that moved them.
+    """Return the branches to which the last recorded command pointed the symbolic refs of a session.
 
     The archive does not contain these refs, because they are local to this store. The operation log is local, too.
     """
@@ -186,7 +189,7 @@ def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
 
 
 def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:
-    """Delete the symbolic refs of sessions whose branches are deleted. git reports dangling symbolic refs as damage."""
+    """Delete the symbolic refs of ``sids``, whose branches are deleted. git reports dangling ones as damage."""
     for name in (name for sid in sids for name in refs.choices(sid)):
         value = store.ref(name)
         if value is not None:

@@ -1,7 +1,8 @@
-"""The trash: sessions whose refs are below ``refs/gitsession/trash/``. They are complete but not listed by default.
+"""The trash: sessions whose refs are below ``refs/gitsession/trash/``.
 
-``rm`` and ``restore`` are recorded in the operation log, so ``undo`` reverts them. The refs of remotes do not change.
-Retention rules move sessions to the trash by age, number and size. A label protects a session from these rules.
+They are complete, but they are not listed by default. The commands ``rm`` and ``restore`` are recorded in the operation
+log, so ``undo`` reverts them. They do not change the refs of remotes. Retention rules select sessions by age, number
+and size, to move them to the trash. A label can protect a session.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def find(store: ObjectStore, part: str) -> str:
 
 
 def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -> None:
-    """Move session ``sid`` to the trash. Raises ``NotFound``; ``Refused`` if the trash has a diverged branch of it."""
+    """Move session ``sid`` to the trash.
+
+    Raises ``NotFound``, and ``Refused`` if the trash already has a diverged branch of the session.
+    """
     with operation_log.recording(store, f"rm {sid}", at_ms, group) as tx:
         found = store.refs(refs.session(sid))
         if not found:
@@ -50,7 +54,10 @@ def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -
 
 
 def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
-    """Restore a session from the trash. Raises ``NotFound``; ``Refused`` if a branch of it exists and has diverged."""
+    """Restore a session from the trash.
+
+    Raises ``NotFound``, and ``Refused`` if a branch of the session also exists outside the trash and has diverged.
+    """
     with operation_log.recording(store, f"restore {sid}", at_ms) as tx:
         found = store.refs(refs.trashed(refs.session(sid)))
         if not found:
@@ -61,7 +68,10 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 
 def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
-    """Move a ref. If ``new`` exists, the longer history is kept. Raises ``Refused`` if the histories have diverged."""
+    """Move the ref ``old`` to ``new``.
+
+    If ``new`` exists, the longer history is kept. Raises ``Refused`` if both have diverged.
+    """
     existing = store.ref(new)
     if existing is None or _reaches(store, value, existing):
         tx.move(new, value, expected=existing)
@@ -77,7 +87,7 @@ def _move_choices(
     store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
     rename: Callable[[str], str]
 ) -> None:
-    """Point the symbolic refs of a session to the new names of ``moved`` refs. git reports dangling ones as damage."""
+    """Point a session's symbolic refs to the new names of ``moved`` refs. git reports dangling ones as damage."""
     for name in refs.choices(sid):
         value = store.ref(name) or ""
         target = refs.target(value)
@@ -108,13 +118,13 @@ class TrashView(StoreProxy):
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Retention rules. ``None`` and "" mean that there is no such rule.
+    """Retention rules. A rule with the value ``None`` or "" is not applied.
 
     Attributes:
         before_ms: Unix time in ms. Sessions that were last continued before this time expire.
         keep: Number of newest sessions that do not expire.
-        bytes_max: Maximum size of all sessions together on disk, in bytes, counted from the newest session.
-        label: Label that protects a session if one of its entries has it.
+        bytes_max: Maximum total size of all sessions on disk, in bytes. The newest sessions are counted first.
+        label: Label that protects a session if one of the session's entries has this label.
     """
 
     before_ms: int | None = None
@@ -129,8 +139,8 @@ class ExpiredSession:
 
     Attributes:
         row: Row of the session in the catalog.
-        why: Rule that selected it: ``age``, ``size`` or ``number``.
-        size_bytes: Size of its objects on disk, in bytes; ``None`` if no rule required it.
+        why: Rule that selected the session: ``age``, ``size`` or ``number``.
+        size_bytes: Size of the session's objects on disk, in bytes; ``None`` if no rule required it.
     """
 
     row: Row

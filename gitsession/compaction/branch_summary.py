@@ -1,4 +1,7 @@
-"""The summary of an abandoned branch: its entries since the common ancestor, within a budget (rules 30 and 31)."""
+"""The summary of an abandoned branch.
+
+It covers entries since the common ancestor, within a budget (rules 30 and 31).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
-"""Share of the budget below which a summary is added even if it does not fit, because it replaces many entries."""
+"""Share of the budget. If a smaller share is used, an earlier summary is added even if it does not fit.
+
+The reason is that a summary replaces many entries.
+"""
 
 NAME = "branch"
 
@@ -21,9 +27,9 @@ NAME = "branch"
 def plan_branch_summary(
     line: ContextHistory, to: ContextHistory, onto: Node, profile: Profile, *, window: int | None = None
 ) -> Plan:
-    """Plan a summary of the entries of ``line`` that are not in ``to``, appended after ``onto``, the leaf of ``to``.
+    """Plan a summary of the entries of ``line`` that are not in ``to``.
 
-    ``window``: context window of the model, in tokens.
+    The summary is appended after ``onto``, the leaf of ``to``. ``window``: context window of the model, in tokens.
     """
     budget = None if window is None else max(window - profile.SETTINGS.reserve, 0)
     return summary_plan(NAME, line, profile, entries_since_common_ancestor(line, to), onto, budget=budget)
@@ -32,8 +38,8 @@ def plan_branch_summary(
 def entries_since_common_ancestor(line: ContextHistory, to: ContextHistory) -> list[Node]:
     """Return the entries of ``line`` after the newest entry that is also in ``to``, oldest first.
 
-    Both histories are read in parallel, so the cost depends on the length of the two branches and not of the whole
-    history.
+    Both histories are read in parallel. So the cost depends on the length of the two branches, not on the length of the
+    whole history.
     """
     entries: list[Node] = []
     other_oids: set[str] = set()
@@ -60,7 +66,7 @@ def summary_plan(
 ) -> Plan:
     """Return the plan of a summary of ``nodes`` that is appended after ``onto``.
 
-    Tool results are left out, because the tool calls are sufficient.
+    Tool results are left out, because the tool calls are sufficient for a summary.
     """
     selected, visited = _fit_budget(line, profile, nodes, budget)
     if not selected:
@@ -82,7 +88,7 @@ def summary_plan(
 def _fit_budget(
     line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
 ) -> tuple[list[Item], list[Item]]:
-    """Return the newest items that fit, and all items that were read, including the first one that did not fit."""
+    """Return the newest items that fit into ``budget``, and all items read, including the first that did not fit."""
     selected: list[Item] = []
     visited: list[Item] = []
     used = 0

@@ -1,4 +1,4 @@
-"""Execution of a compaction plan. The summary is written first, and then appended as one entry."""
+"""Execution of a compaction plan. A summary is written and then appended as one entry."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def perform(
 ) -> Node:
     """Write the summary, append it, and return its entry.
 
-    If entries are appended while the summary is written, the summary is appended after them, and they are kept.
+    If other entries are appended while the summary is written, they are kept, and the summary is appended after them.
 
     Args:
         objects: The store.
-        session: The session, on the branch that was planned.
+        session: The session, on the branch for which the plan was made.
         plan: The plan.
         options: Options for the text of the summary.
-        command: Command for the operation log, which ``undo`` uses. If it is "", only a branch summary is logged.
+        command: Command line for the operation log, for ``undo``. If it is "", only a branch summary is logged.
 
     Raises:
-        SummaryFailed: There is no usable summary. Nothing was written.
+        SummaryFailed: The summarizer returned no usable summary. Nothing was written.
         Refused: Another process has compacted the branch in the meantime. Nothing was written.
     """
     if plan.nothing:
@@ -70,11 +70,11 @@ def perform(
         try:
             return session.append(entry, expected=leaf, command=command)
         except LeafMoved:
-            continue  # another process has appended an entry: try again after that entry
+            continue  # another process has appended an entry: try to append the summary after it
 
 
 def tokens_after(plan: Plan, summary: str) -> int:
-    """Return the number of tokens of the context after the compaction, as the profile estimates it."""
+    """Return the profile's estimate of the context's size after the compaction, in tokens."""
     profile = profiles.profile(plan.profile)
     return profile.estimate(Compaction(summary=summary)) + profiles.total(profile, (*plan.system, *plan.kept))
 
@@ -134,18 +134,18 @@ class BackgroundCompaction:
     """
 
     def __init__(self, run: Callable[[Event], Node]) -> None:
-        """Start ``run`` in a thread. Its argument is an event that is set when it should stop."""
+        """Start ``run`` in a thread. Its argument is an event that ``cancel`` sets."""
         self._cancelled = Event()
         self._future: Future[Node] = Future()
         Thread(target=self._run, args=(run,), name="gitsession-compaction", daemon=True).start()
 
     def cancel(self) -> None:
-        """Request a stop. If the summary was already appended, it is not removed."""
+        """Request that the compaction stop. A summary that is already appended is not removed."""
         self._cancelled.set()
 
     @property
     def done(self) -> bool:
-        """True if the compaction has ended, with an entry or with an error."""
+        """True if the compaction has succeeded or failed."""
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Node:
@@ -155,7 +155,8 @@ class BackgroundCompaction:
             timeout: Maximum time to wait, in seconds; ``None`` to wait without a limit.
 
         Raises:
-            SummaryFailed: The compaction was canceled or has no usable summary. All other errors are raised, too.
+            SummaryFailed: The compaction was canceled or has no usable summary. Other errors of the compaction are also
+                raised.
             TimeoutError: The compaction is still running.
         """
         return self._future.result(timeout)

@@ -23,9 +23,9 @@ Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
 def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut like pi since 0.80.10: at the newest entry that reaches ``keep`` tokens, or the next valid entry after it.
+    """Cut like pi since 0.80.10: at the newest entry with ``keep`` tokens from it to the end, or the next valid entry.
 
-    If there is no such entry because the results of one call exceed ``keep``, the call is kept with its results.
+    If no valid entry follows because the results of one call exceed ``keep``, the call is kept with its results.
     """
     cuts = [at for at, entry in enumerate(entries) if _has_item(entry, profile.can_cut)]
     if not cuts:
@@ -44,7 +44,7 @@ def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -
 
 
 def by_messages(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut like pi up to 0.80.9: only messages count, and other entries stay with the message after them.
+    """Cut like pi up to 0.80.9: only the tokens of messages count, and other entries stay with the message after them.
 
     If the results of the last call exceed ``keep``, nothing is compacted.
     """
@@ -67,7 +67,7 @@ def by_messages(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> C
 
 
 def by_groups(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut like omp: keep the newest groups that fit into ``keep`` tokens, and at least one.
+    """Cut like omp: keep the newest groups that fit into ``keep`` tokens, and at least one group.
 
     A group is an answer with its tool results.
     """
@@ -95,7 +95,7 @@ def _last_match(entries: Sequence[ShownEntry], until: int, matches: Callable[[Sh
 
 
 def _are_all_omitted(entries: Sequence[ShownEntry], start: int) -> bool:
-    """Return whether edits removed all items from ``start`` on, including an answer. They are then kept together."""
+    """Return whether edits removed all items from ``start`` on, including an answer. Such entries are kept together."""
     rest = entries[start:]
     answers = [entry for entry in rest if entry.node.kind == Message.kind and entry.node.role == "assistant"]
     return bool(answers) and not any(entry.items or entry.node.kind == Compaction.kind for entry in rest)

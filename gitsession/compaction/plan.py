@@ -25,14 +25,20 @@ CHANGES = frozenset(
 """Names of the agents' tools that read files (``READS``) and change them (``CHANGES``)."""
 
 PATH_CHARS_MAX = 4096
-"""Maximum length of a path in characters. No system opens a longer path, and every later compaction would copy it."""
+"""Maximum length of a path in characters.
+
+No operating system accepts a longer path, and every later compaction would copy it.
+"""
 
 ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
 
 @dataclass(frozen=True, slots=True)
 class TouchedFiles:
-    """Paths as the agent named them, sorted. A file that was changed is not in ``read``."""
+    """Sorted paths of the files that an agent read or changed, as the agent wrote them.
+
+    Changed files are not in ``read``.
+    """
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
@@ -48,10 +54,10 @@ class CompactionRequest:
     Attributes:
         keep_tokens: Number of tokens at the end of the history that are not summarized; ``None`` for the agent's
             default.
-        at: Chosen entry, for strategies that require one.
+        at: Entry that the user chose, for strategies that require one.
         window: Context window of the model, in tokens; ``None`` if unknown.
-        reground_every: Number of successive summaries, each based on the previous one, after which a summary is made
-            from the original entries again; 0 to never do this.
+        reground_every: Number of successive summaries, each based on the previous one, after which the next summary is
+            made from the original entries; 0 for no limit.
     """
 
     keep_tokens: int | None = None
@@ -67,14 +73,14 @@ class Plan:
     Attributes:
         strategy: Name of the strategy.
         profile: Name of the profile.
-        leaf: Leaf of the history that was planned.
+        leaf: Leaf of the history for which the plan was made.
         first_kept: First entry that is kept; ``None`` if no entry is kept.
         history: Items that the summary replaces.
         prefix: Beginning of a turn whose end is kept. If its text has at most 1,000 characters, it is quoted in the
             summary. Otherwise, it is summarized separately.
-        kept: Items that the context shows after the summary.
+        kept: Items that the context still shows, after the summary.
         previous: Earlier summary to continue.
-        carried: Number of successive summaries, each based on the previous one, up to ``previous``.
+        carried: Number of successive summaries up to ``previous``, each based on the one before.
         system: System messages, which are kept with the summary.
         quoted: Text that is copied into the summary.
         onto: Entry after which the summary is appended, if it is not the leaf. The summary then describes an abandoned
@@ -82,7 +88,7 @@ class Plan:
         files: Files that the agent read and changed in the summarized part. Their paths are appended to the summary.
         tokens_before: Number of tokens of the whole context.
         replaced: Number of tokens that the summary replaces, as counted by gitsession.
-        nothing: Reason why there is nothing to summarize, else "". If it is set, the other fields are meaningless.
+        nothing: Reason why there is nothing to summarize, else "". If it is set, the other fields have no meaning.
     """
 
     strategy: str
@@ -104,7 +110,7 @@ class Plan:
 
 
 def touched_files(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
-    """Return the files of tool calls in ``entries``, together with the files ``carried`` from earlier summaries."""
+    """Return the files in the tool calls of ``entries`` and the files in ``carried``, which earlier summaries list."""
     read, changed = set(map(valid_text, carried.read)), set(map(valid_text, carried.modified))
     for entry in entries:
         for block in entry.content if isinstance(entry, Message) and entry.role == "assistant" else ():
@@ -116,7 +122,10 @@ def touched_files(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) ->
 
 
 def listed_files(entry: Compaction | BranchSummary | None) -> TouchedFiles:
-    """Return the files that a summary lists. Lists by an extension of the agent are ignored, as they may be wrong."""
+    """Return the files that a summary lists.
+
+    Lists that an extension of the agent wrote are ignored, because they may be wrong.
+    """
     if entry is None or entry.extra.get("fromHook") or entry.extra.get("fromExtension"):
         return NO_FILES
     return TouchedFiles(entry.read_files, entry.modified_files)
@@ -133,7 +142,7 @@ def _sorted(paths: set[str]) -> tuple[str, ...]:
     return tuple(sorted(paths, key=lambda path: path.encode("utf-16-be")))
 
 
-# Plans that result from a cut, and empty plans with a reason.
+# Plans that result from a cut, and plans without a summary, with the reason.
 
 
 def empty_plan(strategy: str, line: ContextHistory, profile: Profile, reason: str) -> Plan:
@@ -144,7 +153,7 @@ def cut_plan(
     strategy: str, line: ContextHistory, profile: Profile, view: CompactionView, entries: tuple[ShownEntry, ...],
     cut: Cut
 ) -> Plan:
-    """Return the plan of a cut: everything before the cut is summarized, everything after it is kept."""
+    """Return the plan for ``cut``: everything before the cut is summarized, and everything after it is kept."""
     end = cut.first_kept if cut.turn is None else cut.turn
     history = conversation(entries[:end])
     prefix = () if cut.turn is None else conversation(entries[cut.turn : cut.first_kept])

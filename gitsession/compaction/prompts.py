@@ -1,6 +1,7 @@
-"""Prompts that request a summary from a model. Plugins of the entry-point group ``gitsession.prompts`` can add others.
+"""Prompts that request a summary from a model.
 
-Such a plugin is a function like ``default``.
+Plugins of the entry-point group ``gitsession.prompts`` can add prompts. Such a plugin is a function with the signature
+of ``default``.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ _FILES = re.compile(r"<(read|modified)-files>\n")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt. ``system``: the system message. ``user``: the user message, with the input and then the task."""
+    """A prompt.
+
+    ``system``: the system message. ``user``: the user message, which contains the input and then the task.
+    """
 
     system: str
     user: str
@@ -90,7 +94,7 @@ def default(request: Request) -> Prompt:
 
 
 def find_prompt(name: str) -> Writer:
-    """Return the prompt function called ``name``, ``default`` or a plugin's. Raises ``NotFound`` if it is unknown."""
+    """Return the prompt function ``name``: ``default`` or a plugin's. Raises ``NotFound`` if the name is unknown."""
     if name == "default":
         return default
     found = load_plugin(GROUP, name)
@@ -138,7 +142,7 @@ def _tagged(tag: str, text: str) -> str:
 
 def load_plugin(group: str, name: str) -> Any:
     """Return the plugin called ``name`` in an entry-point group; ``None`` if there is none."""
-    from importlib.metadata import entry_points  # slow: a fifth of the start time of commands that need no plugin
+    from importlib.metadata import entry_points  # slow: loading it takes a fifth of a command's start time
 
     found = next(iter(entry_points(group=group, name=name)), None)
     return found.load() if found is not None else None

@@ -1,4 +1,4 @@
-"""The text form of entries for a summarizer: paragraphs with tags, with shortened results and without reasoning."""
+"""Conversion of entries to text for a summarizer: tagged paragraphs, with shortened results and without reasoning."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TAGS: dict[Speaker, str] = {
     "note": "Note",
 }
 _HEAD = re.compile(rf"^(?=\[(?:{'|'.join(_TAGS.values())})\b)", re.M)
-"""The beginning of a line that looks like a tag. The content of a file must not look like a message of the user."""
+"""The beginning of a line that looks like a tag. Text in a tool result must not look like a message from the user."""
 
 _ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "assistant"}
 
@@ -37,9 +37,9 @@ class TranscriptItem:
 
     Attributes:
         by: Author of the paragraph.
-        text: Its text.
+        text: Text of the paragraph.
         name: Name of the tool.
-        path: File in the arguments of a call.
+        path: Path of the file in the arguments of a call.
         failed: Whether a result is an error.
     """
 
@@ -58,8 +58,8 @@ class TranscriptItem:
 def serialise(entries: Iterable[Entry], *, tokens_max: int | None = None) -> tuple[TranscriptItem, ...]:
     """Return the paragraphs of ``entries``, in order, without system messages.
 
-    If ``tokens_max`` is set, only the newest paragraphs that fit are returned, with a note about the number of missing
-    ones. The newest paragraph is always included. If necessary, its middle is left out.
+    If ``tokens_max`` is set, only the newest paragraphs that fit are returned, with a note about the number of omitted
+    paragraphs. The newest paragraph is always included. If it is too long, its middle is left out.
     """
     paragraphs = [paragraph for entry in entries for paragraph in _paragraphs_of(entry)]
     return tuple(paragraphs if tokens_max is None else _newest(paragraphs, tokens_max * CHARS_PER_TOKEN))
@@ -70,7 +70,7 @@ def render(paragraphs: Iterable[TranscriptItem]) -> str:
 
 
 def cut(text: str, chars_max: int) -> str:
-    """Return the beginning of ``text``, with a note about the number of missing characters."""
+    """Return the beginning of ``text``, followed by a note about the number of omitted characters."""
     return text if len(text) <= chars_max else f"{text[:chars_max]}\n[... {len(text) - chars_max} more characters]"
 
 

@@ -1,4 +1,4 @@
-"""Strategies, which select the entries that a compaction summarizes and keeps. Each is a function that only reads."""
+"""Strategies: functions that select the entries that a compaction summarizes and keeps. They only read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import total_tokens
 
 BY_ENTRY = ("from", "up-to")
-"""Strategies that require an entry, which the user chooses."""
+"""Strategies that require an entry that the user chooses."""
 
 DEFAULT = "pi"
 DEFAULT_REQUEST = CompactionRequest()
@@ -52,7 +52,7 @@ def plan(
     if strategy not in STRATEGIES:
         raise NotFound(f"unknown strategy {strategy!r}", hint=f"choose one of {', '.join(STRATEGIES)}")
     last = next(line.back(), None)
-    if last is not None and last.kind == Compaction.kind and strategy != "from":  # ``from`` begins another branch
+    if last is not None and last.kind == Compaction.kind and strategy != "from":  # ``from`` begins a new branch
         return empty_plan(strategy, line, profiles.profile(profile), "the last entry is a compaction")
     result = STRATEGIES[strategy](line, profiles.profile(profile), request)
     is_due = result.carried == UNREADABLE or 0 < request.reground_every <= result.carried
@@ -60,7 +60,7 @@ def plan(
 
 
 def _reground(base: Plan, line: ContextHistory) -> Plan:
-    """Return the plan with the original entries instead of earlier summaries, so that errors do not accumulate."""
+    """Return ``base`` with earlier summaries replaced by the original entries, so that errors do not accumulate."""
     until = base.prefix[0].oid if base.prefix else base.first_kept.oid if base.first_kept else None
     history = originals(line, until)
     files = touched_files(item.entry for item in (*history, *base.prefix))
@@ -73,9 +73,9 @@ class _Generation:
     shown_only: bool = False
     """True if entries without shown items are left out of the range."""
     raw: bool = False
-    """True if entries are counted in full although the context leaves out parts of them."""
+    """True if parts of entries that the context leaves out are also counted."""
     scaled: bool = False
-    """True if fewer tokens are kept when the provider counts more tokens than the agent (rule 17)."""
+    """True if the number of kept tokens is reduced when the provider counts more tokens than the agent (rule 17)."""
 
 
 _GENERATIONS = {
@@ -120,14 +120,14 @@ def _prompt_tokens(entry: object) -> int:
 
 TAIL_TURNS = 2
 TAIL_LEAST, TAIL_MOST, TAIL_SHARE = 2_000, 8_000, 0.25
-"""Bounds of the tail's token budget, and its share of the usable window within these bounds."""
+"""Minimum and maximum of the tail's token budget, and its share of the usable context window between these limits."""
 
 RESERVED = 20_000
 """Number of tokens of the context window that must stay free (O1)."""
 
 
 def plan_opencode(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
-    """Plan like opencode: keep the last two turns if they fit, and summarize everything else (K2 to K4)."""
+    """Plan like opencode: keep the last two turns if they fit into the budget; summarize everything else (K2 to K4)."""
     view = compaction_view(line, profile)
     return cut_plan(
         "opencode", line, profile, view, view.entries, Cut(tail(view.entries, tail_budget(request), profile))
@@ -135,7 +135,7 @@ def plan_opencode(line: ContextHistory, profile: Profile, request: CompactionReq
 
 
 def tail_budget(request: CompactionRequest) -> int:
-    """Return the token budget of the tail. If the context window is unknown, this is the maximum."""
+    """Return the token budget of the tail. If the context window is unknown, return the maximum budget."""
     if request.keep_tokens is not None:
         return request.keep_tokens
     if request.window is None:
@@ -146,7 +146,7 @@ def tail_budget(request: CompactionRequest) -> int:
 def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     """Return the index at which the tail starts (K2).
 
-    This is the start of a turn, an entry inside the turn that does not fit, or the end if nothing fits.
+    This is the start of a turn, an entry inside a turn that does not fit into the budget, or the end if nothing fits.
     """
     first = len(entries)
     starts = [at for at, entry in enumerate(entries) if _is_user(entry)][-TAIL_TURNS:]
@@ -178,8 +178,8 @@ _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 def plan_codex(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like codex: quote the newest messages of the user, and summarize everything else (C5).
 
-    No entry is kept. The quoted messages are in the summary before its text, oldest first. codex quotes the same
-    messages again in later compactions, so they are read from the history and not from the previous summary.
+    No entry is kept. The quoted messages precede the text of the summary, oldest first. codex quotes the same messages
+    again in later compactions, so they are read from the history and not from the previous summary.
     """
     view = compaction_view(line, profile)
     cut = cut_plan("codex", line, profile, view, view.entries, Cut(len(view.entries)))
@@ -192,7 +192,10 @@ def plan_codex(line: ContextHistory, profile: Profile, request: CompactionReques
 
 
 def newest(texts: list[str], tokens_max: int) -> list[str]:
-    """Return the last of ``texts`` that fit, oldest first. The newest one that does not fit is cut in the middle."""
+    """Return the last of ``texts`` that fit into ``tokens_max``, oldest first.
+
+    The newest text that does not fit completely is shortened in the middle.
+    """
     found: list[str] = []
     room = tokens_max
     for text in reversed(texts):
@@ -224,16 +227,16 @@ def _escape_tag(text: str) -> str:
 
 
 LEAST, MOST = 1_024, 8_192
-"""Bounds of the token budget for finished messages, which Aider calls ``done_messages`` (S1)."""
+"""Minimum and maximum of the token budget for finished messages, which Aider calls ``done_messages`` (S1)."""
 
 FEW = 4
-"""Maximum number of messages at which all of them are summarized."""
+"""If there are at most this many messages, all of them are summarized."""
 
 
 def plan_aider(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like Aider: keep the newest half, and end the summarized part with an answer (S2).
 
-    Unlike in Aider, no part of the older half is lost.
+    Unlike Aider, this strategy does not lose a part of the older half.
     """
     view = compaction_view(line, profile)
     limit = _limit(request)
@@ -283,11 +286,11 @@ def _has_role(item: Item, role: str) -> bool:
 
 
 def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
-    """Plan a summary from a chosen entry to the leaf. The session then continues before that entry (W2).
+    """Plan a summary from a chosen entry to the leaf. The session continues from the point before that entry (W2).
 
-    The summarized entries stay on their branch. The summary begins a new branch before the chosen entry.
+    The summarized entries stay on their branch. The summary begins a new branch at the parent of the chosen entry.
 
-    Raises ``Refused`` if the entry is not on this branch or is its root.
+    Raises ``Refused`` if the chosen entry is not on this branch or is the root.
     """
     if request.at is None:
         return empty_plan("from", line, profile, "no entry was passed as 'at'")
@@ -306,7 +309,8 @@ def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest
 def plan_up_to(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan a summary of all entries before a chosen entry. The chosen entry and later entries are kept (W2).
 
-    Raises ``Refused`` if the entry is not in the context, or if it is a tool result, which must stay with its call.
+    Raises ``Refused`` if the chosen entry is not in the context or is a tool result. A tool result must stay with its
+    call.
     """
     view = compaction_view(line, profile)
     if request.at is None:

@@ -43,7 +43,7 @@ class Request:
 
     @property
     def conversation(self) -> str:
-        """The items as one text. A line above each paragraph names its author, such as ``[User]``.
+        """The items as one text. A tag line above each paragraph names the author of the paragraph, such as ``[User]``.
 
         For example, a prompt is the line ``[User]`` followed by the text of the prompt. A tool call begins with a line
         such as ``[Tool call read]``. Blank lines separate paragraphs.
@@ -57,8 +57,8 @@ class Summary:
 
     Attributes:
         text: Text of the summary.
-        truncated: Whether the model was cut off.
-        usage: Number of tokens for ``input`` and ``output``, if known.
+        truncated: Whether the model's output was cut off.
+        usage: Number of tokens by ``input`` and ``output``, if known.
     """
 
     text: str
@@ -70,20 +70,23 @@ UNNAMED = "other"
 
 
 class Summarizer(Protocol):
-    """The interface of a summarizer. It changes nothing, so it may fail or be stopped at any time.
+    """The interface of a summarizer. A summarizer does not change the store, so it may fail or be stopped at any time.
 
-    If a summarizer has a ``NAME``, this name is recorded in the entries with its summaries.
+    If a summarizer has an attribute ``NAME``, this name is recorded in the entries with its summaries.
     """
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
         """Return a summary. ``progress`` is called with messages for the user.
 
-        Raises ``SummaryFailed``, also soon after ``cancelled`` is set.
+        Raises ``SummaryFailed`` if there is no summary, or soon after ``cancelled`` is set.
         """
 
 
 def name_of(summarizer: Summarizer) -> str:
-    """Return the name of a summarizer for entries. This is not the name of its class, which may change."""
+    """Return the name of a summarizer that is recorded in entries.
+
+    The name of its class is not used, because it may change.
+    """
     name = getattr(summarizer, "NAME", None)
     return name if isinstance(name, str) and name else UNNAMED
 
@@ -101,7 +104,7 @@ def summarise(
         summary = summarizer.summarise(request, progress=progress, cancelled=cancelled)
     except SummaryFailed:
         raise
-    except Exception as error:  # a plugin can raise any error; nothing was changed
+    except Exception as error:  # a plugin can raise any error
         raise SummaryFailed(f"the summarizer failed: {type(error).__name__}: {error}") from error
     raise_if_cancelled(cancelled)
     if not isinstance(summary, Summary) or not isinstance(summary.text, str):
@@ -117,7 +120,7 @@ def summarise(
 
 
 def _counts(usage: Any) -> dict[str, int]:
-    """Return the items of ``usage`` that can be token counts."""
+    """Return the items of ``usage`` that are valid token counts."""
     items = usage.items() if isinstance(usage, Mapping) else ()
     return {str(name): count for name, count in items if type(count) is int and 0 <= count <= TOKENS_MAX}
 

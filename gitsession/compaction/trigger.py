@@ -1,4 +1,4 @@
-"""The check whether a compaction is due, and a retry after an overflow error of the provider (rule 16)."""
+"""A check of whether a compaction is due, and a retry after a provider's overflow error (rule 16)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _OVERFLOW = re.compile(
 
 
 def is_over(context: Context, window: int, *, reserve: int | None = None) -> bool:
-    """Return whether less than ``reserve`` of ``window`` is left, in tokens. ``None``: the agent's reserve."""
+    """Return whether fewer than ``reserve`` tokens of ``window`` are left. ``None``: the agent's reserve."""
     settings = profiles.profile(context.profile).SETTINGS
     reserved = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
     tokens = context.tokens
-    # A stale count is about the context before the last compaction.
+    # A stale count refers to the context before the last compaction.
     return (tokens.counted_here if tokens.stale else tokens.used) > window - reserved
 
 
@@ -31,7 +31,7 @@ def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int 
     """Return whether a compaction is due.
 
     It is due if ``is_over`` returns true and the model has answered since the last compaction. So a compaction that did
-    not help is not repeated (K6).
+    not shorten the context enough is not repeated (K6).
     """
     return _has_answer(line) and is_over(context, window, reserve=reserve)
 
@@ -57,9 +57,11 @@ def retry_once(
     compact: Callable[[], object],
     overflow: Callable[[BaseException], bool] = is_overflow,
 ) -> Answer:
-    """Return the result of ``send``. If the request is too long, call ``compact`` and send it once more.
+    """Return the result of ``send``.
 
-    If ``compact`` returns a falsy value, nothing was compacted, and the error is raised. A second error is raised, too.
+    If ``send`` fails because the request is too long, call ``compact`` and then call ``send`` once more. If ``compact``
+    returns a falsy value, nothing was compacted, and the first error is raised. An error of the second call of ``send``
+    is raised, too.
     """
     try:
         return send()

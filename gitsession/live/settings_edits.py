@@ -1,8 +1,8 @@
 """Edits of agents' settings that install and remove hooks. An edit is planned before anything is written.
 
 The original of a file is stored below the store, readable only by its owner. If no other program has changed the file
-since then, ``disable`` restores the original bytes. Otherwise it removes only the hooks. If others have edited a file
-that gitsession created, the file is neither overwritten nor deleted, except with ``force``. A copy is then kept.
+since then, ``disable`` restores the original bytes. Otherwise it removes only the hooks. If a file that gitsession
+created has been edited since then, it is overwritten or deleted only with ``force``, and a copy of it is kept.
 """
 
 from __future__ import annotations
@@ -24,21 +24,24 @@ from gitsession.live import hook_locations
 from gitsession.live.hook_locations import Extension, HookSettings
 
 FOLDER = "gitsession/enabled"
-"""Path relative to the store."""
+"""Path of the folder for originals, relative to the store."""
 
 HOOKS = "hooks"
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A planned change of a file, from ``old`` to ``new``; ``None`` if no file exists. ``file`` is the real path."""
+    """A planned change to a file, from ``old`` to ``new``.
+
+    ``None`` means that the file does not exist. ``file``: the real path.
+    """
 
     agent: str
     file: Path
     old: bytes | None
     new: bytes | None
     keeps: bool = False
-    """True if the change discards edits by others. A copy of the file must then be kept (``copy_of``)."""
+    """True if the change discards edits that gitsession did not make. A copy of the file is then kept (``copy_of``)."""
 
     @property
     def is_empty(self) -> bool:
@@ -50,8 +53,8 @@ def plan_enable(
 ) -> Edit:
     """Plan the installation of hooks.
 
-    Raises ``Refused`` if the settings cannot be parsed, or if gitsession did not create the file. Without ``force``, it
-    also raises ``Refused`` if others have edited a file that gitsession created. Raises ``OSError``.
+    Raises ``Refused`` if the settings cannot be parsed, or if the file of an extension was not created by gitsession.
+    Without ``force``, raises ``Refused`` also if the file of an extension was edited later. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -75,7 +78,7 @@ def plan_disable(store: Path, spec: HookSettings | Extension, file: Path, *, for
     new = old if original is None else original[0]
     if new is None:
         return Edit(spec.agent, file, old, None)
-    text = _text(new, file)  # the original may have hooks for another store
+    text = _text(new, file)  # the original may have other hooks of gitsession, for another store
     return Edit(
         spec.agent, file, old, _remove_hooks(text, spec, file).encode() if _own_hooks(text, spec, file) else new
     )
@@ -90,7 +93,10 @@ def is_enabled(spec: HookSettings | Extension, file: Path) -> bool:
 
 
 def perform(store: Path, edit: Edit, *, enable: bool) -> None:
-    """Write the file atomically. Raises ``Refused`` if it has changed since the plan was made, and ``Unavailable``."""
+    """Write or delete the file of ``edit`` atomically.
+
+    Raises ``Refused`` if it has changed since the plan, and ``Unavailable``.
+    """
     try:
         _check_as_planned(edit)
         if edit.keeps:
@@ -105,7 +111,7 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
             temporary = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
             write_new(temporary, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
             try:
-                _check_as_planned(edit)  # again: the agent may have saved it while the new file was synced
+                _check_as_planned(edit)  # again: the agent may have saved the file while the new file was synced
                 os.replace(temporary, edit.file)
             except BaseException:
                 temporary.unlink(missing_ok=True)
@@ -135,7 +141,10 @@ def _text(old: bytes | None, file: Path) -> str:
 
 
 def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
-    """Return the whole document and the value of ``hooks``. Raises ``Refused`` if the structure is not supported."""
+    """Return the whole document and the value of its key ``hooks``.
+
+    Raises ``Refused`` if the structure is not supported.
+    """
     try:
         whole = parse(text, "")
     except Malformed as error:
@@ -171,7 +180,7 @@ def _timeout(hook: Part) -> int | None:
 
 
 def _own_hooks(text: str, spec: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
-    """Return the event, command and timeout of each hook of gitsession, in the order of the agent's events."""
+    """Return the event, command and timeout (in seconds) of gitsession's hooks, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
     rows = [
         (event.key, command, _timeout(hook))
@@ -199,7 +208,10 @@ def _add_hooks(text: str, spec: HookSettings, file: Path, wanted: dict[str, str]
 
 
 def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
-    """Remove the hooks one by one, because each removal changes the positions in the text after it."""
+    """Return ``text`` without the hooks of gitsession.
+
+    They are removed one by one, because a removal moves the later text.
+    """
     while True:
         whole, hooks = _hooks(text, file)
         found = next(
@@ -230,10 +242,10 @@ def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
 
 
 def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, force: bool) -> bool:
-    """Return whether a file that gitsession created was edited by others.
+    """Return whether a file that gitsession created has been edited since then.
 
-    Raises ``Refused`` if gitsession did not create the file. Without ``force``, raises it also if others have edited
-    the file.
+    Raises ``Refused`` if gitsession did not create the file. If ``force`` is not set, raises ``Refused`` also if the
+    file has been edited.
     """
     if old is None or _original(store, spec.agent, file, old) is not None:
         return False
@@ -253,7 +265,7 @@ def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, fo
 
 
 def copy_of(store: Path, edit: Edit) -> Path:
-    """Return the path of the copy of a file that others have edited and that is overwritten or deleted."""
+    """Return the path of the copy that is kept of an edited file before it is overwritten or deleted."""
     assert edit.old is not None
     name = f"{edit.agent}-{hashlib.sha256(edit.old).hexdigest()[:16]}{edit.file.suffix}"
     return store / FOLDER / name
@@ -275,7 +287,7 @@ def _record_path(store: Path, agent: str, file: Path) -> Path:
 
 
 def _record_original(store: Path, edit: Edit) -> None:
-    """Record the original of the file, and the hash of its new content."""
+    """Record the original of the file of ``edit`` and the hash of its new content."""
     known = _original(store, edit.agent, edit.file, edit.old)
     original = edit.old if known is None else known[0]
     record = {
@@ -291,7 +303,7 @@ def _record_original(store: Path, edit: Edit) -> None:
 
 
 def _original(store: Path, agent: str, file: Path, current: bytes | None) -> tuple[bytes | None] | None:
-    """Return the original if gitsession wrote the current file; ``None`` if it did not or the original is unknown."""
+    """Return the original in a tuple of one; ``None`` if it is unknown or gitsession did not write the current file."""
     try:
         record = json.loads(read_regular(_record_path(store, agent, file)) or b"{}")
         if current is None or record["after"] != hashlib.sha256(current).hexdigest():
@@ -310,7 +322,10 @@ _UNIT = "  "
 
 @dataclass(slots=True)
 class Part:
-    """A value and its position. ``begin``: start of its key, if any. ``parts``: values in an object or an array."""
+    """A JSON value and its position.
+
+    ``begin``: start of its key, if any. ``parts``: values in an object or an array.
+    """
 
     begin: int
     start: int
@@ -321,12 +336,12 @@ class Part:
     value: Any = None
 
     def get(self, key: str) -> Part | None:
-        """Return the last value of a key, as JSON parsers do if a key occurs twice."""
+        """Return the value of a key; the last one if the key occurs twice, as JSON parsers do."""
         return next((part for part in reversed(self.parts) if self.is_object and part.key == key), None)
 
 
 def parse(text: str, where: str) -> Part:
-    """Parse a JSON text. Raises ``Malformed`` with the line and column of the error."""
+    """Parse JSON ``text``. Raises ``Malformed`` with ``where`` and the line and column of the error."""
     try:
         json.loads(text)
         start = _skip(text, 0)
@@ -352,7 +367,7 @@ def insert(text: str, container: Part, value: Any, *, key: str | None = None) ->
 
 
 def remove(text: str, container: Part, part: Part) -> str:
-    """Return ``text`` without one value of an object or an array."""
+    """Return ``text`` without the value ``part`` of an object or an array."""
     number = next(at for at, each in enumerate(container.parts) if each is part)
     if len(container.parts) == 1:
         return text[: container.start + 1] + text[container.end - 1 :]
@@ -371,7 +386,7 @@ def _layout(text: str, container: Part) -> tuple[str, str]:
 
 
 def _unit(text: str) -> str:
-    """Return the indentation of one level."""
+    """Return the indentation of one level in ``text``."""
     found = re.search(r"[{\[]\r?\n([ \t]+)", text)
     return found[1] if found else _UNIT
 

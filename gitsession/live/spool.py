@@ -1,4 +1,4 @@
-"""The spool: one file per event until a process ingests it (docs/explanation/live.md, "What a hook does").
+"""The spool: one file for each event that is not yet ingested (docs/explanation/live.md, "What a hook does").
 
 The agent waits while a hook writes an event. So the writer loads no slow modules and syncs nothing to disk. The reader
 detects events that a power failure has damaged.
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 FOLDER = "gitsession/spool"
-"""Path relative to the store, or to the future location of the store."""
+"""Path of the spool, relative to the store. The store need not exist yet."""
 
 VERSION = 1
 EVENT, ASIDE, TEMPORARY = ".event", ".bad", ".tmp"
@@ -26,7 +26,7 @@ FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
 MESSAGE_CHARS_MAX = 500
 EVENTS_MAX = 10_000
-"""Maximum number of waiting events. More events wait only if they are never ingested, so further ones are rejected."""
+"""Maximum number of waiting events. More events wait only if none is ever ingested, so further events are rejected."""
 TEMPORARY_SECONDS = 3600
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -40,8 +40,8 @@ def folder(store: str) -> str:
 def write(store: str, parts: Iterable[bytes]) -> str:
     """Write one event atomically, readable only by its owner; return its name.
 
-    The names sort by time. The store and its parent folders need not exist. Raises ``OSError``, also if too many events
-    are waiting.
+    If the names are sorted, they are in the order of time. The store and its parent folders need not exist. Raises
+    ``OSError`` if the event cannot be written or too many events are waiting.
     """
     folder_path = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
@@ -67,7 +67,7 @@ def write(store: str, parts: Iterable[bytes]) -> str:
 
 
 def raw_head(event: str, agent: str, at_ms: int) -> bytes:
-    """Return the first line of an event, before the agent's unchanged JSON. Both names must have passed ``fit``."""
+    """Return the first line of an event, before the agent's unchanged JSON. Both names must be valid (see ``fit``)."""
     return f'{{"v": {VERSION}, "event": "{event}", "agent": "{agent}", "at_ms": {at_ms}}}\n'.encode()
 
 
@@ -77,7 +77,7 @@ def fit(name: str) -> str:
 
 
 def fail(store: str, message: str) -> None:
-    """Record a failure for `doctor`. Errors of this write are ignored."""
+    """Record a failure for `doctor` to report. An error in recording it is ignored."""
     folder_path = folder(store)
     text = "".join(character if character.isprintable() else " " for character in message[:MESSAGE_CHARS_MAX])
     line = f"{time.time_ns() // 1_000_000} {text}\n".encode("utf-8", "replace")
@@ -131,7 +131,7 @@ def waiting(store: str) -> list[str]:
 
 
 def is_due(store: str) -> bool:
-    """Return whether there are events that the last ingestion did not try, or tried over ``AGAIN_SECONDS`` ago."""
+    """Return whether there are events that the last ingestion did not try or tried over ``AGAIN_SECONDS`` ago."""
     names = waiting(store)
     if not names:
         return False
@@ -145,7 +145,7 @@ def is_due(store: str) -> bool:
 
 
 def leave(store: str, name: str) -> None:
-    """Record the name of the newest event that has to wait. Raises ``OSError``."""
+    """Record ``name``, the name of the newest event that an ingestion could not complete. Raises ``OSError``."""
     with open(f"{folder(store)}/{LEFT}", "w") as file:
         file.write(name)
 

@@ -1,10 +1,11 @@
-"""A snapshot of a workspace that is written to the spool, with all data that the store requires.
+"""The snapshot of a workspace that a hook writes to the spool, with all data that an ingestion requires.
 
     look      find the differences from the last snapshot, and read each file once
     spool     write the differences to one file, with the name of this snapshot
     accept    make this snapshot the base of the next one
 
-If the process is killed in between, no snapshot is based on the spooled one, and the next one has the same differences.
+If the process is killed between ``spool`` and ``accept``, no snapshot is based on the spooled one. The next snapshot
+has the same differences.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ BYTES_MAX = 64 << 20
 
 
 class TooManyChanges(Unavailable):
-    """Changes that exceed the limit for a snapshot by a hook."""
+    """Changes that are larger than ``BYTES_MAX``."""
 
 
 def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> WorkspaceRoot:
@@ -93,7 +94,10 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
 
 
 def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return the rule that leaves files out, like ``capturing.exclusion_rule``, for a store that may not exist yet."""
+    """Return the function that decides which files to leave out, like ``capturing.exclusion_rule``.
+
+    The store may not exist yet.
+    """
     secret, was_purged = _secrets(store), _purged(store)
     if was_purged is None:
         return secret
@@ -105,11 +109,14 @@ def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _purged(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return a check for purged files; ``None`` if no file was purged. Raises the errors of ``tombstone_set.at``."""
+    """Return a function that checks a file for purged content; ``None`` if no file was purged.
+
+    Raises the errors of ``tombstone_set.at``.
+    """
     tip = RefReader(store).read(refs.TOMBSTONES)
     if tip is None:
         return None
-    from gitsession.sessions import tombstone_set  # few users purge files; the others do not need this module
+    from gitsession.sessions import tombstone_set  # few users purge files; without purges, this module is not loaded
 
     tombstones = tombstone_set.at(VerifiedRepository(store), tip)
     return (
@@ -120,7 +127,7 @@ def _purged(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return a check for secrets in a file by the rules of the store. The rules are loaded at the first call."""
+    """Return a function that checks a file for secrets by the store's rules. The rules are loaded at the first call."""
     settings = config.redaction(store)
     if not settings.is_on:
         return None
@@ -137,7 +144,7 @@ def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _base(snapshot: WorkspaceSnapshot) -> list[str | None] | None:
-    """Return the tree of the last snapshot in a list of one; ``None`` if it is not known yet."""
+    """Return the tree of the last snapshot, in a list of one; ``None`` if the tree is not known yet."""
     try:
         return [snapshot.base()] if snapshot.before else None
     except MissingObject:

@@ -1,4 +1,4 @@
-"""Events in the spool: how they are read, which entries they belong to, and which tool calls are running."""
+"""Events in the spool: their parsing, the entries to which they belong, and the running tool calls."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class SpooledSnapshot:
         before: Name of the earlier snapshot; ``None`` if this snapshot has all files.
         base: Tree of the earlier snapshot, in a tuple of one; ``None`` if it was unknown.
         name: Name of this snapshot.
-        changes: Paths that differ, with their content.
+        changes: Changed paths, with their new content.
         skipped: Paths that were left out, each with the reason.
         appeared: Paths that are captured for the first time but existed before.
     """
@@ -80,7 +80,7 @@ class Event:
 
     @property
     def key(self) -> str:
-        """A key for the session of the event."""
+        """A key that identifies the session of the event."""
         return f"{self.agent}\n{self.session or self.file}"
 
 
@@ -226,11 +226,14 @@ class Targets:
             self._note(node)
 
     def call(self, id: str | None) -> Node | None:
-        """Return the entry that contains a tool call."""
+        """Return the entry that contains the tool call ``id``."""
         return self._calls.get(id or "")
 
     def prompt(self, event: Event) -> Node | None:
-        """Return the entry with the prompt of an event. If there are several, return the nearest in time."""
+        """Return the entry with the prompt of ``event``.
+
+        If several entries have this prompt, return the nearest in time.
+        """
         prefix = event.prompt.strip()[:_PROMPT_CHARS]
         matches = [
             (abs(at - event.at_ms), node) for at, text, node in self._prompts if prefix and text.startswith(prefix)
@@ -238,17 +241,20 @@ class Targets:
         return min(matches, key=lambda match: match[0])[1] if matches else None
 
     def as_of(self, at_ms: int) -> Node | None:
-        """Return the newest entry at that time; the first entry if all entries are later."""
+        """Return the newest entry at the time ``at_ms``; the first entry if all entries are later."""
         return next((node for node in self._nodes if self._is_written_by(node, at_ms)), None) or (
             self._nodes[-1] if self._nodes else None
         )
 
     def has_later_entry(self, at_ms: int) -> bool:
-        """Return whether the agent has written a later entry. If so, it does not add earlier entries any more."""
+        """Return whether the agent has written an entry later than ``at_ms``.
+
+        If so, it no longer writes earlier entries.
+        """
         return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
 
     def of(self, event: Event) -> Node | None:
-        """Return the entry that an event belongs to; ``None`` if it does not exist (yet)."""
+        """Return the entry to which ``event`` belongs; ``None`` if it does not exist (yet)."""
         if event.name == events.PROMPT:
             return self.prompt(event)
         if event.call:
@@ -256,7 +262,10 @@ class Targets:
         return self.as_of(event.at_ms)
 
     def _is_written_by(self, node: Node, at_ms: int) -> bool:
-        """Return whether an entry was written by that time. The entry is read only if the seconds are equal."""
+        """Return whether an entry was written by the time ``at_ms``.
+
+        The entry is read only if the seconds are equal.
+        """
         if node.author_seconds != at_ms // 1000:
             return node.author_seconds * 1000 <= at_ms
         try:
@@ -280,12 +289,13 @@ class Targets:
             self._prompts.append((entry.at_ms, entry.text.strip()[:_PROMPT_CHARS], node))
 
 
-# The running calls of each session: those with a `before` event and no `after` event. They are saved in the spool.
+# The running tool calls of each session: calls with a `before` event and no `after` event. They are saved in the spool.
 #
-# Some agents do not report the end of every call. So if another call begins or the turn ends, the differences of this
-# first snapshot after the beginning of a call belong to the call. The differences of later snapshots do not. The call
-# may have ended long before, and changes of the user would be attributed to the session. Only the end of the call
-# itself, if it is reported, attributes further differences to it. An event that is ingested twice has the same result.
+# Some agents do not report the end of every call. So if another call begins or the turn ends, the differences in the
+# first snapshot after the beginning of a call are attributed to this call. The differences in later snapshots are not,
+# because the call may have ended long before, and the user's changes would be attributed to the session. Later
+# differences are attributed to the call only if the agent reports the end of the call. Ingesting an event twice has the
+# same result.
 
 FILE = "calls.json"
 SESSIONS_MAX = 200
@@ -293,16 +303,16 @@ _UNNAMED = "?"
 
 
 class Calls:
-    """The running calls of each session, oldest first, each with the first call that began after it."""
+    """The running tool calls of each session, oldest first. Each has the id of the first call that began after it."""
 
     def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
-        """Initialize the state. Call ``load`` instead."""
+        """Initialize the state. Callers use ``load`` instead."""
         self._store = store
         self._running = {key: dict(calls) for key, calls in running.items()}
 
     @classmethod
     def load(cls, store: Path) -> Calls:
-        """Return the state after the last ingestion; empty if it cannot be read."""
+        """Return the state after the last ingestion; an empty state if it cannot be read."""
         try:
             value = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
             running = {
@@ -313,7 +323,7 @@ class Calls:
         return cls(store, running)
 
     def attribute(self, event: Event) -> tuple[str, str | None]:
-        """Return the phase of a snapshot, and the call that its differences belong to."""
+        """Return the phase of the snapshot of ``event``, and the call to which its differences are attributed."""
         running, name = self._running.get(event.key, {}), event.call or _UNNAMED
         if event.snapshot is None or event.snapshot.before is None:
             return BEFORE, event.call  # a first snapshot has no differences

@@ -1,4 +1,7 @@
-"""Repeated checks of the session files of agents without hooks. Only file names, sizes and times are read."""
+"""Repeated checks of the session files of agents without hooks.
+
+Only file names, sizes and modification times are read.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ class Watch:
         self._rounds = 0
 
     def round(self) -> list[Found]:
-        """Return the files that have changed since the last round. In the first round, all files are returned."""
+        """Return the files that have changed since the last call. The first call returns all files."""
         if self._rounds % ROUNDS_PER_SEARCH == 0:
             self._files = list({path: (path, format) for path, format in self._search()}.values())
             paths = {path for path, _ in self._files}

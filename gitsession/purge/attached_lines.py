@@ -1,8 +1,8 @@
-"""Redaction of a purged text in the attached lines of a record, which keeps the message (docs/decisions/0014).
+"""Removal of purged text from the attached lines of a record, without removal of its message (docs/decisions/0014).
 
 A record of codex or Claude Code consists of a line of the conversation and the lines attached before it. The attached
-lines contain the display of the previous message, counts, and settings. If only they contain the text, the text belongs
-to another message. The message of this record is then kept.
+lines repeat the previous message for display, or contain counts and settings. If the text occurs only in attached
+lines, it belongs to another message, and the message of this record is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gitsession.sessions.tombstone_set import Replacement
 
 
 def redact_attached(form: str, payload: bytes, text: str, contains: Callable[[bytes], bool]) -> Replacement | None:
-    """Return the record ``payload`` without ``text`` in its attached lines.
+    """Return the record ``payload`` with ``text`` removed from its attached lines.
 
     Returns ``None`` if the whole record must be removed: it has no attached lines, its own line contains the text
     according to ``contains``, or the redaction would change the kind of an attached line.
@@ -40,14 +40,14 @@ def redact_attached(form: str, payload: bytes, text: str, contains: Callable[[by
 
 
 def _have_same_kinds(before: bytes, after: bytes) -> bool:
-    """Return whether the lines of ``after`` have the same kinds as those of ``before``. All lines must be JSON."""
+    """Return whether the lines of ``after`` have the same kinds as the lines of ``before``. All lines must be JSON."""
     lines, others = before.split(LF)[:-1], after.split(LF)[:-1]
     pairs = zip(map(jsonl.parse, lines), map(jsonl.parse, others), strict=False)
     return len(lines) == len(others) and all(_has_same_structure(one, other) for one, other in pairs)
 
 
 def _has_same_structure(before: Any, after: Any, key: str = "") -> bool:
-    """Return whether two JSON values differ only in texts, and not in keys or names of kinds."""
+    """Return whether two JSON values differ at most in strings, except keys and the values of ``type``."""
     if isinstance(before, dict) and isinstance(after, dict):
         has_same_keys = before.keys() == after.keys()
         return has_same_keys and all(_has_same_structure(value, after[name], name) for name, value in before.items())

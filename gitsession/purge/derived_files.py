@@ -1,6 +1,7 @@
-"""Files of a store, other than git objects and the journal, that can contain purged content and that a purge deletes.
+"""Deletion of a store's files with purged content, except git objects and the journal.
 
-Derived files are deleted completely and built again. Waiting events are deleted only if they have purged content.
+Derived files are always deleted, and they are rebuilt later. Waiting events are deleted only if they have purged
+content.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")
 _GIT_FILES = ("FETCH_HEAD", "ORIG_HEAD", "logs")
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
-"""Prefixes of temporary files of git. The last two are folders that an interrupted push to this store leaves."""
+"""Prefixes of temporary files of git.
+
+The last two belong to folders that an interrupted push to this store leaves behind.
+"""
 _HOUR_SECONDS = 3600.0
 _TEXT_RUN = re.compile(rb'[^\x00-\x1f"\\\x7f]{12,}')
 _SAMPLES_MAX = 10_000
@@ -34,7 +38,7 @@ _SAMPLE_BYTES_MAX = 200
 
 
 def text_samples(payloads: Iterable[bytes]) -> frozenset[bytes]:
-    """Return the longest runs of text in ``payloads``. They are used to find files that contain the same text."""
+    """Return long runs of text in ``payloads``. A file that contains one of these runs contains purged content."""
     found: set[bytes] = set()
     for payload in payloads:
         runs = sorted(_TEXT_RUN.findall(payload), key=len, reverse=True)[:8]
@@ -45,10 +49,10 @@ def text_samples(payloads: Iterable[bytes]) -> frozenset[bytes]:
 
 
 def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool) -> None:
-    """Delete the files. The caller must hold the store's lock.
+    """Delete the store's files that can contain purged content. The caller must hold the store's lock.
 
-    ``samples``: the result of ``text_samples``. ``discard_snapshots``: whether to discard the snapshots of workspaces,
-    too. Raises ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
+    ``samples``: the result of ``text_samples``. ``discard_snapshots``: whether to discard the last snapshots of
+    workspaces, too. Raises ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
     """
     for name in _DATABASES:
         derived.remove(git_dir / create.CONTROL / name)
@@ -66,14 +70,14 @@ def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool)
 
 
 def _spooled(folder: Path, samples: frozenset[bytes]) -> Iterator[Path]:
-    """Yield events that were set aside, recorded failures, and waiting events with purged content."""
+    """Yield spooled files to delete: events that were set aside, failures, and waiting events with purged content."""
     for file in _children(folder):
         if file.suffix != ".event" or any(sample in file.read_bytes() for sample in samples):
             yield file
 
 
 def _temporaries(git_dir: Path) -> Iterator[Path]:
-    """Yield temporary files of killed writers: those of gitsession, and those of others that are older than an hour."""
+    """Yield the temporary files of killed writers: all of gitsession's, and git's if they are older than an hour."""
     before = time.time() - _HOUR_SECONDS
     for folder in ("objects/pack", "objects", create.JOURNAL):
         for file in _children(git_dir / folder):

@@ -1,4 +1,7 @@
-"""The plan of a purge of one entry, of a session, or of all entries and files with a text. Planning changes nothing."""
+"""The plan of a purge of one entry, one session, or all entries and files that contain a string.
+
+Planning changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,17 @@ from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 
 NESTED_MAX = 3
-"""Maximum number of levels of JSON within JSON at which a text is found."""
+"""Maximum depth of JSON strings within JSON strings at which the purged text is found."""
 
 CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class EntryHit:
-    """An entry that a purge removes. ``session``: a session with it; ``digest``: its key in the tombstone set."""
+    """An entry that a purge removes.
+
+    ``session``: a session that contains the entry; ``digest``: the entry's key in the tombstone set.
+    """
 
     session: str
     node: Node
@@ -41,7 +47,7 @@ class EntryHit:
 
 @dataclass(frozen=True, slots=True)
 class FileHit:
-    """A captured file that a purge removes from all checkpoints. ``path``: its path in one of them."""
+    """A captured file that a purge removes from all checkpoints. ``path``: its path in one of these checkpoints."""
 
     session: str
     path: str
@@ -50,7 +56,7 @@ class FileHit:
 
 @dataclass(frozen=True, slots=True)
 class PurgeProblem:
-    """A copy that a purge does not remove, with the reason in ``what``."""
+    """A copy of purged content that a purge does not remove. ``what`` states the reason."""
 
     where: str
     what: str
@@ -58,7 +64,7 @@ class PurgeProblem:
 
 @dataclass(frozen=True, slots=True)
 class AgentFileHit:
-    """An agent's own file with purged content. ``session``: the session that it was imported as."""
+    """An agent's own file with purged content. ``session``: the session that was imported from the file."""
 
     path: Path
     session: str
@@ -69,15 +75,15 @@ class PurgePlan:
     """The plan of a purge.
 
     Attributes:
-        more: Tombstones that are added to the set.
+        more: Tombstones that are added to the tombstone set.
         entries: Entries that are removed.
         files: Captured files that are removed.
         sessions: Ids of the sessions that are purged.
-        problems: Copies that remain.
+        problems: Copies of purged content that remain.
         exports: Files with purged content that this store exported.
-        texts: Texts that are searched for in files.
+        texts: Texts for which exported and agents' files are searched.
         agent_files: Files with purged content that agents wrote.
-        redacted: Entries that are not removed, but lose the text in their attached lines.
+        redacted: Entries that are kept. The text is removed from their attached lines.
     """
 
     more: Tombstones = field(default_factory=Tombstones)
@@ -110,7 +116,7 @@ def plan_entry(store: ObjectStore, sid: str, node: Node) -> PurgePlan:
 
 
 def plan_session(store: ObjectStore, sid: str) -> PurgePlan:
-    """Plan the purge of a session. Entries that a fork shares remain in the fork. Raises ``NotFound``."""
+    """Plan the purge of a session. Entries that are shared with a fork remain in the fork. Raises ``NotFound``."""
     found = store.refs(refs.session(sid))
     if not found:
         raise NotFound(f"no session {sid}", hint="run `gitsession ls` to list the sessions")
@@ -125,10 +131,10 @@ def plan_session(store: ObjectStore, sid: str) -> PurgePlan:
 
 
 def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) -> PurgePlan:
-    """Plan the purge of all entries and captured files that contain exactly ``text``, in all sessions or in ``sids``.
+    """Plan the purge of all entries and captured files that contain ``text``, in all sessions or only in ``sids``.
 
     The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found if it is
-    split or in another encoding. If only the attached lines of an entry contain the text, the entry is redacted
+    split or stored in another encoding. If only the attached lines of an entry contain the text, the entry is redacted
     instead.
     """
     all_sids = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
@@ -173,9 +179,10 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
 def _replacement(
     node: Node, parts: content.EntryTree, data: bytes, text: str, byte_forms: tuple[bytes, ...]
 ) -> Replacement | None:
-    """Return the redacted form of an entry with ``text`` in its attached lines only; ``None`` if it must be removed.
+    """Return the replacement of an entry that has ``text`` only in its attached lines; ``None`` for any other entry.
 
-    An entry with redacted secrets is removed, because its original in the vault contains the text, too.
+    An entry for which ``None`` is returned must be removed. An entry with redacted secrets is removed, because its
+    original in the vault contains the text, too.
     """
     if node.source is None or node.source.line == TAIL or (parts.holes and holes.hidden(parts.holes)):
         return None
@@ -183,7 +190,7 @@ def _replacement(
 
 
 def spellings(text: str) -> tuple[bytes, ...]:
-    """Return the byte strings of ``text`` in a payload: plain, and with up to ``NESTED_MAX`` levels of JSON escapes."""
+    """Return the spellings of ``text`` in a payload: plain, and with up to ``NESTED_MAX`` levels of JSON escapes."""
     found = {text}
     for _ in range(NESTED_MAX):
         found |= {json.dumps(one, ensure_ascii=ascii)[1:-1] for one in found for ascii in (False, True)}
@@ -200,7 +207,10 @@ def contains_text(data: bytes, text: str, byte_forms: tuple[bytes, ...]) -> bool
 
 
 def _strings(line: bytes) -> Iterator[str]:
-    """Yield every string and key of a line of JSON, to find a text with unusual escapes."""
+    """Yield every string and key in a line of JSON.
+
+    They are searched for texts that are written with unusual escapes.
+    """
     try:
         pending = [json.loads(line)]
     except (ValueError, RecursionError):
@@ -223,7 +233,7 @@ def _plan(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[FileH
 
 
 def _session_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
-    """Yield every entry that is reachable from a ref of a session, including shared entries, each once."""
+    """Yield once each entry that is reachable from a ref of a session, including entries shared with other sessions."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
         oid: Oid | None = value
@@ -240,7 +250,7 @@ def _session_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
 
 
 def _own_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
-    """Yield the entries of a session without those of the session that it was forked from."""
+    """Yield the entries of a session, except entries of the session from which it was forked."""
     seen: set[Oid] = set()
     for value in store.refs(refs.session(sid)).values():
         for node in graph.history(store, value):
@@ -253,10 +263,10 @@ def _own_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
 
 
 def _beginnings(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[str]:
-    """Yield the digests of the entries at which a session began, as far as the history of ``leaf`` can be read.
+    """Yield the digests of the entries that can be a session's first entry, in the readable history of ``leaf``.
 
-    For a fork, the first entry of the history is included. In another clone, a branch may begin before the ``fork``
-    entry, and its checkpoints may follow those of the older session.
+    For a fork, these include the first entry of the whole history. In another clone, a branch of the fork may begin
+    before the ``fork`` entry, and its checkpoints may follow the checkpoints of the older session.
     """
     first = None
     try:
@@ -306,7 +316,7 @@ def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
 
 
 def _remaining_copies(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:
-    """Return where else the entries are: at remotes, and as replacements in the history of the tombstone set."""
+    """Return the copies of the entries that remain at remotes and in the history of the tombstone set."""
     reason = "redacted before: the redacted text stays in the history of the tombstone set"
     redacted = [hit for hit in entries if hit.node.replaces] if tombstone_set.is_published(store) else []
     records = (PurgeProblem(f"{hit.session}@{hit.node.oid[:12]}", reason) for hit in redacted)
@@ -334,9 +344,9 @@ def _in_commands(store: ObjectStore, text: str) -> Iterator[PurgeProblem]:
 
 
 def with_agent_files(plan: PurgePlan, imported: Iterable[tuple[Path, str]]) -> PurgePlan:
-    """Return ``plan`` with the files of ``imported`` that have purged content, except files that this store wrote.
+    """Return ``plan`` with the files in ``imported`` that have purged content, except files that this store wrote.
 
-    ``imported``: paths of files, each with the session that it was imported as.
+    ``imported``: paths of files, each with the id of the session that was imported from it.
     """
     exported = {exported_hit.export.path for exported_hit in plan.exports}
     byte_forms = [spelling for text in plan.texts for spelling in spellings(text)]

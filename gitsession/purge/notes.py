@@ -1,8 +1,8 @@
-"""git's notes (`refs/notes/`) in a purge. Notes on removed commits are deleted; notes on rewritten commits are moved.
+"""The purge of git's notes (`refs/notes/`). Notes on removed commits are deleted; notes on rewritten commits are moved.
 
-A note is a blob whose name is the id of the commit that it belongs to. If there are many notes, git splits the names
-into folders. A user's note on a purged entry may repeat purged content. So if a purge changes a notes ref, it discards
-the ref's history.
+A note is a blob in a tree. Its name is the id of the commit that it annotates. If there are many notes, git distributes
+them over folders, and a name is split between the folders and the file. A user's note on a purged entry may repeat
+purged content. So if a purge changes a notes ref, it discards the earlier commits of the ref.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _DEPTH_MAX = 20
 
 
 def rewrite_notes(reader: Reader, tombstones: Tombstones, rewriter: Rewriter, new: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the new values of the notes refs in ``new``, the new values of all refs.
+    """Return the new values of the notes refs. ``new``: the new values of all refs.
 
     New objects are added to ``rewriter``. Raises the errors of reading objects.
     """
@@ -49,9 +49,10 @@ def select_note_objects(
     refs: Mapping[str, Oid],
     deleted: AbstractSet[Oid],
 ) -> set[Oid]:
-    """Select commits with a note on a removed commit, also earlier ones, and the objects that only they contain.
+    """Select the commits of notes refs that have a note on a removed commit, and the objects that only they contain.
 
-    ``kinds``: kinds of all objects. ``deleted``: objects that are deleted anyway. ``refs``: current values of all refs.
+    Earlier commits of notes refs are included. ``kinds``: kinds of all objects. ``refs``: current values of all refs.
+    ``deleted``: objects that are deleted in any case.
     """
     if not any(name.startswith(REFS) for name in refs):
         return set()
@@ -67,7 +68,7 @@ def select_note_objects(
 def _removed_commits(
     reader: Reader, tombstones: Tombstones, rewriter: Rewriter, noted: AbstractSet[Oid], tips: Iterable[Oid]
 ) -> set[Oid]:
-    """Return the commits in ``noted`` that are removed or replaced. ``tips``: values of refs that remain."""
+    """Return the commits in ``noted`` that are removed or replaced. ``tips``: values of the remaining refs."""
     present = {oid for oid in noted if _new_oid(rewriter, oid) is not None}
     removed = {oid for oid in present if rewriter.is_replaced(oid)}
     if tombstones.sessions:
@@ -99,7 +100,7 @@ def _new_oid(rewriter: Rewriter, noted: Oid) -> Oid | None:
 
 
 def _noted_objects(reader: Reader, oid: Oid) -> set[Oid]:
-    """Return the objects with a note in a commit. A commit of an entry has no notes."""
+    """Return the objects that have a note in the commit ``oid``. The commit of an entry contains no notes."""
     try:
         commit = parse_commit(reader.read(oid)[1])
     except DAMAGE:
@@ -128,5 +129,8 @@ def _notes(reader: Reader, tree: Oid) -> Iterator[tuple[Oid, Oid]]:
 
 
 def _is_other(name: str) -> bool:
-    """Return whether a name at the top of a notes tree is not a note. Like git, a purge keeps such files unchanged."""
+    """Return whether the file ``name`` at the top of a notes tree is not a note.
+
+    Like git, a purge keeps such files unchanged.
+    """
     return len(name) != 2 and not _OID.fullmatch(name)

@@ -1,9 +1,10 @@
 """Execution of a purge: every ref moves to a history without the purged content, and every local copy is deleted.
 
-    0  The mark `purge-pending` is written to disk. From now on, a process that opens the store continues an interrupted
-       purge.
-    1  The tombstone set grows, by ``add`` or by a merge during a sync, so that all writers take it into account.
-    2  All refs move to the rewritten commits in one record: sessions, tracking refs, trash, operation log.
+    0  The mark `purge-pending` is written to disk. If the purge is interrupted after this step, the next process that
+       opens the store continues it.
+    1  Tombstones are added to the tombstone set, by ``add`` or by a merge during a sync. All writers then apply them.
+    2  All refs move to the rewritten commits in one journal record: refs of sessions, remote-tracking refs, the trash,
+       and the operation log.
     3  Objects are deleted by name. Derived, spooled, quarantined and temporary files are deleted, too.
     4  The mark is removed, and the checked state is recorded, so that the next check covers only new data.
 
@@ -42,7 +43,7 @@ from gitsession.store.lock import packing
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
 _NEW_VALUES_MAX = 256
-"""Number of new ref values after which a check records the state, so that the next check starts from there."""
+"""Number of changed refs from which a check records the state. The next check then covers only later changes."""
 
 _HINT = "run `gitsession doctor` to complete the purge when the problem is solved"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
@@ -68,7 +69,7 @@ class PurgeResult:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect of a tombstone set on a store: the entries that are removed, and the refs that move."""
+    """The effect of a tombstone set on a store: the entries that it removes and the refs that it moves."""
 
     gone: tuple[Node, ...]
     moved: tuple[str, ...]
@@ -80,7 +81,7 @@ def is_pending(store: GitStore) -> bool:
 
 
 def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
-    """Purge ``more``, and complete an interrupted purge. Raises ``Refused`` and ``Unavailable``, as ``apply`` does."""
+    """Add ``more`` to the tombstone set and apply the set. Raises the errors of ``apply``."""
     begin(store)
     while True:
         tip = store.ref(refs.TOMBSTONES)
@@ -99,7 +100,7 @@ def add(store: GitStore, more: Tombstones, at_ms: int) -> PurgeResult:
 
 
 def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload]], at_ms: int) -> PurgeResult:
-    """Replace entries. ``replacements``: form and new payload, by the digest of the entry.
+    """Replace entries. ``replacements``: the form and the new payload of each entry, by the digest of the entry.
 
     The chain digests of later entries do not change. A replacement must have the kind and the author of the entry, so
     that a later tombstone of the entry is the same with and without the replacement. Raises the errors of ``add``, and
@@ -148,7 +149,7 @@ def check(store: GitStore) -> None:
 
 
 def preview(store: GitStore, more: Tombstones) -> Preview:
-    """Return the effect of ``add`` without a change to the store."""
+    """Return the effect that ``add`` would have. The store does not change."""
     rewriter = Rewriter(store, tombstone_set.read(store) | more)
     ref_oids = _rewritable_refs(store)
     scanned = progress.each("Scanning branches", ref_oids.items())
@@ -158,10 +159,10 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
 
 
 def apply(store: GitStore, tombstones: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
-    """Apply the tombstone set to the store. This is fast if there is nothing to do.
+    """Apply the tombstone set to the store. This is fast if the store has no purged content.
 
-    ``thorough``: also check commits that are not reachable from a ref. Raises ``Refused`` if a purge is not possible in
-    this store, and ``Unavailable`` if other processes keep writing or the disk fails.
+    ``thorough``: also check commits that are not reachable from a ref. Raises ``Refused`` if a purge of this store is
+    not possible, and ``Unavailable`` if other processes write repeatedly or the disk fails.
     """
     tip = store.ref(refs.TOMBSTONES)
     if tombstones is None:
@@ -200,13 +201,13 @@ def _is_purged(store: GitStore, tombstones: Tombstones, state: _PurgeState) -> b
 
 
 def _has_unreachable_content(store: GitStore, tombstones: Tombstones) -> bool:
-    """Return whether an unreachable commit has purged content. Plain git leaves such commits when it moves a ref."""
+    """Return whether an unreachable commit has purged content. git leaves unreachable commits when it moves a ref."""
     rewriter = Rewriter(store, tombstones)
     return any(kind == "commit" and rewriter.commit(oid) != oid for oid, kind in ObjectRemoval(store).kinds().items())
 
 
 def _execute(store: GitStore, tombstones: Tombstones) -> tuple[PurgeResult, frozenset[Oid]]:
-    """Execute steps 2 and 3; return the result, and the values of the refs when no purged content was left."""
+    """Execute steps 2 and 3; return the result, and the values of the refs at which the store had no purged content."""
     moved: set[str] = set()
     mapped: dict[Oid, Oid] = {}
     with store.locked():
@@ -258,7 +259,7 @@ def _delete_objects(store: GitStore, tombstones: Tombstones, rewriter: Rewriter)
 
 
 def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Iterator[Original]:
-    """Yield the local originals of entries that were redacted in another store, for the redacted entries."""
+    """Yield this store's originals of entries that another store redacted, under the digests of the replacements."""
     for oid in rewriter.replaced_commits():
         try:
             before, after = node.load(store, oid), node.load(rewriter, rewriter.mapped[oid])
@@ -271,7 +272,7 @@ def _originals(store: GitStore, rewriter: Rewriter, hidden: set[bytes]) -> Itera
 
 
 def _move_refs(store: GitStore, tombstones: Tombstones) -> tuple[Rewriter, set[str]]:
-    """Execute step 2. Raises ``RefMoved`` if another process moved a ref first."""
+    """Execute step 2. Raises ``RefMoved`` if another process moves a ref at the same time."""
     rewriter = Rewriter(store, tombstones)
     ref_oids = _rewritable_refs(store)
     _refuse_tags(store, rewriter)
@@ -298,9 +299,9 @@ def _move_refs(store: GitStore, tombstones: Tombstones) -> tuple[Rewriter, set[s
 
 
 def _removed(store: GitStore, rewriter: Rewriter, moved: Mapping[str, Oid]) -> Iterator[Node]:
-    """Yield the entries that are removed: those that a tombstone replaces, and those that only purged sessions contain.
+    """Yield the removed entries: entries that a tombstone replaces, and entries that only purged sessions contain.
 
-    ``moved``: refs that the rewrite moves, with their old values. Entries that a fork shares with a purged session are
+    ``moved``: refs that the rewrite moves, with their old values. Entries that a purged session shares with a fork are
     not removed.
     """
     for oid in rewriter.replaced_commits():
@@ -331,7 +332,10 @@ def _readable_history(store: GitStore, leaf: Oid) -> Iterator[Node]:
 def _needs_no_rewrite(
     store: GitStore, rewriter: Rewriter, now: Mapping[str, Oid], log: RefValue | None, victims: set[Oid]
 ) -> bool:
-    """Return whether the current refs and commands, which other processes may have written, need no rewrite."""
+    """Return whether the current refs and the operation log have no purged content.
+
+    Other processes may have changed them.
+    """
     for operation in operation_log.history_from(store, store.ref(refs.OPLOG)):
         if operation.id == log:
             break
@@ -346,7 +350,7 @@ def _rewritable_refs(store: GitStore) -> dict[str, Oid]:
 
 
 def _commit_refs(store: GitStore) -> dict[str, Oid]:
-    """Return the refs to commits. Refs of other programs can have other objects as values."""
+    """Return the refs that point to commits. Refs of other programs can point to other objects."""
     found = {}
     for name, value in store.refs("refs/").items():
         if refs.target(value) is None and (name.startswith(_OWN_PREFIXES) or _is_commit(store, value)):
@@ -357,13 +361,16 @@ def _commit_refs(store: GitStore) -> dict[str, Oid]:
 def _is_commit(reader: Reader, oid: Oid) -> bool:
     try:
         kind: Kind = reader.read(oid)[0]
-    except (Corrupt, MissingObject):  # a tag (``_refuse_tags``), or a broken ref
+    except (Corrupt, MissingObject):  # a tag (see ``_refuse_tags``), or a broken ref
         return False
     return kind == "commit"
 
 
 def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
-    """Refuse to purge content that is reachable from a tag. A tag may be signed, so only its owner may remove it."""
+    """Raise ``Refused`` if purged content is reachable from a tag.
+
+    A tag may be signed, so only its owner may remove it.
+    """
     result = process.run(
         store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)"
     )
@@ -380,7 +387,7 @@ class _PurgeState:
     Attributes:
         tip: Commit of the applied tombstone set.
         refs: Values of the refs.
-        fingerprint: Fingerprint of the store; "" if unknown.
+        fingerprint: Fingerprint of the store (see ``change_stamp``); "" if unknown.
     """
 
     tip: Oid | None

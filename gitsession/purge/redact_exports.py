@@ -1,7 +1,8 @@
-"""Search for purged text in the files that this store exported, and redaction of these files in place.
+"""Redaction of purged text in the files that this store exported.
 
-The digests of their records are added to the tombstone set. So if such a file or a copy of it is imported, the records
-become tombstones. Values are redacted, keys are not. Lines without purged text do not change.
+The digests of records with purged text are added to the tombstone set. So if an exported file or a copy of it is
+imported, these records become tombstones. In JSON, values are redacted, and keys are not. Lines without purged text do
+not change.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ from gitsession.store.interface import ObjectStore
 
 MARK = "[purged]"
 TEXT_MIN = 16
-"""Minimum length, in characters, of a text that is searched for in other files. Shorter texts may occur anywhere."""
+"""Minimum length in characters of text that is searched for in other files. Shorter texts may occur by chance."""
 _ARGUMENT_MIN = 40
-"""Minimum length of an argument of a tool call. Paths and short commands occur in many sessions."""
+"""Minimum length in characters of a tool call's argument that is searched for in other files.
+
+Paths and short commands occur in many sessions.
+"""
 _TRIES = 3
 """Number of attempts for a file that changes before its redacted version replaces it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedactedExport:
-    """An exported file that a purge had to redact. ``problem``: reason why it is unchanged; "" if it was redacted."""
+    """An exported file with purged content. ``problem``: the reason why it was not redacted; "" if it was redacted."""
 
     path: str
     problem: str = ""
@@ -53,7 +57,7 @@ class RedactedExport:
 
 @dataclass(frozen=True, slots=True)
 class _PurgedText:
-    """The text that a purge removes: ``texts``, and all text in the exports of ``sessions``."""
+    """The text that a purge removes: ``texts`` in all exports, and all text in the exports of ``sessions``."""
 
     texts: tuple[str, ...]
     sessions: frozenset[str]
@@ -88,7 +92,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
 
 
 def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
-    """Redact the exported files of ``plan`` in place. Files that cannot be redacted do not change and are reported."""
+    """Redact the exported files of ``plan`` in place. Files that cannot be redacted are reported and not changed."""
     purged = _PurgedText(plan.texts, frozenset(plan.sessions))
     done: list[RedactedExport] = []
     changed: dict[str, ExportedFile] = {}
@@ -106,9 +110,9 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
 
 
 def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
-    """Remove the recorded digests of exported files with purged content. A digest could confirm a guess of the text.
+    """Remove the recorded digests of exported files with purged content. A digest could confirm a guess of the content.
 
-    If a file was not changed since its export, it is recognized by its size and time from then on.
+    If a file has not changed since its export, it is recognized from then on by its size and modification time.
     """
     _update(objects, {hit.export.path: _without_digests(hit.export) for hit in plan.exports})
 
@@ -149,7 +153,7 @@ def _purged_text(view: ObjectStore, plan: PurgePlan, text: str) -> _PurgedText:
 
 
 def _texts(entry: object) -> Iterator[str]:
-    """Yield the texts of a message by which a copy of it is recognized."""
+    """Yield the texts of a message by which a copy of the message is recognized."""
     if not isinstance(entry, Message):
         return
     for block in entry.content:
@@ -173,7 +177,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def _source(export: ExportedFile, data: bytes) -> Source | None:
-    """Return the file as an import reads it; ``None`` if it is not an agent's file or is no longer a session."""
+    """Parse an exported file like an import; ``None`` if it is not an agent's file or no longer contains a session."""
     if export.agent not in FORMATS:
         return None
     try:
@@ -197,7 +201,10 @@ def _tombstones(source: Source | None, export: ExportedFile, purged: _PurgedText
 
 
 def _redact_file(export: ExportedFile, purged: _PurgedText) -> ExportedFile:
-    """Redact one file; return its new record. If it raises ``Malformed`` or ``OSError``, the file is unchanged."""
+    """Redact one file; return its new export record.
+
+    If ``Malformed`` or ``OSError`` is raised, the file is unchanged.
+    """
     path = Path(export.path)
     hide = _hide_all if export.session in purged.sessions else _text_hider(purged.texts)
     for _ in range(_TRIES):
@@ -228,7 +235,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedText) -> None:
-    """Raise ``Malformed`` if a redaction changes more than texts for the agent, or does not remove the text."""
+    """Raise ``Malformed`` if a redaction does not remove the text, or if it changes more of the session than texts."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
         raise Malformed(f"{export.agent} could not read the file without the removed text", hint="delete the file")
@@ -237,7 +244,7 @@ def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedTex
 
 
 def _shape(source: Source) -> object:
-    """Return the parts of a session that its agent requires to read it, which are all except the texts."""
+    """Return the parts of a session that its agent requires to read it. These are all parts except the texts."""
     headlines = [FORMATS[source.agent].headline(record.payload) for record in source.records]
     records = [
         (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
@@ -271,7 +278,7 @@ def redacted(data: bytes, hide: Hide) -> bytes:
 
 
 def _parsed(data: bytes) -> Any:
-    """Return the object or list that ``data`` encodes in JSON; ``None`` if it is not one."""
+    """Return the object or list that ``data`` contains as JSON; ``None`` if ``data`` is neither."""
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):
@@ -308,15 +315,18 @@ _TEXTS = frozenset(
         "image_url",
     ]
 )
-"""Fields with a text, or a list of texts, in the files of agents."""
+"""Fields with text, or with a list of texts, in agents' files."""
 _ALL_TEXTS = frozenset(["arguments", "input", "toolUseResult", "details"])
 """Fields in which all strings are texts, at any depth: the input and the output of tools."""
 _MODES = frozenset(["auto", "concise", "detailed", "none"])
-"""Values of the field ``summary`` in codex that select a mode of summaries."""
+"""Values of the field ``summary`` in codex's files that select how codex summarizes. They are not texts."""
 
 
 def _is_text(key: str, value: Any, is_below: bool) -> bool:
-    """Return whether strings in the field ``key`` are texts. ``is_below``: whether it is inside a field of texts."""
+    """Return whether strings in the field ``key`` are texts.
+
+    ``is_below``: whether the field is inside a field of texts.
+    """
     if is_below or key in _ALL_TEXTS:
         return True
     if key == "data":

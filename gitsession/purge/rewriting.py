@@ -1,15 +1,15 @@
-"""The rewrite of a history without purged content: a pure function of commits and the tombstone set.
+"""The rewrite of a history to remove purged content. It is a pure function of the commits and the tombstone set.
 
     1. an entry in the set            -> its tombstone or replacement, with the same time, position, source and chain
                                          digest
-    2. an entry with purged files     -> the same entry with a placeholder text as the content of these files
+    2. an entry with purged files     -> the same entry with a placeholder as the content of these files
     3. a commit of the archive        -> the same commit with the rewritten tips of its histories
        any other commit               -> the same commit with mapped parents
     4. if none of this changes it     -> the same oid
 
-A ref of a purged session moves to the tombstone of the entry at which the session began, whatever its old value was.
-This tombstone has no parents. The rewrite has the same result in every store. It is idempotent, and the order of two
-sets does not matter: ``R_B(R_A(x)) = R_(A u B)(x)``.
+A ref of a purged session moves to the tombstone of the session's first entry, whatever the old value of the ref was.
+This tombstone has no parents. The rewrite has the same result in every store. It is idempotent, and two tombstone sets
+can be applied in any order: ``R_B(R_A(x)) = R_(A u B)(x)``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gitsession.store.interface import ObjectStore
 _TREE_BYTES = len("tree ") + 40
 
 _COMMAND_WORDS = 2
-"""Number of words that are kept of a command on purged content: its name and its first argument."""
+"""Number of words that are kept of a command that affected purged content: its name and its first argument."""
 
 
 class Rewriter:
@@ -47,12 +47,12 @@ class Rewriter:
 
     Attributes:
         objects: New objects, by id.
-        mapped: Commits that changed, old id to new id.
+        mapped: New ids of the commits that changed, by their old ids.
 
     Args:
         reader: Reader of the existing objects.
         tombstones: The tombstone set.
-        clean: Commits that are known to have no purged content in them or in their history.
+        clean: Commits without purged content in themselves or in their histories, if known.
     """
 
     def __init__(self, reader: Reader, tombstones: Tombstones, clean: Container[Oid] = ()) -> None:
@@ -64,15 +64,15 @@ class Rewriter:
         self._folders: dict[Oid, Oid] = {}
 
     def ref(self, name: str, oid: Oid) -> Oid:
-        """Return the new value of the ref ``name`` with the value ``oid``."""
+        """Return the new value of the ref ``name``. ``oid``: its old value."""
         return self._tombstone(name, oid) if self.is_purged(name) else self.commit(oid)
 
     def start(self, name: str, oid: Oid) -> Node | None:
         """Return the entry at which the session of the ref ``name`` began. ``oid``: the value of the ref.
 
-        If the session was purged, this is the nearest entry in the history that the set names as a beginning. If there
-        is none, or if the session was not purged, it is the first entry. Returns ``None`` if the history has no
-        entries.
+        If the session was purged, this is the nearest entry in the history that the tombstone set names as a session's
+        first entry. If there is no such entry, or if the session was not purged, it is the first entry of the history.
+        Returns ``None`` if the history has no entries.
         """
         beginnings = self._tombstones.roots_of(session_of(name))
         at = oid
@@ -91,11 +91,14 @@ class Rewriter:
         if entry is None or (entry.is_tombstone and entry.parent is None):
             return self.commit(oid if entry is None else entry.oid)
         substitute = tombstone.of_session(self, entry, self._first_digest(entry))
-        self._put_all(substitute)  # not in ``mapped``: another session that begins at this entry keeps it
+        self._put_all(substitute)  # not in ``mapped``: another session that begins at this entry keeps the entry
         return substitute.oid
 
     def commit(self, oid: Oid) -> Oid:
-        """Return the new oid of the commit ``oid``. It iterates, because long histories exceed the recursion limit."""
+        """Return the new oid of the commit ``oid``.
+
+        The function does not recurse, because long histories exceed the recursion limit.
+        """
         stack = [oid]
         while stack:
             at = stack[-1]
@@ -124,11 +127,11 @@ class Rewriter:
         return bool(self._tombstones.roots_of(session_of(name)))
 
     def replaced_commits(self) -> list[Oid]:
-        """Return the commits that a substitute has replaced so far."""
+        """Return the commits that a tombstone or replacement has replaced so far."""
         return sorted(self._replaced)
 
     def is_replaced(self, oid: Oid) -> bool:
-        """Return whether a substitute has replaced the commit ``oid`` so far."""
+        """Return whether a tombstone or replacement has replaced the commit ``oid`` so far."""
         return oid in self._replaced
 
     # -- one commit
@@ -193,7 +196,7 @@ class Rewriter:
         return oid
 
     def _substitute(self, entry: Node, parents: list[Oid]) -> tombstone.SubstituteCommit | None:
-        """Return the substitute of a purged entry; ``None`` if the entry is not purged."""
+        """Return the commit that replaces a purged entry; ``None`` if the entry is not purged."""
         if entry.is_tombstone:
             return None
         purged = self._tombstones
@@ -211,7 +214,10 @@ class Rewriter:
         return tombstone.build_replacement(entry, original_digest, replacement, files, parents)
 
     def _digest(self, entry: Node, parts: EntryTree | None = None) -> str:
-        """Return the digest of an entry. If its payload is missing, find the digest in the set by the chain digest."""
+        """Return the digest of an entry.
+
+        If the payload of the entry is missing, look up the digest in the tombstone set by the chain digest.
+        """
         parts = parts or self._content(entry)
         if parts is not None:
             return parts.digest.hex()
@@ -236,7 +242,7 @@ class Rewriter:
         )
 
     def _without_files(self, entry: Node) -> Oid | None:
-        """Return the tree of an entry with purged files withheld; ``None`` if it does not change."""
+        """Return the tree of an entry with a placeholder for each purged file; ``None`` if the tree does not change."""
         if not self._tombstones.has_files:
             return None
         rows = {name: (mode, oid) for mode, name, oid in parse_tree(self._read(entry.tree, "tree"))}
@@ -247,7 +253,7 @@ class Rewriter:
         return None if rows[layout.FILES] == before else self.put("tree", encode_tree(rows))
 
     def _folder(self, oid: Oid) -> Oid:
-        """Rewrite a folder of captured files with purged files withheld; return its new oid."""
+        """Rewrite a folder of captured files with a placeholder for each purged file; return its new oid."""
         if oid not in self._folders:
             rows = {}
             for mode, name, child in parse_tree(self._read(oid, "tree")):
@@ -282,7 +288,7 @@ class Rewriter:
         return parse_commit(self._read(oid, "commit")).parents
 
     def _node(self, oid: Oid) -> Node | None:
-        """Return the entry of a commit; ``None`` if it is not an entry."""
+        """Return the entry of a commit; ``None`` if the commit has no entry."""
         try:
             return node.parse(oid, self._read(oid, "commit"))
         except Malformed:
@@ -296,7 +302,7 @@ class Rewriter:
 
 
 def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
-    """Return a commit with other parents and no other change. The commit need not be from gitsession."""
+    """Return a commit with its parents replaced and no other change. The commit need not be an entry."""
     if list(old) == new:
         return data
     end = _TREE_BYTES + 1 + sum(len("parent \n") + 40 for _ in old)
@@ -304,7 +310,7 @@ def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
 
 
 def session_of(name: str) -> str:
-    """Return the session of a ref of this store, of a remote, or in the trash; "" for any other ref."""
+    """Return the id of a ref's session; "" if it has none. The ref can belong to this store, a remote or the trash."""
     if name.startswith(refs.TRASH):
         name = refs.untrashed(name)
     elif name.startswith("refs/remotes/"):
@@ -314,11 +320,11 @@ def session_of(name: str) -> str:
 
 
 def rewrite_log(store: ObjectStore, tip: Oid, rewriter: Rewriter) -> Oid:
-    """Map every commit in the operation log, so that older commands can still be undone; return the new tip.
+    """Map the commits in the operation log, so that older commands can still be undone; return the new tip of the log.
 
     The log is local, so its bytes need not be the same in other stores. If a command wrote or removed a purged entry,
-    only its name and its first argument are kept, because the command can include the text of a label. Raises
-    ``Malformed``.
+    only the command's name and first argument are kept, because its other arguments can contain purged text, such as a
+    label. Raises ``Malformed``.
     """
     mapped: dict[Oid, Oid] = {}
     for operation in reversed(list(operation_log.history_from(store, tip))):

@@ -1,4 +1,4 @@
-"""Selection of the objects that a purge deletes: by the tombstone set, not because they are unreachable."""
+"""Selection of the objects that a purge deletes. They are selected by the tombstone set, not by reachability."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def find(
 ) -> set[Oid]:
     """Select the objects that a purge deletes.
 
-    These are all commits that the rewrite changes, and unreachable commits of purged sessions; the objects that only
-    these commits contain; and objects with purged bytes that no commit contains.
+    These are the commits that the rewrite changes, the unreachable commits of purged sessions, and the objects that
+    only these commits contain. Objects with purged bytes that no commit contains are also selected.
 
     Args:
         reader: Reader of the store's objects.
         tombstones: The tombstone set.
         kinds: Kinds of all objects.
-        tips: Current values of the refs. Objects that are reachable from them are not deleted.
-        rewriter: The rewrite.
+        tips: Current values of the refs. Objects that are reachable from these values are not deleted.
+        rewriter: Rewriter that has rewritten the refs.
     """
     commits = [oid for oid, kind in kinds.items() if kind == "commit"]
     affected = {oid for oid in progress.each("Selecting objects", commits) if rewriter.commit(oid) != oid}
@@ -70,7 +70,10 @@ def _is_set(reader: Reader, oid: Oid) -> bool:
 
 
 def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str]) -> Iterator[bytes]:
-    """Yield the digests of the entries that are deleted with ``victims``. No remaining commit has their tree."""
+    """Yield the digests of the entries whose trees are deleted with ``victims``.
+
+    No remaining commit has these trees.
+    """
     for oid in victims:
         if kinds.get(oid) == "commit":
             try:
@@ -83,7 +86,7 @@ def digests(reader: Reader, victims: AbstractSet[Oid], kinds: Mapping[Oid, str])
 
 
 def objects_below(reader: Reader, commits: Iterable[Oid], *, without: AbstractSet[Oid] = frozenset()) -> set[Oid]:
-    """Return the trees and blobs in commits, except ``without`` and the objects below those."""
+    """Return the trees and blobs in ``commits``, except ``without`` and the objects below ``without``."""
     found: set[Oid] = set()
     for commit in commits:
         try:
@@ -119,10 +122,11 @@ def commits_of_purged_sessions(
 ) -> set[Oid]:
     """Select the commits of purged sessions that are not reachable from a ref.
 
-    A commit belongs to the session with the nearest beginning in its history.
+    A commit belongs to the session whose first entry is nearest in the history of the commit.
 
-    Unreachable commits with such a commit as a parent are selected, too. An example is an earlier version of an
-    operation on it. They would lack their parent, and they may contain a title or a label.
+    Unreachable commits that have such a commit as a parent are also selected. An example is an earlier version of an
+    entry with an operation. Without its parent, such a commit would be incomplete, and it may contain a title or a
+    label.
     """
     commits = list(commits)
     reachable = reachable_commits(reader, tips)
@@ -154,7 +158,10 @@ def commits_of_purged_sessions(
 
 
 def _step_back(reader: Reader, oid: Oid, first_digests: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
-    """Return the parent of ``oid``; at a session's beginning, ``None`` and whether ``first_digests`` has it."""
+    """Return the parent of ``oid``.
+
+    At a session's first entry, return ``None`` and whether ``first_digests`` has its digest.
+    """
     try:
         data = reader.read(oid)[1]
         parents = parse_commit(data).parents
@@ -197,7 +204,7 @@ def _contains_any(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
 
 
 def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
-    """Yield the texts of readable entries: for an agent's entry its stored bytes, otherwise its strings."""
+    """Yield the texts of the readable entries in ``gone``: stored bytes of agents' entries, and strings of others."""
     for oid in gone:
         try:
             parts = content.entry_tree(reader, node.load(reader, oid))

@@ -1,8 +1,8 @@
-"""Checks of a received tombstone set. It must not change the local history more than a purge can.
+"""Checks of a received tombstone set. The set must not change the local history in ways that a purge cannot.
 
-A store that may push to this store, or that this store fetches from, may also purge entries here. So a set may remove
+A store that may push to this store, or from which this store fetches, may also purge entries here. So a set may remove
 entries and redact parts of them. It must not replace an entry with other text, contain data that this store cannot
-represent, or remove only the entry at which a session begins. Each store checks the entries that it has.
+represent, or remove only the entry at which a session begins. Each store checks the set against its own entries.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLACEHOLDER = re.compile(rb"\[redacted:[^\[\]\n]{1,100}\]")
 
 
 def problem(reader: Reader, session_refs: Mapping[str, Oid], current: Tombstones, received: Tombstones) -> str:
-    """Return the reason not to apply the set ``received`` to ``session_refs``, the refs to entries; "" if none.
+    """Return the reason not to apply the set ``received`` to the entries of ``session_refs``; "" if there is none.
 
     ``current``: the current tombstone set.
     """
@@ -44,7 +44,7 @@ def problem(reader: Reader, session_refs: Mapping[str, Oid], current: Tombstones
 
 
 def _check_form(digest: str, replacement: Replacement) -> None:
-    """Raise ``Malformed`` if no valid entry can have this replacement as its payload."""
+    """Raise ``Malformed`` if ``replacement`` cannot be the payload of a valid entry."""
     data = replacement.full_payload()
     for row in holes.hidden(replacement.stored.holes):
         if data[row.offset : row.offset + row.length] != f"[redacted:{row.rule}]".encode():
@@ -72,14 +72,14 @@ def _entry_problem(reader: Reader, entry: Node, current: Tombstones, received: T
     if (message.kind_of(headline), headline.role) != (entry.kind, entry.role):
         return f"the replacement of the {entry.role} {entry.kind} {key} has another role or kind"
     if entry.replaces and digest not in _successive_digests(original_digest, received):
-        return ""  # no known set made this replacement, so it cannot be compared
+        return ""  # no known tombstone set contains this replacement, so it cannot be compared
     if not _is_redaction(replacement.form, replacement.full_payload(), before):
         return f"the replacement of the entry {key} does more than hide a part of it"
     return ""
 
 
 def _successive_digests(digest: str, received: Tombstones) -> set[str]:
-    """Return an entry's successive replacements. A second redaction replaces a part of the first replacement."""
+    """Return the digests of an entry's successive replacements. A second redaction replaces the first replacement."""
     found: set[str] = set()
     while digest in received.replaced and digest not in found:
         found.add(digest)
@@ -90,7 +90,7 @@ def _successive_digests(digest: str, received: Tombstones) -> set[str]:
 def _session_problem(rewriter: Rewriter, after: Mapping[str, Oid], current: Tombstones, received: Tombstones) -> str:
     """Return the reason to reject the purge of a session; "" if there is none.
 
-    The purge must name the entry at which the session begins. Only a store with the session can do this.
+    The purge must name the first entry of the session. Only a store that has the session can name it.
     """
     ends: dict[str, list[str]] = {}
     for name, oid in after.items():

@@ -1,7 +1,7 @@
 """Rules for secrets by their context: after a name, in a header, in a URL, or in a key file.
 
-Only the value is redacted, so that the rest remains readable. The names are in lower case and match any case. Values
-are checked (see ``heuristics``), because code often contains expressions such as ``password = get_password()``.
+Only the value is redacted, so the text around it remains readable. The names are in lower case and match any case.
+Values are checked (see ``heuristics``), because code often contains expressions such as ``password = get_password()``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _is_chosen(value: bytes) -> bool:
 
 
 def _is_argument(value: bytes) -> bool:
-    """Return whether ``value``, at a position where a command accepts only a password, is a password."""
+    """Return whether ``value``, which is at a position where a command accepts only a password, is a password."""
     return _is_chosen(value) or heuristics.is_argument(value)
 
 
@@ -42,14 +42,15 @@ _HTPASSWD = (
 )
 """The part of a `htpasswd -b` command before the password.
 
-With ``-n`` there is no file argument. In `docker run --entrypoint`, the name of an image follows.
+With the option ``-n``, there is no file argument. With `docker run --entrypoint`, the name of an image follows
+`htpasswd`.
 """
 
 _NO_PROSE = (
     rb"(?!(?:[A-Z]?[a-z]+|[A-Z]+)[.,]?[ ]+"
     rb"(?!(?:ssh|scp|sftp|rsync|sudo|ansible|git|autossh|mosh|lftp|curl)\b)[a-z]{2,}[ ,.])"
 )
-"""A lookahead that excludes prose. A real password is followed by the command that ``sshpass`` runs, or by nothing."""
+"""A lookahead that excludes prose. After a real password, there is the command that ``sshpass`` runs, or nothing."""
 
 _P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
 """The rest of an option that begins with ``-p`` and belongs to another command."""

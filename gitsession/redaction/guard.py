@@ -1,7 +1,7 @@
-"""The guard of a store. It redacts secrets before data is stored, so that the result can still be parsed.
+"""The guard of a store. It redacts secrets before data is stored. The redacted data can still be parsed.
 
-In JSON and CBOR, the unescaped strings are scanned, and only parts of strings are replaced. So a line of JSON stays
-valid, and so does an entry. Strings that contain JSON are unescaped and scanned again, at most ``LEVELS_MAX`` times.
+In JSON and CBOR, the unescaped strings are scanned, and only parts of strings are replaced. So a redacted JSON line or
+CBOR payload is still valid. Strings that contain JSON are unescaped and scanned again, at most ``LEVELS_MAX`` times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.vault import Vault
 
 LEVELS_MAX = 4
-"""Maximum number of rounds of unescaping, for JSON within JSON strings."""
+"""Maximum number of rounds of unescaping, for JSON strings within JSON strings."""
 
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder: its offset in the redacted payload, its length in bytes, and its rule."""
@@ -37,7 +37,7 @@ _CBOR, _JSON = "cbor", ("json", "jsonl")
 
 
 class Redacted(NamedTuple):
-    """A payload without its secrets. ``rows``: the placeholders in the payload, in order."""
+    """A payload with placeholders in place of its secrets. ``rows``: the placeholders, in order."""
 
     payload: bytes
     rows: tuple[Row, ...] = ()
@@ -48,7 +48,10 @@ class Redacted(NamedTuple):
 
 
 def placeholder(rule: str) -> bytes:
-    """Return the placeholder of a secret. It contains only the rule's name: more would reveal a part of the secret."""
+    """Return the placeholder of a secret.
+
+    It contains only the name of the rule, because anything else would reveal a part of the secret.
+    """
     return f"{OPENS}{rule}]".encode()
 
 
@@ -69,7 +72,7 @@ def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
 
 
 class SecretLookahead:
-    """A scan of ``count`` payloads that reads ahead from the requested payload.
+    """A scan of ``count`` payloads. It reads and scans payloads after the requested one in advance.
 
     ``payload`` is a function that reads a payload by its index. It is called once for each scan.
     """
@@ -81,7 +84,7 @@ class SecretLookahead:
         self._suspects: set[int] = set()
 
     def may_hold(self, number: int) -> bool:
-        """Return ``Scanner.may_hold`` for the payload with the index ``number``."""
+        """Return the result of ``Scanner.may_hold`` for the payload with the index ``number``."""
         if not self._from <= number < self._to:
             self._look(number)
         return number in self._suspects
@@ -107,13 +110,13 @@ def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
-    """Return the hits in ``data``, in order, before and after each round of unescaping."""
+    """Return the hits in ``data``, in order. They are searched for before and after each round of unescaping."""
     views = [data]
     maps: list[OffsetMap] = []
     inner = decoded(data)
     hits = [] if is_json and inner != data else _hits_in_view(
         data, scanner
-    )  # JSON with escapes is scanned only unescaped
+    )  # JSON with escapes is scanned only after it is unescaped
     while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
         found = _hits_in_view(inner, scanner)
@@ -125,7 +128,7 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Secret
 
 
 def _hits_in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
-    """Return the hits in ``data``, before and after the removal of each kind of marks that programs insert."""
+    """Return the hits in ``data``, before and after the removal of each kind of mark (see ``scan``)."""
     hits = scanner.scan_bytes(data)
     undecorated_views = undecorated(data)
     found = [
@@ -165,7 +168,7 @@ _LITERAL = re.compile(rb'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
 
 
 def _hits_in_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[SecretSpan]:
-    """Yield the ``hits`` inside string literals, line by line; in lines that are not JSON, yield all hits."""
+    """Yield the ``hits`` inside string literals, line by line. In lines that are not JSON, yield all hits."""
     spans: list[tuple[int, int]] = []
     at = 0
     for line in payload.split(b"\n"):
@@ -218,7 +221,7 @@ _REFERENCES = frozenset(
         "source_id",
     ]
 )
-"""Fields that refer to entries and sessions. A reference that looks like a token by chance must not be replaced."""
+"""Fields that refer to entries and sessions. A reference that looks like a token by chance must not be redacted."""
 
 
 def _redact_cbor(payload: bytes, scanner: Scanner) -> Redacted:
@@ -239,7 +242,7 @@ def _redact_cbor(payload: bytes, scanner: Scanner) -> Redacted:
 
 
 def _cbor_view(payload: bytes) -> bytes:
-    """Return the strings of a CBOR payload in the form that is scanned; return other bytes unchanged."""
+    """Return the strings of a CBOR payload in the format in which they are scanned; return other bytes unchanged."""
     try:
         return _strings(payload)[1]
     except Malformed:
@@ -261,7 +264,7 @@ def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
 
 
 def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
-    """Return the strings in the form of JSON, each key before its value, and the offset of each string."""
+    """Return the strings as JSON, each key before its value, and the offset of each string."""
     parts: list[bytes] = []
     starts: list[int] = []
     at = 0
@@ -293,7 +296,10 @@ def _rewrite_pieces(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretS
 
 
 def _unique_key(redacted: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
-    """Return a unique key for a map. Two secrets that are keys of one map could become the same placeholder."""
+    """Return a redacted key that is not in ``keys``.
+
+    Two secrets that are keys of one map could get the same placeholder.
+    """
     name = redacted.payload
     for number in itertools.count(2):
         if name not in keys and name not in payload:
@@ -358,11 +364,11 @@ class Guard:
         return cls(scanner(rules), vault)
 
     def redact(self, form: str, payload: bytes) -> Redacted:
-        """Return ``payload`` without its secrets, like the function of the same name."""
+        """Return ``payload`` with its secrets redacted, like the module's function ``redact``."""
         return redact(form, payload, self.scanner)
 
     def words(self, text: str) -> str:
-        """Return ``text``, which is stored outside the payload of an entry, without its secrets."""
+        """Return ``text`` with its secrets redacted. It is text that is stored outside the payload of an entry."""
         data = text.encode("utf-8", "surrogatepass")
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
 
@@ -371,7 +377,7 @@ class Guard:
         return SecretLookahead(self.scanner, count, payload)
 
     def in_file(self, data: bytes) -> str | None:
-        """Return the rule that finds a secret in a file, like the function of the same name."""
+        """Return the first rule that finds a secret in a file, like the module's function ``in_file``."""
         return in_file(data, self.scanner)
 
 
@@ -379,7 +385,7 @@ def scanner(rules: str = "") -> Scanner:
     """Return a scanner with the built-in rules and those in the file ``rules``. Raises ``NotFound`` and ``Refused``."""
     if not rules:
         return Scanner()
-    from gitsession.redaction import own_rules  # few users have their own rules; the others do not need this module
+    from gitsession.redaction import own_rules  # few users have their own rules; otherwise this is not loaded
 
     own = own_rules.read(Path(rules))
     return Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow)

@@ -1,4 +1,4 @@
-"""Heuristics that distinguish a secret from the other values that programs and documents have at the same position."""
+"""Heuristics that distinguish secrets from other values that occur at the same positions in programs and documents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def entropy(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Return whether ``value`` is a placeholder that the reader is to replace with a secret."""
+    """Return whether ``value`` is a placeholder (as in documentation) that the reader must replace with a secret."""
     return (
         _PLACEHOLDER.match(value) is not None
         or value.lower() in _COMMON_PLACEHOLDERS
@@ -51,7 +51,8 @@ def is_random(value: bytes) -> bool:
 def _is_mixed(value: bytes) -> bool:
     """Return whether letters and digits, and letters of both cases, alternate more often than in a name.
 
-    In the name ``getToken2``, the only digit and the only capital letter each begin a part.
+    In the name ``getToken2``, for example, they alternate only twice: the capital letter and the digit each begin a
+    part.
     """
     if entropy(value) < 2.8:
         return False
@@ -68,7 +69,7 @@ _LOWER, _UPPER, _DIGIT = re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compil
 
 
 def is_password(value: bytes) -> bool:
-    """Return whether ``value`` looks like a chosen password: not a name, a placeholder, or one kind of character."""
+    """Return whether ``value`` looks like a chosen password: no name, no placeholder, several kinds of characters."""
     if len(value) < 8 or is_placeholder(value) or _EXPRESSION.match(value):
         return False
     if _IDENTIFIER.fullmatch(value) and not _is_mixed(value):
@@ -78,7 +79,7 @@ def is_password(value: bytes) -> bool:
 
 
 def is_argument(value: bytes) -> bool:
-    """Return whether ``value``, the argument of an option for a password, is a password and not a name for one."""
+    """Return whether ``value``, the argument of a password option, is a password and not the name of a password."""
     return len(value) >= 8 and is_real_value(value) and _PASSWORD_NAME.search(value) is None
 
 
@@ -102,7 +103,10 @@ def _is_sign(byte: int) -> bool:
 
 
 def is_real_value(value: bytes) -> bool:
-    """Return whether ``value``, at a position where only a secret can be, is a secret and not a placeholder."""
+    """Return whether ``value`` is a secret and not a placeholder.
+
+    The value must be at a position where only a secret can be.
+    """
     return not is_placeholder(value)
 
 
@@ -125,12 +129,12 @@ def contains_private_key(value: bytes) -> bool:
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether ``data`` is text, that is, has no zero byte in its first 8192 bytes."""
+    """Return whether ``data`` is text: whether its first 8192 bytes contain no zero byte."""
     return b"\0" not in data[:8192]
 
 
 def in_utf8(data: bytes) -> bytes:
-    """Return ``data`` in UTF-8 if it begins like a UTF-16 text: with a byte order mark or with ASCII characters."""
+    """Return ``data`` in UTF-8 if it begins like UTF-16 text, with a byte order mark or ASCII characters."""
     for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(start):
             return data.decode(encoding, "replace").encode()

@@ -32,7 +32,7 @@ class Original:
 def matches(redacted: bytes, rows: Iterable[tuple[int, int, str]], original: bytes) -> bool:
     """Return whether ``redacted`` can be ``original`` with placeholders at the offsets and lengths in ``rows``.
 
-    A placeholder matches any text. Rules differ between releases and users, but an entry that was stored under other
+    A placeholder matches any text. Rules differ between releases and users, but an entry that was redacted by other
     rules is still the same entry.
     """
     parts: list[bytes] = []

@@ -1,6 +1,7 @@
 """The user's own rules in a TOML file (docs/explanation/secrets.md), and the built-in rules that are turned off.
 
-Each rule has samples that it must find. It is tested with them before it is used, because a wrong rule finds nothing.
+Each rule has samples that it must find. The rule is tested with its samples before it is used, because a wrong rule
+would silently find nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class UserRules(NamedTuple):
     Attributes:
         rules: The rules.
         off: Names of built-in rules that are turned off.
-        allow: Texts that no rule redacts if they are the whole hit.
+        allow: Texts that are not redacted if a whole hit is equal to one of them.
     """
 
     rules: tuple[Rule, ...]
@@ -123,16 +124,16 @@ def _check_samples(rule: Rule, where: str) -> None:
 
 
 TURNS_MAX = 8
-"""Maximum number of repetitions of a part of variable length. The number of attempts is exponential in it."""
+"""Maximum number of repetitions of a part of variable length. The number of matching attempts is exponential in it."""
 
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
 
 def is_exponential(pattern: bytes) -> bool:
-    """Return whether a repetition contains a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
+    """Return whether a repetition in ``pattern`` contains a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
 
-    If a text almost matches such a pattern, the number of attempts is exponential. With a possessive repetition, as in
-    ``(a+)++``, there is only one attempt. Raises ``re.error``.
+    If a string almost matches such a pattern, the number of matching attempts is exponential in the length of the
+    string. With a possessive repetition, as in ``(a+)++``, there is only one attempt. Raises ``re.error``.
     """
     return _has_nested_repetition(re._parser.parse(pattern))  # type: ignore[attr-defined]
 
@@ -147,7 +148,7 @@ def _has_nested_repetition(items: Any) -> bool:
 
 
 def _is_ambiguous(items: Any) -> bool:
-    """Return whether the items can match in several ways at one position."""
+    """Return whether the items of a parsed pattern can match in several ways at one position."""
     return any(
         str(kind) in ("BRANCH", "GROUPREF_EXISTS")
         or (str(kind) in _REPEATS and argument[0] != argument[1])

@@ -1,9 +1,10 @@
-"""Rules: the pattern of a secret, the part of it that is redacted, and the hints that select the texts to scan.
+"""Rules for secrets, and the hints that select the texts to scan.
 
-Words such as ``token`` are common in text. So a context rule also requires an assignment sign and a long value, which
-can be matched in escaped text. A text that matches a hint is scanned in full; other texts are not scanned. So a hint
-may match too much, but never too little: each hint is less strict than all rules with its stem. Escapes that hints do
-not cover are always scanned (see ``scan``).
+All or a part of the text that matches the pattern of a rule is redacted. Words such as ``token`` are common in text. So
+a context rule also requires an assignment sign and a long value. Hints can match both in escaped text. A text that
+matches a hint is scanned in full; other texts are not scanned. So a hint may match too much, but never too little: each
+hint is less strict than all rules that have a word with its stem. Escapes that hints do not cover are always scanned
+(see ``scan``).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Check = Callable[[bytes], bool]
-"""A function that returns whether a hit is a secret, and not a word of documentation or an expression in code."""
+"""A function that returns whether a hit is a secret and not a word of documentation or an expression in code."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +27,12 @@ class Rule:
         name: Name of the rule, which is part of the placeholder.
         pattern: Regular expression. It is tried at each of ``words``. If it has a group ``secret``, only this group is
             redacted; otherwise the whole match is.
-        words: The literals.
+        words: Literals with which a match can begin.
         check: Function that returns whether a hit is a secret.
-        before: Number of bytes before the hit that are redacted, too.
+        before: Number of bytes before the hit that are also redacted.
         folds: Whether ``words`` are in lower case and match any case.
-        is_token: Whether the redacted part is a run of at least ``RUN_MIN`` bytes without a space that contains the
-            word.
+        is_token: Whether the redacted part is a run of at least ``RUN_MIN`` bytes without spaces, including one of
+            ``words``.
         samples: Texts that the rule must find. Tests expand templates such as ``{b32:16}`` in them, because the
             repository must not contain anything that looks like a real secret.
         never: Texts that the rule must not find.
@@ -60,9 +61,9 @@ class Rule:
 
 
 class Hint(NamedTuple):
-    """A stem, and the pattern ``behind`` that must follow it, for the rules with a word that contains the stem.
+    """A hint for all rules that have a word with the stem. The pattern ``behind`` must match the text after the stem.
 
-    If the pattern has a group ``turns`` that matches, the value after it must also have three turns (see
+    If a group ``turns`` of the pattern matches, the value after the group must also have three turns (see
     ``CharacterTurns``).
     """
 
@@ -80,7 +81,7 @@ def _compiled(pattern: bytes) -> re.Pattern[bytes]:
 
 
 _BLANKS = rb"""(?:[\s"'`]|\\+(?:[nrtbf"'`]|u00(?:[01][0-9A-Fa-f]|2[27]|60)))"""
-"""White space and quotation marks, also if they are escaped several times."""
+"""White space and quotation marks, which can be escaped several times."""
 
 _SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + rb"*+"
 """The text between a stem and the value: the rest of the name, and the assignment sign."""
@@ -92,7 +93,7 @@ _INSIDE = rb"""(?:[^\s"'\\]|\\++u)"""
 _FIRST_TURN = re.compile(_INSIDE + rb"+?" + _TURN)
 _TWO_TURNS = re.compile(rb"(?:" + _INSIDE + rb"+?" + _TURN + rb"){2}")
 _REST = re.compile(_INSIDE + rb"*+")
-"""A minimum that ``heuristics.is_random`` requires: a value changes three times between kinds of characters."""
+"""The minimum that ``heuristics.is_random`` requires: in a value, the kind of character changes three times."""
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"
@@ -150,17 +151,20 @@ HINTS = (
 
 
 def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
-    """Return hints for ``words`` in lower case. A word without a stem becomes a hint that accepts any text after it."""
+    """Return the hints for ``words``, which are in lower case.
+
+    For a word without a stem, the hint accepts any text after it.
+    """
     hints = [hint for hint in HINTS if any(hint.stem in word for word in words)]
     others = dict.fromkeys(word for word in words if not any(hint.stem in word for hint in hints))
     return (*hints, *(Hint(word) for word in others))
 
 
 class CharacterTurns:
-    """The turns in the values of one text, queried from left to right. A turn is a change between kinds of characters.
+    """The turns in the values of one text. A turn is a change between kinds of characters.
 
-    A result is valid up to the first turn of the value, or up to its end if it has no turn. So if a run of names and
-    signs contains several values, it is read only once.
+    Values must be queried from left to right. A result is valid up to the first turn of the value, or up to the end of
+    the value if it has no turn. So a run of names and signs with several values is read only once.
     """
 
     def __init__(self, data: bytes) -> None:

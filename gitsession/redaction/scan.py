@@ -1,9 +1,10 @@
-"""A scanner for secrets. It first searches for literals, which is cheap, and tries a pattern only at its literal.
+"""A scanner for secrets.
 
-Context rules depend on the text before a value. Programs insert marks into texts, which would hide a secret from these
-rules: colors, line numbers, diff signs, quotation marks, ``%3D``. ``undecorated`` removes the marks and maps each hit
-back to the original bytes. ``bare`` does the same for the first test of bytes with escapes. It keeps no offsets, and it
-keeps the margins of lines, which ``_escapes_apart`` handles.
+The scanner first searches for literals, which is fast. It tries the pattern of a rule only at the literals of the rule.
+Context rules depend on the text before a value. Programs insert marks into texts: colors, line numbers, diff signs,
+quotation marks, ``%3D``. The rules would not find a secret with such marks. ``undecorated`` removes the marks and maps
+each hit back to the original bytes. ``bare`` does the same for the first test of bytes with escapes. But ``bare``
+records no offsets, and it does not remove the margins of lines, which ``_escapes_apart`` handles.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from gitsession.redaction.rule import CharacterTurns, Hint, Rule, hints_of
 from gitsession.redaction.tokens import TOKENS
 
 RULES: tuple[Rule, ...] = (*TOKENS, *CONTEXTS)
-"""The built-in rules of every store (docs/explanation/secrets.md). A hit is named after the first rule to find it."""
+"""The built-in rules of every store (docs/explanation/secrets.md).
+
+A hit has the name of the first rule that finds it.
+"""
 
 RUN_MIN = 20
-"""Minimum length of a token in bytes. Most words are shorter, so few words are searched for tokens."""
+"""Minimum length of a token in bytes. Most words are shorter, so only a few words are searched for tokens."""
 
 LONG = 1024
-"""Length in bytes at which unbounded patterns stop. A longer secret is still redacted to its end."""
+"""Maximum length in bytes that an unbounded pattern matches. A longer secret is still redacted to its end."""
 
 CHECKED = 512
 """Maximum number of bytes of a hit that the rule's check examines."""
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
-"""A run of characters after a backslash. It begins with the letters of the escape."""
+"""A run of characters after a backslash. The run begins with the letters of the escape."""
 _MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
 """A run of characters after the sign of a diff or a line number."""
 _SLASH = re.compile(rb"\\+/")
@@ -51,11 +55,14 @@ _BACKSLASH = ord("\\")
 
 _REMEMBERED = 50_000
 _REMEMBERED_BYTES = 200
-"""Maximum number of cached runs without a token, and their maximum length in bytes. Paths and ids occur repeatedly."""
+"""Maximum number of cached runs without a token, and the maximum length of such a run in bytes.
+
+Paths and ids occur repeatedly.
+"""
 
 _SIGNS = b"_-./:=~"
 _ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
-"""Three bytes of a run, the last of which is a sign. The words of most token rules contain such bytes."""
+"""Three bytes of a run that end with a sign. The words of most token rules contain such bytes."""
 
 
 _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
@@ -71,7 +78,7 @@ class SecretSpan(NamedTuple):
 
 
 class Scanner:
-    """A scanner with the built-in ``rules`` and the user's rules ``extra``, whose patterns can match at any offset.
+    """A scanner with the built-in rules ``rules`` and the user's rules ``extra``. The latter can match at any offset.
 
     ``allow``: texts that are never secrets, whichever rule finds them.
     """
@@ -118,15 +125,18 @@ class Scanner:
         return settled
 
     def may_hold(self, data: bytes) -> bool:
-        """Return whether a scan of ``data`` could find a secret, with or without escapes. For most data it cannot."""
+        """Return whether a scan of ``data`` could find a secret, with or without escapes.
+
+        For most data, the result is false.
+        """
         return bool(self.suspects([data]))
 
     def mentions(self, data: bytes) -> bool:
-        """Return whether ``data`` contains a word of any rule, for bytes in which words and values are separate."""
+        """Return whether ``data`` contains a word of any rule. Words and values must be separate in ``data``."""
         return bool(self.mentioning([data]))
 
     def mentioning(self, texts: Sequence[bytes]) -> set[int]:
-        """Return the indexes of the ``texts`` for which ``mentions`` is true, and perhaps some others."""
+        """Return the indexes of the ``texts`` for which ``mentions`` is true. Other indexes may be included."""
         return self._among(texts, self._mentions)
 
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
@@ -257,7 +267,10 @@ def _stays_itself(word: bytes) -> bool:
 
 
 def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
-    """Return the words of ``data`` with the length of tokens. ``with_mark``: with the backslash before a word."""
+    """Return the words of ``data`` that are long enough for a token.
+
+    ``with_mark``: include the backslash before a word.
+    """
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
     find, add = marks.find, runs.add
@@ -272,7 +285,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """Return ``runs`` and, for runs that may begin with the end of an escape or a line mark, copies without it."""
+    """Return ``runs`` and, for each run that may begin with a part of an escape or mark, a copy without this part."""
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 
@@ -287,7 +300,7 @@ def _finds(rule: Rule, word: bytes, runs: bytes) -> bool:
 
 
 def _by_end(tokens: Iterable[_Word]) -> tuple[dict[bytes, list[_Word]], list[_Word]]:
-    """Return the words that contain three bytes found by ``_ENDS``, indexed by these bytes, and the other words."""
+    """Return the words in which ``_ENDS`` finds three bytes, indexed by these bytes, and the other words."""
     found: dict[bytes, list[_Word]] = {}
     others: list[_Word] = []
     for word, rules in tokens:
@@ -351,14 +364,13 @@ _SEQUENCE = re.compile(
 )
 """Terminal sequences (colors, erased lines, links), and the zero bytes of UTF-16.
 
-Color sequences that lost their first byte match, too. All matches begin with one of a few bytes, so the search is
-fast.
+Color sequences without their first byte also match. Every match begins with one of a few bytes, so the search is fast.
 """
 
 _WRITTEN = re.compile(rb"\[(?:\d{1,3}[\d;:]{0,60}|(?<=[bB3eC\[]\[))[mK]")
 """A sequence that sets a color or erases a line, without its first byte.
 
-A sequence without a number must follow the end of that byte, because ``[m`` begins many words.
+A sequence without a number must follow the notation of that byte, because ``[m`` begins many words.
 """
 
 _NUMBER = (
@@ -367,7 +379,10 @@ _NUMBER = (
 )
 """``?`` is an arrow or a bar that was written as an escape (see ``guard.decoded``)."""
 _SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
-"""``++`` is a diff of a line that begins with ``+``. ``--`` is not removed, because options begin with it."""
+"""In a diff, ``++`` precedes an added line that begins with ``+``.
+
+``--`` is not removed, because options begin with it.
+"""
 _MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
 """The margin of a line, or of the first line in a string."""
 
@@ -380,7 +395,10 @@ _DECORATIONS = (
     (b"[", _WRITTEN),
     (b"%", _PERCENT),
 )
-"""The beginnings of marks that ``bare`` removes. Few texts have any, so a search for plain bytes comes first."""
+"""The beginnings of marks that ``bare`` removes.
+
+Few texts contain marks, so ``bare`` first searches for these bytes.
+"""
 
 
 @dataclass(slots=True)
@@ -396,7 +414,7 @@ class OffsetMap:
         return self.places[number] + at - self.starts[number]
 
     def end(self, at: int) -> int:
-        """Return the original end of the byte before offset ``at``, which is the start of the next byte."""
+        """Return the original end of the byte before offset ``at``. It is the start of the next byte."""
         return self.back(at)
 
 
@@ -408,14 +426,17 @@ class UndecoratedText(OffsetMap):
     data: bytes = b""
 
     def end(self, at: int) -> int:
-        """Return the original end of the byte before offset ``at``, without the marks after it."""
+        """Return the original end of the byte before offset ``at``, excluding the marks after the byte."""
         number = bisect_left(self.starts, at) - 1
         is_all = at == (self.starts[number + 1] if number + 1 < len(self.starts) else len(self.data))
         return self.ends[number] if is_all else self.places[number] + at - self.starts[number]
 
 
 def undecorated(data: bytes) -> list[UndecoratedText]:
-    """Return views of ``data``, each made from the previous one; the last has no marks. Empty if ``data`` has none."""
+    """Return successive views of ``data``. Each has fewer marks than the one before; the last has none.
+
+    If ``data`` has no marks, the list is empty.
+    """
     views: list[UndecoratedText] = []
     for spans in (_sequences, _margins, _percents):
         found = list(spans(data))
@@ -426,12 +447,15 @@ def undecorated(data: bytes) -> list[UndecoratedText]:
 
 
 def bare(data: bytes) -> bytes:
-    """Return ``data`` without terminal sequences and with ``%3D`` as ``=``. Other escapes are not changed."""
+    """Return ``data`` without terminal sequences and with ``%3D`` as ``=``. Other marks and escapes are not changed."""
     return _PERCENT.sub(_meant, _SEQUENCE.sub(b"", data))
 
 
 def decorations(data: bytes, *, has_escapes: bool) -> Iterator[int]:
-    """Yield the offsets in ``data`` of marks that ``bare`` may remove. ``has_escapes``: ``data`` contains ``u00``."""
+    """Yield the offsets in ``data`` of marks that ``bare`` may remove.
+
+    ``has_escapes``: whether ``data`` contains ``u00``.
+    """
     if has_escapes:
         yield from (found.start() for found in _WRITTEN_BYTE.finditer(data))
     for sign, pattern in _DECORATIONS:

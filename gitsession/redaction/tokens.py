@@ -1,4 +1,4 @@
-"""Rules for tokens that are recognized by their form: a prefix that the issuer chose, and a number of characters.
+"""Rules for tokens that are recognized by their format: a prefix that the issuer chose, and a number of characters.
 
 Each rule has a name, a pattern, the words at which it is tried, and ``samples``, which are templates
 (``Rule.samples``).
@@ -11,7 +11,7 @@ from gitsession.redaction.heuristics import is_random
 from gitsession.redaction.rule import Check, Rule
 
 _ALONE = rb"(?<![A-Za-z0-9])"
-"""A position that is not in the middle of a word."""
+"""A position that does not follow a letter or digit."""
 
 
 def _token(name: str, pattern: bytes, words: str, *samples: str, check: Check | None = None, before: int = 0) -> Rule:

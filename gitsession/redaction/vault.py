@@ -1,7 +1,7 @@
 """The vault: a local file with the originals of redacted payloads.
 
 The vault is a SQLite file that only its owner can read. Each row has a complete payload. When ``keep`` returns, the
-originals are on the disk. The redacted entry is written afterwards, so no entry lacks its original.
+originals are on disk. Redacted entries are written afterwards, so no redacted entry lacks its original.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ class Vault:
         self._pid = os.getpid()
 
     def keep(self, originals: Iterable[Original]) -> None:
-        """Store originals, each once and durably. Raises ``Unavailable`` and ``Corrupt``."""
+        """Store originals durably.
+
+        An original that is already stored is skipped. Raises ``Unavailable`` and ``Corrupt``.
+        """
         with self._lock:
             try:
                 db = self._open(make=True)
@@ -95,7 +98,7 @@ class Vault:
                 raise self._corrupt(error) from error
 
     def forget(self, digests: Iterable[bytes]) -> int:
-        """Delete the originals of entries, also from the free pages of the file, and return their number.
+        """Delete the originals of entries, also from the free pages of the file; return their number.
 
         Raises ``Unavailable`` and ``Corrupt``.
         """
@@ -117,7 +120,7 @@ class Vault:
         return deleted
 
     def digests(self) -> set[bytes]:
-        """Return the digests of the entries with originals. Raises ``Corrupt``."""
+        """Return the digests of the entries whose originals are in the vault. Raises ``Corrupt``."""
         with self._lock:
             try:
                 db = self._open(make=False)
@@ -126,7 +129,7 @@ class Vault:
                 raise self._corrupt(error) from error
 
     def close(self) -> None:
-        """Close the file. It is reopened when it is needed again."""
+        """Close the file. The next call that reads or writes the vault reopens it."""
         with self._lock:
             if self._db is not None and self._pid == os.getpid():
                 self._db.close()
@@ -171,7 +174,7 @@ def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None)
 
 
 def _is_private(name: str) -> bool:
-    """Deny others access to the file, because it may be a copy with other permissions; return whether it has content.
+    """Remove other users' access to the file, which may be a copy with wide permissions; return whether it has data.
 
     The file is not opened here, because closing it would release SQLite's locks. Raises ``Unavailable`` if the file is
     not a regular file, and ``OSError``.

@@ -1,6 +1,6 @@
-"""Sources of lost objects, called donors: other repositories, and the agents' own files. No donor is trusted.
+"""Sources of lost objects, called donors: other repositories, and agents' own files. No donor is trusted.
 
-The caller of ``read(oid, sid)`` checks the hash of the returned bytes. A donor is opened when it is first used.
+The caller of ``Donor.read`` checks the hash of the returned bytes. A donor is opened when it is first used.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gitsession.store.memory import MemoryStore
 
 
 class UnreadFile(NamedTuple):
-    """An agent's file from which nothing could be rebuilt, with the reason in ``what``."""
+    """An agent's file from which nothing could be rebuilt. ``what`` states the reason."""
 
     path: str
     what: str
@@ -52,14 +52,17 @@ class Donor(Protocol):
     def unread(self) -> Sequence[UnreadFile]: ...
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        """Return the object, ``None`` if the donor does not have it. ``sid``: session that lacks it, "" if unknown."""
+        """Return the object; ``None`` if the donor does not have it.
+
+        ``sid``: session that lacks the object; "" if unknown.
+        """
 
     def refs(self) -> Mapping[str, RefValue]:
         """Return the values of the donor's refs."""
 
 
 class Repository:
-    """A clone, another store, or an alternate on this machine, including the pending records of its journal."""
+    """A clone, another store, or an alternate on this machine. The pending records of its journal are included."""
 
     unread: Sequence[UnreadFile] = ()
 
@@ -84,7 +87,10 @@ class Repository:
 
 
 def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
-    """Return the journal files of a store that were set aside, and its other journal files. A clone has none."""
+    """Return the journal files of a store that were set aside, and its other journal files.
+
+    A clone has no journal files.
+    """
     folder = git_dir / create.JOURNAL
     aside, live = sorted(folder.glob(f"{ASIDE}*")), [folder / file_name(number) for number in numbers(str(folder))]
     return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
@@ -110,7 +116,7 @@ class RemoteDonor:
     def _repository(self) -> Repository:
         if self._fetched is None:
             process.run(None, "init", "-q", "--bare", str(self._folder))
-            if self._url.startswith("-"):  # git would read it as an option, and some options name a program to run
+            if self._url.startswith("-"):  # git would parse it as an option, and some options name a program to run
                 raise Unavailable(f"invalid repository URL {self._url!r}: it begins with '-'")
             checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
             process.run(self._folder, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
@@ -119,9 +125,10 @@ class RemoteDonor:
 
 
 class RebuiltObjects:
-    """Objects of agents' files, which are imported again into temporary stores. The same bytes yield the same objects.
+    """Objects that are rebuilt from agents' files. The files are imported again, into temporary stores.
 
-    If a file continues another one, and ``locate`` finds that one, it is imported first, into the same store.
+    The same bytes yield the same objects. If a file continues another file, and ``locate`` finds the other file, the
+    other file is imported first, into the same store.
     """
 
     def __init__(self, locate: Callable[[WaitingFile], Iterable[Path]] = session_files.nearby_files) -> None:
@@ -139,7 +146,7 @@ class RebuiltObjects:
             self._import_file(path)
         if new:
             self._queue.import_waiting(self._import_file, self._locate)
-            # The bases of these files were not found. They are not searched for again with every added file.
+            # The files that these files continue were not found. They are not searched for again with every added file.
             self._failed |= {waiting.path: str(waiting.error) for waiting in self._queue.waiting}
             self._queue.waiting.clear()
 
@@ -147,12 +154,12 @@ class RebuiltObjects:
         return next((store.read(oid) for pair in self._store_pairs for store in pair if store.contains(oid)), None)
 
     def refs_of(self, path: Path) -> Mapping[str, RefValue]:
-        """Return the refs of the file at ``path``; none if several files were added, as some files may be missing."""
+        """Return the refs of the file at ``path``; none if several files were added, because some may be missing."""
         return self._store_pairs[0][0].refs("refs/") if self._tried == {path} else {}
 
     @property
     def unread(self) -> Sequence[UnreadFile]:
-        """The files that could not be imported, with the reasons."""
+        """The files that could not be imported, each with the reason."""
         return [UnreadFile(os.fsencode(path).decode("utf-8", "replace"), what) for path, what in self._failed.items()]
 
     def _import_file(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
@@ -178,7 +185,7 @@ class RebuiltObjects:
         id = source.segment or source.source_id
         pair = self._store_pairs[0]
         if (agent, id) in self._known and source.base is None and source.segment is None:
-            pair = _stores()  # perhaps a different copy of the file; the first must not affect its objects
+            pair = _stores()  # perhaps another copy of a file; the first copy must not affect its objects
             self._store_pairs.append(pair)
         for store in pair:
             result = import_source(
@@ -189,12 +196,12 @@ class RebuiltObjects:
 
 
 def _stores() -> tuple[MemoryStore, MemoryStore]:
-    """Return a store that redacts by our rules, and one that does not, like releases without redaction rules."""
+    """Return a store that redacts by the current rules, and one that does not redact, like releases without rules."""
     return MemoryStore(), MemoryStore(redacts=False)
 
 
 class NamedFileDonor:
-    """A session file that the user names, with the files in the same folder that it continues."""
+    """A session file that the user names, and the files in the same folder that it continues."""
 
     is_copy = False
     journals: Sequence[bytes] = ()
@@ -218,7 +225,7 @@ class NamedFileDonor:
 
 
 class AgentFiles:
-    """The agents' files that the catalog lists for each requested session, with the files that they continue."""
+    """The agents' files that the catalog lists for each requested session, and the files that they continue."""
 
     name = "the agent's own file"
     is_copy = False
@@ -243,7 +250,7 @@ class AgentFiles:
         return {}
 
     def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
-        """Yield all files of the session that ``waiting`` continues, in import order, and then those in its folder."""
+        """Yield all files of the session that ``waiting`` continues, in import order, and then files in its folder."""
         id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
         rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
         sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
@@ -290,7 +297,7 @@ def alternates(git_dir: Path) -> Iterator[Donor]:
 
 
 def remotes(git_dir: Path, folder: Path) -> Iterator[Donor]:
-    """Yield the remotes in the store's own configuration."""
+    """Yield the remotes in the store's own git configuration."""
     arguments = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
     result = process.run(None, *arguments, accept=range(256))
     for number, line in enumerate(result.out.decode("utf-8", "surrogateescape").splitlines()):

@@ -1,17 +1,17 @@
 """Salvage of objects and ref values from damaged journal files and from the journals of copies.
 
-Objects are checked by their hash. Only the last value of a ref's moves counts. It is called the end, and it is
-applied so that nothing is lost:
+Objects are checked by their hash. Only the value after the last move of a ref is applied. It is called the end. These
+rules ensure that nothing is lost:
 
     1. the ref's history contains the end, or a command removed the ref   -> nothing to do
     2. the file records the ref's current value, or the ref is missing    -> the ref moves to the end
     3. the current value is older than the first value in the file        -> the ref moves to the end
-    4. otherwise: the history was continued from before the damage         -> the end becomes a new branch
+    4. otherwise: the history was continued without the lost records      -> the end becomes a new branch
 
-If the position of a record is proven but not its content, a ref name in it may be damaged. Its moves then count only
-for refs that other records name, too. A hole in the file is closed if a copy of the same journal has the records. A
-hole of one record is also closed if every history that includes the record can be read. A file with an open hole is not
-moved, so that ``verify`` reports it.
+If only the position of a record is proven and not its content, a ref name in the record may be damaged. The moves in
+the record are then applied only to refs that other records also name. A hole in the file is closed if a copy of the
+same journal has the records. A hole of one record is also closed if every history that includes the record can be read.
+A file with an open hole is not moved, so that ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class SkippedMoves:
 
 @dataclass(frozen=True, slots=True)
 class LostRecords:
-    """Records of a journal file that no source has.
+    """Records of a journal file that are lost and that no source contains.
 
     Attributes:
         file: Name of the journal file.
         count: Number of lost records; ``None`` if unknown.
-        jumps: Moves that the records contained, as far as later records show.
+        jumps: Moves that the lost records contained, as far as later records show them.
     """
 
     file: str
@@ -107,7 +107,10 @@ def objects_of(records: Iterable[JournalRecord]) -> dict[Oid, tuple[Kind, bytes]
 
 
 def read(files: Mapping[str, bytes], copies: Mapping[bytes, SoundRecord]) -> Journals:
-    """Read damaged journal ``files`` by name, oldest first. ``copies``: ``records_by_predecessor`` of others."""
+    """Read damaged journal files. ``files``: their content by name, oldest first.
+
+    ``copies``: the records of copies of these files, as ``records_by_predecessor`` returns them.
+    """
     result = Journals()
     for name, data in files.items():
         rows: list[tuple[JournalRecord, bool] | JournalHole] = []
@@ -124,7 +127,7 @@ def _decode(record: SoundRecord) -> tuple[JournalRecord, bool]:
 def _fill_hole(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[
     tuple[JournalRecord, bool] | JournalHole
 ]:
-    """Return the records in a hole that a copy has, followed by the hole if some are missing."""
+    """Return the records in a hole that ``copies`` has, followed by the hole if some records are still missing."""
     found: list[tuple[JournalRecord, bool] | JournalHole] = []
     at = hole.before
     while at != hole.until and at in copies:
@@ -159,9 +162,10 @@ def _collect(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], re
 def plan_moves(
     store: GitStore, values: Mapping[str, RefValue], moves: Mapping[str, list[Move]], read: Read
 ) -> dict[str, tuple[RefValue | None, Oid]]:
-    """Return the refs to move, with their old and new values. Symbolic refs and deletions are skipped.
+    """Return the refs to move, each with its old and new value. Symbolic refs and deletions are skipped.
 
-    The operation log is moved only if all of it can be read: a command that cannot be read cannot be undone.
+    The ref of the operation log is moved only if the whole log can be read. A command that cannot be read cannot be
+    undone.
     """
     removed = _removed(store)
     found: dict[str, tuple[RefValue | None, RefValue]] = {}
@@ -199,7 +203,10 @@ def _removed(store: GitStore) -> set[str]:
 
 
 def _contains(read: Read, tip: RefValue, ancestor: RefValue | None) -> bool:
-    """Return whether ``ancestor`` is in the history of ``tip``; for ``None``, whether all of it is readable."""
+    """Return whether ``ancestor`` is in the history of ``tip``.
+
+    If ``ancestor`` is ``None``, return whether the whole history can be read.
+    """
     oid: Oid | None = tip
     seen: set[Oid] = set()
     while oid is not None and oid != ancestor:

@@ -1,4 +1,4 @@
-"""Repair of a store. The plan is made by reading only. It is applied so that a kill at any moment loses no data.
+"""Repair of a store. Planning changes nothing. If the process is killed during the repair, no data is lost.
 
     plan      find damaged files; read the good records of damaged journal files (repair/journals.py); read every object
               that is reachable from a ref, and search the donors for lost objects; find refs that cannot be read
@@ -9,10 +9,10 @@
 
 A ref that cannot be read is restored to a recorded value. The sources are the refs of donors, the catalog, the last
 check without findings, and the operation log. If the recorded values differ but are in one history, the newest value is
-used. If they are in different histories, the ref is not restored, because the right value cannot be known. Only journal
-records move an existing ref. If a ref was moved back, its earlier value becomes a new branch. If a session ref exists
-only in a copy that the user named, it is restored if all of its objects exist and no operation of this store removed
-it.
+used. If they are in different histories, the ref is not restored, because the right value cannot be determined. An
+existing ref is moved only by journal records. If a ref was moved back, its earlier value becomes a new branch. If a
+session ref exists only in a copy that the user named, it is restored if all of its objects exist and no operation of
+this store removed it.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _UNREADABLE = "has damaged records"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An object that is reachable from a ref but that no source contains.
+    """An object that is reachable from a ref but not found in any source.
 
     Attributes:
         ref: Ref from which the object is reachable.
-        entry: Id of the entry that the object is or belongs to; the id of the object itself if it belongs to no entry.
+        entry: Id of the entry to which the object belongs; the id of the object itself if it belongs to no entry.
         what: Message of the read error.
     """
 
@@ -67,7 +67,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LostRef:
-    """A ref that cannot be read and whose value no source records with certainty."""
+    """A ref that cannot be read. Its value cannot be determined with certainty from any source."""
 
     name: str
     what: str
@@ -85,16 +85,16 @@ class RepairPlan:
         lost: Objects that no source contains.
         ref_files: New content of damaged loose refs and of a damaged packed-refs file, by path.
         ref_values: New values of refs that cannot be read or are missing.
-        lost_refs: Refs that could not be restored, or that lost their last value.
-        log_lost: Value of the operation log's ref, if a part of the log is lost. The log then starts empty, and earlier
+        lost_refs: Refs that cannot be restored or whose last value is lost.
+        log_lost: Value of the operation log's ref, if a part of the log is lost. The log is then emptied, and earlier
             commands cannot be undone.
         settings: New content of ``HEAD`` and of the configuration, if a part of them is missing, by path.
-        beside: New branches for the earlier values of refs that were moved back, with the name of each such ref.
-        copied: Refs that exist only in a copy, with the name of the copy.
+        beside: New branches for the earlier values of refs that were moved back. The value is the name of the ref.
+        copied: Refs that exist only in a copy, each with the name of the copy.
         unheard: Names of donors that could not be read.
         unread: Agents' files from which nothing could be rebuilt.
         moves: Old and new values of the refs that move because of records in damaged journal files.
-        dangling: Symbolic refs to missing branches, which are deleted, with their values.
+        dangling: Symbolic refs to missing branches, with their values. These symbolic refs are deleted.
         lost_records: Journal records that no source contains.
     """
 
@@ -118,7 +118,7 @@ class RepairPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to repair. Data can be lost nevertheless."""
+        """Return whether there is nothing to repair. Data can be lost even so."""
         refs_to_do = self.ref_files or self.log_lost or self.moves or self.dangling
         return not (self.bad or self.taken or refs_to_do or self.settings)
 
@@ -129,9 +129,9 @@ class RepairResult:
 
     Attributes:
         plan: The plan of the repair.
-        quarantine: Folder of the damaged files that were set aside; ``None`` if nothing was changed.
-        set_aside: Paths of these files, relative to the store.
-        unassigned: Existing entries that could belong to several of the damaged sessions.
+        quarantine: Folder to which the damaged files were moved; ``None`` if nothing was changed.
+        set_aside: Paths of the files in the quarantine, relative to the store.
+        unassigned: Entries that exist but could belong to several of the damaged sessions.
     """
 
     plan: RepairPlan
@@ -150,7 +150,7 @@ def repair(
 ) -> RepairResult:
     """Repair the store as far as the donors allow.
 
-    Other processes can read and append meanwhile.
+    Other processes can read from the store and append to it during the repair.
 
     Args:
         store: The store.
@@ -208,7 +208,7 @@ def _perform(store: GitStore, plan: RepairPlan) -> RepairResult:
     if plan.log_lost:
         lost_refs.forget(store.git_dir, refs.OPLOG)
     with _writing(store), store.locked():
-        # The content of these files is stored elsewhere by now. If a file is still in use, the next flush handles it.
+        # The content of these files is now stored elsewhere. If a file is still in use, the next flush handles it.
         flushed_journals = [bad for bad in plan.bad if _of_journal(bad) and Path(bad.path).name.startswith(ASIDE)]
         moved += salvage.quarantine_files(store.git_dir, flushed_journals, quarantine)
     return RepairResult(plan, quarantine, tuple(moved))
@@ -278,7 +278,7 @@ class _Planner:
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
-        """Return whether the hole is one lost record and all histories that include the record can be read again."""
+        """Return whether the hole is a single lost record and all histories that include it can be read again."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
         damaged_sessions = {refs.session_of(lost.ref) for lost in self._plan.lost}
         known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
@@ -313,7 +313,10 @@ class _Planner:
         return None
 
     def _follow_all(self, values: Mapping[str, RefValue]) -> None:
-        """Follow every ref, sessions first, because only a session shows in which agent's file an object may be."""
+        """Follow every ref, refs of sessions first.
+
+        An object's session determines which agent's files may contain it.
+        """
         plan = self._plan
         for name, value in sorted(values.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -364,14 +367,14 @@ class _Planner:
             except Malformed as error:
                 self._plan.lost_refs.append(LostRef(name, f"has an invalid value: {error}"))
             except (MissingObject, Corrupt):
-                pass  # reported and repaired like any other object
+                pass  # the error is reported and repaired like that of any other object
 
     def _refs(self) -> None:
         plan, damaged = self._plan, self._store.damaged_refs()
         existing = self._store.refs("refs/")
         mark = lost_refs.read(self._store.git_dir)
         lost = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
-        lost = [found for found in lost if found.name not in plan.moves]  # the journal has their values
+        lost = [found for found in lost if found.name not in plan.moves]  # the journal has the values of the other refs
         self._recorded = {found.name: found.was for found in lost if found.now is None}
         recorded = self._recorded_values()
         problems = self._unreadable_refs(damaged, existing, recorded, lost)
@@ -420,7 +423,7 @@ class _Planner:
         values = {**existing, **self._plan.ref_values}
         name = next((name for name in candidates if name not in values or found.was in self._history(values[name])), "")
         if name in values:
-            return  # a branch that is restored includes it
+            return  # a restored branch includes this value
         if not name or self._read(found.was, "") is None:
             self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
             return
@@ -429,7 +432,7 @@ class _Planner:
         self._plan.ref_files[name] = f"{found.was}\n".encode()
 
     def _recorded_values(self) -> dict[str, list[RefValue]]:
-        """Return the values of each ref that the sources record."""
+        """Return the values of each ref that are recorded in the sources."""
         found: dict[str, list[RefValue]] = {}
         for values in (self._seen, self._recorded):
             for name, value in values.items():
@@ -451,7 +454,7 @@ class _Planner:
                 self._plan.unheard.append(donor.name)
                 continue
             for name, value in donor_refs.items():
-                # The author of the copy chose these names and values: accept only valid ones.
+                # The author of the copy chose these names and values, so only valid ones are accepted.
                 is_own = refs.is_session_ref(name) or name == create.MAIN
                 if last.get(name, value) is not None and is_own and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
@@ -462,7 +465,7 @@ class _Planner:
     def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
         """Return the new value of a lost ref.
 
-        If no source has the last value, an earlier one is used, and the loss is reported. A ref to a missing commit
+        If no source has the last value, an earlier value is used, and the loss is reported. A ref to a missing commit
         would make git fail in the whole store, so such a ref is not restored.
         """
         value = self._newest(values)
@@ -504,7 +507,7 @@ class _Planner:
 
 
 def _references(oid: Oid, kind: Kind, data: bytes, entry: str) -> list[tuple[Oid, str]]:
-    """Return the objects that an object refers to, each with the entry that it belongs to. Raises ``Malformed``."""
+    """Return the objects to which an object refers, each with the entry to which it belongs. Raises ``Malformed``."""
     if kind == "commit":
         commit = parse_commit(data)
         with contextlib.suppress(GitSessionError):

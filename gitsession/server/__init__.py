@@ -1,1 +1,1 @@
-"""Servers of sessions, which are bare repositories with hooks."""
+"""Servers of sessions: bare repositories with hooks that validate pushes."""

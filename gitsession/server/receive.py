@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
-"""Maximum number of sessions whose refs are listed session by session. If there are more, all refs are listed."""
+"""Maximum number of sessions whose refs are listed separately. If a push has more sessions, all refs are listed."""
 
 _SETTINGS = {
     "gitsession.maxEntries": "entries",
@@ -84,13 +84,14 @@ def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[st
 
 
 def post_receive(git_dir: Path) -> PurgeResult | None:
-    """Remove purged entries, and refs of archived sessions. Return the result of the purge; ``None`` if there is none.
+    """Remove purged entries, and refs of archived sessions.
 
-    Purged entries that arrived during the push of the purge are removed, too. Raises ``Unavailable``, and ``NotAStore``
-    if the repository is not a store. Only its owner can remove the entries then.
+    Return the result of the purge; ``None`` if the repository has no tombstone set. Purged entries that another push
+    added during the push of the tombstones are also removed. Raises ``Unavailable``, and ``NotAStore`` if the
+    repository is not a store. In a repository that is not a store, only the owner can remove entries.
     """
     from gitsession.archive import archiving
-    from gitsession.purge import purging  # loads slowly, and `pre-receive` must not wait for it
+    from gitsession.purge import purging  # slow to load, and `pre-receive` must not wait for it
 
     existing = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
     if not existing:
@@ -102,7 +103,7 @@ def post_receive(git_dir: Path) -> PurgeResult | None:
 
 
 def _record_purge(git_dir: Path) -> None:
-    """Record a pending purge. If it does not run after this push, the next push runs it."""
+    """Record a pending purge. If the purge does not run after this push, the next push runs it."""
     from gitsession.purge import purging
 
     with suppress(GitSessionError), GitStore.open(git_dir) as store:
@@ -110,7 +111,7 @@ def _record_purge(git_dir: Path) -> None:
 
 
 def flush(git_dir: Path) -> GitSessionError | None:
-    """Flush the journal of a store to git. If that fails, return the error. No data is lost in this case."""
+    """Flush the journal of a store to git. If the flush fails, return the error. No data is lost in this case."""
     if not (git_dir / create.JOURNAL).is_dir():
         return None
     try:
@@ -129,7 +130,7 @@ def existing_refs(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oi
     found = _listed(git_dir, *session_prefixes, *others) if len(sids) <= _NAMED_MAX else {}
     if sids <= {refs.session_of(name) for name in found}:
         return found
-    return _listed(git_dir, refs.SESSIONS, *others)  # a session that is new here may be a fork of another session
+    return _listed(git_dir, refs.SESSIONS, *others)  # a new session may be a fork of any other session
 
 
 def limits(settings: Mapping[str, Sequence[str]]) -> Limits:

@@ -1,7 +1,7 @@
 """Setup of a bare repository as a server of sessions: hooks, and settings that prevent data loss.
 
-The previous settings are first recorded in ``gitsession/server.json``, so that ``uninstall`` can restore them. A second
-``install`` changes nothing.
+Before a change, the previous settings are recorded in ``gitsession/server.json``, so that ``uninstall`` can restore
+them. A second ``install`` changes nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETTINGS = {
 PROGRAM = "gitsession.program"
 ALLOWED = "gitsession.allowRefs"
 _MULTI_VALUED = ("receive.hideRefs", ALLOWED)
-"""Settings with several values. gitsession adds one value to them."""
+"""Settings with several values. gitsession adds values to them."""
 
 _NOTE = f"{create.CONTROL}/server.json"
 
@@ -40,9 +40,9 @@ class ServerStatus:
     """The state of a server.
 
     Attributes:
-        hooks: State of each hook, as in ``hook_files``.
+        hooks: State of each hook (see ``hook_files``).
         kept: Names of hooks that existed before the installation.
-        lacking: Correct values of the settings that have another value.
+        lacking: Required values of the settings that have other values.
         program: Command that the hooks run.
         program_is_there: Whether this command exists.
         is_store: Whether ``main`` marks the repository as a store.
@@ -66,7 +66,8 @@ class ServerStatus:
 def install(repository: Path, program: Sequence[str], allow: Collection[str] = ()) -> list[str]:
     """Make ``repository`` a server; return a line for each change. ``program``: the command that the hooks run.
 
-    Raises ``NotAStore`` if it is not a supported bare repository, and ``Refused`` if a hook or a ref prevents it.
+    Raises ``NotAStore`` if ``repository`` is not a supported bare repository, and ``Refused`` if a hook or a ref
+    prevents the installation.
     """
     git_dir = _bare(repository)
     done: list[str] = []
@@ -96,7 +97,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
 
 
 def uninstall(repository: Path) -> list[str]:
-    """Restore the state before ``install``; return a line for each change. Pushed refs and ``main`` are not removed."""
+    """Revert ``install``; return a line for each change. Pushed refs and ``main`` are not removed."""
     git_dir = _bare(repository)
     done = [f"hooks/{name} removed" for name in HOOKS if hook_files.remove(git_dir / "hooks", name)]
     try:
@@ -153,7 +154,10 @@ def own_settings(git_dir: Path) -> dict[str, list[str]]:
 
 
 def _bare(repository: Path) -> Path:
-    """Return the git directory. Raises ``NotAStore`` if it is not supported, ``Refused`` if its hooks are elsewhere."""
+    """Return the git directory of ``repository``.
+
+    Raises ``NotAStore`` if the repository is not supported, and ``Refused`` if its hooks are in another folder.
+    """
     if not repository.is_dir():
         raise NotAStore(
             f"cannot use '{repository}' as a server: it is not a folder",
@@ -230,6 +234,6 @@ def _set(git_dir: Path, name: str, value: str) -> bool:
 def _config(git_dir: Path, *arguments: str) -> None:
     result = process.run(
         git_dir, "config", "--local", *arguments, accept=(0, 5)
-    )  # exit code 5: the setting was not set
+    )  # exit code 5: the setting had no value
     if result.code and arguments[0] != "--unset-all":
         raise Unavailable(f"`git config` failed with exit code {result.code}: {result.err[-200:]}")

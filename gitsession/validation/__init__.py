@@ -1,1 +1,1 @@
-"""Validation of proposed refs: refs that others push to a server, and fetched refs."""
+"""Validation of proposed refs: refs that are pushed to a server, and refs that are fetched."""

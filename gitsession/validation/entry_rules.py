@@ -1,10 +1,8 @@
 """Validation of one proposed entry: its form (docs/reference/format.md) and its size.
 
-Sizes are read from object headers and checked first, so that no object is unpacked that is larger than a valid one.
-
-Below ``files/``, only the differences from the previous entry are read. A folder that did not change was validated with
-that entry. Each tree is read once. So if a tree is contained in other trees many times, its names are counted without
-reading it again.
+Sizes are read from object headers and checked first, so that oversized objects are never unpacked. Below ``files/``,
+only the differences from the previous entry are read. A folder that did not change was validated with the previous
+entry. Each tree is read once. If a tree occurs many times, its names are counted without reading it again.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
 LIFTED_TREE_BYTES_MAX = 16 * MEBIBYTE
-"""Maximum size of ``holes.cbor``, and of the tree ``blobs``, in bytes."""
+"""Maximum size in bytes of ``holes.cbor`` and of the tree ``blobs``."""
 
 MESSAGE_BYTES_MAX = 8 << 10
 
@@ -54,7 +52,7 @@ _FORM = re.compile(
 
 
 def read(reader: GitReader, oid: Oid) -> Node | Fault:
-    """Return the entry's node, or the fault of its commit."""
+    """Return the node of the entry ``oid``, or the fault of its commit."""
     problem = _check_header(reader, oid, "commit", COMMIT_BYTES_MAX, "the commit")
     if problem is not None:
         return problem
@@ -71,7 +69,7 @@ def read(reader: GitReader, oid: Oid) -> Node | Fault:
 def faults(
     reader: GitReader, node: Node, parent: Node | None, limits: Limits, *, check_message: bool
 ) -> Iterator[Fault]:
-    """Yield the faults of an entry whose parent is valid."""
+    """Yield the faults of ``node``, an entry whose parent is valid."""
     if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
         yield Fault("root", f"a history must begin with a session, not with {node.kind[:40]!r}")
     if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
@@ -96,7 +94,10 @@ def faults(
 
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
-    """Return a fault if an entry was purged, or if it replaces one that was not purged. Raises ``GitSessionError``."""
+    """Return a fault if an entry was purged, or if it replaces an entry that was not purged.
+
+    Raises ``GitSessionError``.
+    """
     parts = content.entry_tree_at(reader, node.tree)
     digest = parts.digest
     original = tombstone.replaced_digest(node, parts) or digest
@@ -168,7 +169,7 @@ def _size_of(reader: GitReader, oid: Oid) -> int:
 
 
 def _message_faults(data: bytes) -> Iterator[Fault]:
-    """Yield the faults of a message that this release cannot compute. Such a message must not control a terminal."""
+    """Yield the faults of a commit message that this release cannot compute. It must not contain control characters."""
     message = data.partition(b"\n\n")[2]
     if len(message) > MESSAGE_BYTES_MAX:
         yield Fault("commit", f"the message has {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
@@ -188,7 +189,7 @@ def _error_text(error: GitSessionError, oid: Oid) -> str:
 class LaterViews:
     """A test for entries with a view that this release does not support.
 
-    The result of an entry is cached for the entries after it.
+    The result for an entry is cached for the entries after it.
     """
 
     def __init__(self, reader: GitReader) -> None:
@@ -196,7 +197,7 @@ class LaterViews:
         self._later: set[Oid] = set()
 
     def is_known_later(self, node: Node) -> bool:
-        """Return whether the parent is known to have a later view, and ``node`` does not begin a session."""
+        """Return whether the parent of ``node`` is known to have a later view and ``node`` does not begin a session."""
         is_later = node.parent in self._later and not node.starts_session
         if is_later:
             self._later.add(node.oid)
@@ -224,7 +225,7 @@ _CACHED_TREES_MAX = 50_000
 
 
 class _TreeSize(NamedTuple):
-    """The size of a tree: the depth of its folders, and the number of names, repeated ones included."""
+    """The size of a tree: the depth of its folders and the number of its names, including repeated names."""
 
     depth: int
     names: int
@@ -263,7 +264,10 @@ class FileTrees:
         return None
 
     def _validate(self, tree: Oid, before: Oid | None, path: str, depth: int) -> _TreeSize:
-        """Return the size of a valid tree, or raise ``_InvalidTree``, also if it is deeper than ``names.DEPTH_MAX``."""
+        """Return the size of a valid tree.
+
+        Raises ``_InvalidTree`` if the tree is invalid or deeper than ``names.DEPTH_MAX``.
+        """
         known = self._valid.get((tree, before))
         if known is None:
             known = self._walk(tree, before, path, depth)
@@ -303,7 +307,7 @@ class FileTrees:
             raise _InvalidTree("files", f"{_shown(path)}: {error}") from None
 
     def _check(self, rows: Rows, old_rows: Mapping[str, tuple[str, Oid]], path: str) -> None:
-        """Check names and modes, and the sizes of new files. Git stores no empty folders, so they are faults."""
+        """Check names and modes, and the sizes of new files. An empty folder is a fault, because git stores none."""
         new = [row for row in rows if old_rows.get(row[1]) != (row[0], row[2])]
         if not rows and path:
             raise _InvalidTree("files", f"{_shown(path)} is empty")
@@ -330,5 +334,5 @@ class FileTrees:
 
 
 def _shown(path: str) -> str:
-    """Return a path, which can contain any bytes, as printable text."""
+    """Return ``path`` as printable text. A path can contain any bytes."""
     return ascii(f"files/{path[:120]}")

@@ -1,4 +1,4 @@
-"""Validation of histories of valid entries: moves of refs, the beginnings of sessions, and the refs of entries."""
+"""Validation of histories of valid entries: how refs move, where sessions begin, and which entries a ref may have."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _BRANCH, _META, _FILES = range(3)
 
 
 class Forked(NamedTuple):
-    """A session that begins in a history with a ``fork`` entry, and the previous such session in this history."""
+    """A session that begins with a ``fork`` entry, and the previous such session in the same history."""
 
     sid: str
     before: Forked | None
 
 
 class HistoryBase(NamedTuple):
-    """The base of the new part of a history. All new entries of the history share it.
+    """The base of the new part of a history. It is the same for all new entries of the history.
 
     Attributes:
         old: Newest entry that existed before the push; ``None`` if all entries are new.
-        root: Root of the history, if it is new; ``None`` otherwise.
+        root: Root of the history, if the root is new; ``None`` otherwise.
         forks: Sessions that begin in the new part with a ``fork`` entry.
-        possible_ids: Possible ids, or the date in the id, of a session that begins with ``root``; ``None`` if any id is
+        possible_ids: Possible ids of a session that begins with ``root``, or the date in its id; ``None`` if any id is
             possible.
     """
 
@@ -45,7 +45,10 @@ class HistoryBase(NamedTuple):
 
 
 class AcceptedEntry(NamedTuple):
-    """The data that is kept about a valid entry. ``faults``: its faults on a branch, on ``meta`` and on ``files``."""
+    """The data that is kept about a valid entry.
+
+    ``faults``: the faults that the entry has if it is on a branch, on ``meta`` and on ``files``.
+    """
 
     base: HistoryBase
     starts: bool
@@ -54,7 +57,7 @@ class AcceptedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProposedBranch:
-    """A proposed ref. ``accepted``: the data about its tip; ``None`` if the tip existed before the push."""
+    """A proposed ref. ``accepted``: the data about the tip of the ref; ``None`` if the tip existed before the push."""
 
     ref: str
     old: Oid | None
@@ -76,7 +79,7 @@ class ProposedBranch:
 
 
 def accept(reader: Reader, node: Node, parent: AcceptedEntry | None) -> AcceptedEntry:
-    """Return the data to keep about a valid entry. ``parent``: the data about its parent, if the parent is new, too."""
+    """Return the data to keep about a valid entry. ``parent``: the data about its parent, if the parent is also new."""
     if parent is not None:
         base = parent.base
     elif node.parent is not None:
@@ -115,14 +118,17 @@ def refusals(
         yield from _check_foreign_forks(reader, sid, moved_branches)
         yield from _check_meta_entries(reader, sid, moved_branches, parents, accepted)
     roots: dict[Oid, str] = {}
-    # If a session has two ids, the id with more refs is accepted: a copy under another id usually has one branch only.
+    # If a session has two ids, the id with more refs is accepted. A copy under another id usually has only one branch.
     for sid, new_branches in sorted(by_session.items(), key=lambda row: (-len(row[1]), row[0])):
         deadline.check()
         yield from _check_roots(reader, sid, new_branches, roots)
 
 
 def rewind_fault(reader: GitReader, proposed: ProposedBranch) -> Fault | None:
-    """Return a fault if the ref does not move forward along first parents. A second parent is only a reference."""
+    """Return a fault if the new value of a ref does not continue the old value along first parents.
+
+    A second parent is only a reference.
+    """
     existing = proposed.existing_tip
     if proposed.old is None or existing == proposed.old:
         return None
@@ -139,9 +145,9 @@ def _misplaced_entry_fault(
     known_valid: set[Oid],
     deadline: Deadline,
 ) -> Fault | None:
-    """Return the fault of the first entry that does not belong on the ref.
+    """Return the fault of the first entry that must not be on the proposed ref; ``None`` if there is none.
 
-    ``known_valid``: entries that are known to belong on a branch. They are skipped.
+    ``known_valid``: entries that are known to be allowed on a branch. They are skipped.
     """
     ref_type = _BRANCH if refs.is_branch(proposed.branch) else _META if refs.is_meta(proposed.branch) else _FILES
     at: Oid | None = proposed.new
@@ -158,7 +164,7 @@ def _misplaced_entry_fault(
         at = next(iter(parents[at]), None)
     if ref_type == _BRANCH or at == proposed.old:
         return None
-    while at is not None:  # `meta` or `files` begins in existing history: check it back to the start of the session
+    while at is not None:  # `meta` or `files` begins in existing history: check it back to the session's start
         deadline.check()
         node = load(reader, at)
         if node.starts_session:
@@ -171,9 +177,9 @@ def _misplaced_entry_fault(
 
 
 def _check_foreign_forks(reader: GitReader, sid: str, branches: Sequence[ProposedBranch]) -> Iterator[Refusal]:
-    """Refuse branches that contain the ``fork`` entry of another session.
+    """Yield the refusals of branches that contain the ``fork`` entry of another session.
 
-    A branch of a fork may begin before the ``fork`` entry of its session, like a branch of the sessions that it
+    A branch of a fork may begin before the ``fork`` entry of its session, like a branch of the session that the fork
     continues.
     """
 
@@ -196,7 +202,7 @@ def _check_foreign_forks(reader: GitReader, sid: str, branches: Sequence[Propose
 
 
 def _forks_on(reader: GitReader, proposed: ProposedBranch) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry in the new part of a history, newest first."""
+    """Return the sessions that begin with a ``fork`` entry in the new part of a proposed history, newest first."""
     found = []
     at = proposed.accepted.base.forks if proposed.accepted is not None else None
     while at is not None:
@@ -224,7 +230,7 @@ def _check_meta_entries(
     parents: Mapping[Oid, tuple[Oid, ...]],
     accepted: Mapping[Oid, AcceptedEntry],
 ) -> Iterator[Refusal]:
-    """Refuse new branches that contain entries of ``meta``."""
+    """Yield the refusals of new branches that contain entries of ``meta``."""
     new_branches = [proposed for proposed in branches if proposed.old is None and refs.is_branch(proposed.branch)]
     meta_tips = {proposed.new for proposed in branches if refs.is_meta(proposed.branch)} | set(
         reader.known_meta_of(sid)
@@ -264,9 +270,9 @@ def _first_of_meta(
 def _check_roots(
     reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch], roots: dict[Oid, str]
 ) -> Iterator[Refusal]:
-    """Refuse new refs of a session that do not begin with the root of the session.
+    """Yield the refusals of new refs of a session that do not begin with the root of the session.
 
-    ``roots``: the roots of the sessions that are new in this push. The root of this session is added.
+    ``roots``: the roots of the sessions that are new in this push. The root of this session is added to ``roots``.
     """
 
     @cache
@@ -302,7 +308,7 @@ def _check_roots(
 def _is_fork(reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch]) -> bool:
     """Return whether the session begins with a ``fork`` entry in one of the histories.
 
-    If the session was archived, that entry exists before the push.
+    If the session was archived, the ``fork`` entry existed before the push.
     """
     for proposed in new_branches:
         at = proposed.accepted.base.forks if proposed.accepted is not None else None
@@ -318,7 +324,7 @@ def _is_fork(reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch]
 def _is_first(
     reader: GitReader, sid: str, new_branches: Iterable[ProposedBranch], first: Oid, roots: dict[Oid, str]
 ) -> bool:
-    """Return whether no other session begins with ``first``, except forks."""
+    """Return whether no session other than ``sid`` and its forks begins with ``first``."""
     if roots.setdefault(first, sid) != sid:
         return False
     if any(proposed.accepted is not None and proposed.accepted.base.root == first for proposed in new_branches):
@@ -355,7 +361,10 @@ def _first_root(
 
 
 def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
-    """Return the possible ids of a session that begins with ``root`` (``HistoryBase``); none if unreadable."""
+    """Return the possible ids of a session that begins with ``root`` (see ``HistoryBase``).
+
+    If ``root`` cannot be read, the set is empty.
+    """
     try:
         entry = content.entry_of(reader, root)
     except GitSessionError:

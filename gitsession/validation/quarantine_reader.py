@@ -1,6 +1,6 @@
-"""A reader of proposed objects through git, from the quarantine of git or from a quarantine of this store.
+"""A reader of proposed objects. It reads them through git, from git's quarantine or from a quarantine of this store.
 
-It loads the objects of several entries together, because one request to git is faster than many requests. It caches no
+The reader loads the objects of several entries together, because one request to git is faster than many. It caches no
 other objects.
 """
 
@@ -29,7 +29,7 @@ from gitsession.store import refs
 MEBIBYTE = 1 << 20
 NOT_SENT = "was not sent and is not in this repository"
 REMOVE_HINT = "remove it from a store with `gitsession sync`, or from a server without hooks by a forced push"
-"""A hint about purged entries that still exist. It must be correct for the sender and for the receiver of a push."""
+"""A hint about purged entries that still exist. It must be correct for both the sender and the receiver of a push."""
 
 
 class Proposed(NamedTuple):
@@ -41,7 +41,10 @@ class Proposed(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A rejected ref. ``oid``: faulty object, "" if the ref is at fault. ``rule``: see docs/reference/server.md."""
+    """A rejected ref.
+
+    ``oid``: faulty object; "" if the ref itself is faulty. ``rule``: see docs/reference/server.md.
+    """
 
     ref: str
     oid: Oid
@@ -59,7 +62,7 @@ class Limits:
 
     Attributes:
         entries: Maximum number of new entries.
-        seconds: Maximum duration of the validation.
+        seconds: Maximum duration of the validation, in seconds.
         payload_bytes: Maximum size of an agent's record in its stored form.
         whole_bytes: Maximum size of a payload with its holes filled.
         file_bytes: Maximum size of a file or of a hole's content.
@@ -100,7 +103,7 @@ class Deadline:
 
 COMMIT_BYTES_MAX = 64 << 10
 TREE_BYTES_MAX = 64 << 10
-"""Maximum size of an entry's commit, and of its tree, in bytes. Valid ones are much smaller."""
+"""Maximum size in bytes of an entry's commit and of its tree. Valid commits and trees are much smaller."""
 
 _TREE = re.compile(rb"\Atree ([0-9a-f]{40})\n")
 
@@ -110,10 +113,10 @@ _OBJECT_BYTES_MAX = 1 << 30
 
 
 class GitReader:
-    """A ``Reader`` of the objects that git finds from ``git_dir``. Close it after use.
+    """A ``Reader`` of the objects that git finds for the repository ``git_dir``. Close the reader after use.
 
-    ``known``: the refs that were validated before. ``variables``: environment variables that name further object
-    directories (see ``process.quarantine``).
+    ``known``: the refs that were validated before. ``variables``: environment variables for git that name further
+    object directories (see ``process.quarantine``).
     """
 
     def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
@@ -155,12 +158,12 @@ class GitReader:
         return list(self._git.heads(oids))
 
     def load_headers(self, oids: Iterable[Oid]) -> None:
-        """Load the headers of objects together."""
+        """Load the headers of the objects ``oids`` in one request."""
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
         self._heads |= zip(wanted, self.heads(wanted), strict=True)
 
     def load_entries(self, commits: Sequence[Oid]) -> None:
-        """Load the small objects of entries together, in place of the previously loaded ones."""
+        """Load the small objects of the entries ``commits`` in one request; discard objects that were loaded before."""
         self._window, self._heads = {}, {}
         trees = [tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
         rows = _rows(self._fetch([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
@@ -169,7 +172,10 @@ class GitReader:
         self._fetch([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
 
     def _fetch(self, oids: Iterable[Oid], kind: str, bytes_max: int) -> list[bytes]:
-        """Load the objects of the expected kind and size. For other objects, a later ``read`` reports the fault."""
+        """Load the objects that have the expected kind and size.
+
+        For other objects, a later ``read`` reports the fault.
+        """
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._window]
         self.load_headers(wanted)
         room = _WINDOW_BYTES_MAX
@@ -236,7 +242,10 @@ class GitReader:
         return self._archives[oid]
 
     def sessions_from(self, root: Oid) -> Mapping[str, set[Oid]]:
-        """Return the known sessions that contain ``root``, including archived ones, with the tips that reach it."""
+        """Return the known sessions that contain ``root``, with the tips that reach it.
+
+        Archived sessions are included.
+        """
         tips = [(sid, oid) for tips_by_session in (
             self._tips, self._archived_tips
         ) for sid in tips_by_session for oid in tips_by_session[sid]]
@@ -253,9 +262,10 @@ class GitReader:
     def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, count_max: int) -> dict[
         Oid, tuple[Oid, ...]
     ] | None:
-        """Return the commits reachable from ``tips`` but not from ``known``, with their parents, parents first.
+        """Return the commits reachable from ``tips`` but not from ``known``, parents first, each with its parents.
 
-        ``known``: ``None`` for the values of all known refs. Returns ``None`` for more than ``count_max`` commits.
+        If ``known`` is ``None``, the values of all known refs are used. Returns ``None`` if there are more than
+        ``count_max`` commits.
         """
         arguments = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={count_max + 1}", "--stdin")
         output = self._run(*arguments, stdin=self._range(tips, known))
@@ -312,7 +322,7 @@ class GitReader:
 
 
 def _rows(trees: Iterable[bytes]) -> list[tuple[str, str, Oid]]:
-    """Return the rows of trees. Trees that cannot be parsed are skipped; the validation reports them."""
+    """Return the rows of trees. Trees that cannot be parsed are skipped here and reported by the validation."""
     found: list[tuple[str, str, Oid]] = []
     for data in trees:
         with contextlib.suppress(Malformed):

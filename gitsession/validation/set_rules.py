@@ -1,6 +1,7 @@
-"""Validation of the refs of the two grow-only sets, the archive and the tombstone set. Their bytes must be canonical.
+"""Validation of the refs of the two grow-only sets, the archive and the tombstone set.
 
-All sessions in the archive must be reachable from its ref. No other objects are reachable from the tombstone set.
+Their bytes must be canonical. All tips in the archive must be reachable from its ref. From the ref of the tombstone
+set, only the set is reachable.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
 def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
-    """Return the fault of a new value of the ref, and the new tips in the archive.
+    """Return the fault of a new value of the archive's ref, and the new tips in the archive.
 
-    The tips are validated like refs with their names and values.
+    The new tips are returned as proposed refs, to be validated like other refs.
     """
     if move.new is None:
         return Fault("delete", "the archive cannot be deleted"), []
@@ -55,7 +56,7 @@ def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple
 
 
 def archived_fault(reader: GitReader, move: Proposed, archive: Oid) -> Fault | None:
-    """Return a fault if the session of a new ref is archived and the archive already contains the value of the ref."""
+    """Return a fault if ``move`` is a new ref of an archived session and the archive already contains its value."""
     if move.old is not None or move.new is None:
         return None
     try:
@@ -154,7 +155,7 @@ def _check_size(reader: GitReader, oid: Oid, kind: str, bytes_max: int) -> int:
 def validate_tombstones(
     reader: GitReader, move: Proposed, known: Tombstones, limits: Limits, deadline: Deadline
 ) -> tuple[Fault | None, Tombstones]:
-    """Return the fault of a new value of the ref, and the tombstone set after the move."""
+    """Return the fault of a new value of the tombstone set's ref, and the tombstone set after the move."""
     if move.new is None:
         return Fault("delete", "the tombstone set cannot be deleted"), known
     try:

@@ -1,16 +1,16 @@
 """Validation of proposed ref moves, in one pass over the new objects, before any of them is accepted.
 
-The `pre-receive` hook of a server and the fetch of a store use the same code. It reads from a quarantine. Only objects
+The `pre-receive` hook of a server and the fetch of a store use this module. Both read from a quarantine. Only objects
 that are reachable from existing refs count as validated. docs/reference/server.md lists the rules and their names. The
 format of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
 
     1. refs: the name is valid, the ref is not deleted, and its value is a commit
     2. entries, each after its parents: the form and the sizes; then the commit is computed again and compared
-    3. histories: refs only move forward, a session has one root, ``meta`` and ``files`` have only entries that belong
-       there, and no entry was purged
+    3. histories: refs only move forward, a session has one root, ``meta`` and ``files`` have only entries that may be
+       on them, and no entry was purged
     4. refs that do not belong to a session: ``main``, the archive and the tombstone set
 
-Fetched objects are validated before a ref of the store moves to them (see ``validate_fetched``).
+Fetched objects are validated before any ref of the store moves to them (see ``validate_fetched``).
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ def validate_moves(
     A refused ref does not affect other refs, unless their histories contain the faulty entry.
 
     Args:
-        read: Reader of the proposed objects. It also has the known refs.
+        read: Reader of the proposed objects and of the known refs.
         moves: Moves to validate.
         tombstones: The tombstone set. The moves may extend it.
         limits: Limits of the push.
-        allowed: Patterns (``fnmatch``) of refs that do not belong to gitsession and are not validated.
+        allowed: Patterns (see ``fnmatch``) of refs that do not belong to gitsession and are not validated.
         partial: Whether blobs may be missing, as in a partial clone.
         keeps_archived: Whether to reject a new ref of an archived session if the archive already contains its value.
     """
@@ -125,7 +125,8 @@ def validate_moves(
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
     """Return whether a ref does not belong to gitsession and may be pushed without validation.
 
-    Refs of gitsession are always validated. So are refs that would block them: git allows no branch below a branch.
+    Refs of gitsession are always validated. Refs that would block them are validated, too, because git allows no branch
+    below another branch.
     """
     prefixes = (refs.SESSIONS, refs.STORE_BRANCHES)
     is_own = any(ref.startswith(prefix) or prefix.startswith(f"{ref}/") for prefix in prefixes)
@@ -156,7 +157,7 @@ def _ref_fault(read: GitReader, move: Proposed) -> Fault | None:
 
 
 class _EntryValidation:
-    """The state of a validation of new entries, parents first. The children of a faulty entry are faulty, too."""
+    """A validation of new entries, parents first. The children of a faulty entry are also faulty."""
 
     def __init__(
         self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, deadline: Deadline
@@ -173,7 +174,10 @@ class _EntryValidation:
         self._faulty: dict[Oid, tuple[Oid, Fault]] = {}
         self._accepted: dict[Oid, AcceptedEntry] = {}
         self._waiting: dict[Oid, Node] = {}
-        """Valid entries with children that are not validated yet. Of other entries, only ``AcceptedEntry`` is kept."""
+        """Valid entries with children that are not validated yet.
+
+        For other entries, only their ``AcceptedEntry`` is kept.
+        """
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
         """Yield the refusals of session refs. Raises ``ValidationTimeout``."""
@@ -233,7 +237,7 @@ class _EntryValidation:
                 del self._waiting[node.parent]
 
     def _parent_of(self, parent: Oid) -> Node | Fault:
-        """Return the parent of an entry: a new, valid entry, or an entry that is stored already."""
+        """Return the parent of an entry, which is a new valid entry or a stored one; its fault if it is faulty."""
         node = self._waiting.get(parent) or entry_rules.read(self._read, parent)
         if isinstance(node, Fault):
             return Fault("parents", f"the parent {parent[:10]}: {node.what}")
@@ -260,9 +264,10 @@ class _EntryValidation:
         return next((oid for _, name, oid in rows if name == layout.FILES), None)
 
     def _entry_fault(self, node: Node, parent: Node | None) -> Fault | None:
-        """Return the fault of an entry. Its message is checked only if this release supports the view of its session.
+        """Return the fault of an entry.
 
-        Nearly all sessions have a supported view. So the view is read only if the message does not match.
+        Its commit message is checked only if this release supports the view of its session. Nearly all sessions have a
+        supported view. So the view is read only if the message is not the expected one.
         """
 
         def first_fault(*, check_message: bool) -> Fault | None:
@@ -279,7 +284,7 @@ class _EntryValidation:
         return fault
 
     def _refuse_purged_sessions(self, branches: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """Refuse refs of purged sessions, unless the ref has only the tombstone of the session's first entry."""
+        """Yield the refusals of refs of purged sessions. A ref to just the tombstone of the first entry is allowed."""
         for proposed in branches:
             fault = history_rules.rewind_fault(self._read, proposed)
             if fault is not None:
@@ -298,7 +303,10 @@ class _EntryValidation:
             return False
 
     def _refuse_purged_history(self, branches: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """Refuse new refs to existing history that contains purged entries. The whole history is read."""
+        """Yield the refusals of new refs to existing histories that contain purged entries.
+
+        The whole history is read.
+        """
         seen: set[Oid] = set()
         for proposed in branches:
             existing = proposed.existing_tip
@@ -320,7 +328,7 @@ _TREE_NAMES_MAX = 1000
 
 
 def _main_fault(read: GitReader, move: Proposed) -> Fault | None:
-    """Return the fault of a new value of ``main``."""
+    """Return the fault of a new value of the branch ``main``."""
     if move.new is None or move.new == create.first_commit()[0]:
         return None if move.old is None else Fault("rewind", "not a fast-forward")
     if move.old is not None and not read.is_first_parent_ancestor(move.old, move.new):
@@ -357,7 +365,7 @@ def _marker(read: GitReader, oid: Oid) -> object:
 
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
-"""Minimum number of sessions that are validated together, and number of entries up to which more are added."""
+"""Minimum number of sessions that are validated together, and number of entries up to which sessions are added."""
 
 FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
 """Limits of a fetch. The amount of data is not limited, because the user requested it."""
@@ -380,7 +388,7 @@ class FetchedReader:
 def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
     """Return the refusals of fetched refs; an empty list if all are valid. ``known``: refs that were validated before.
 
-    In a partial clone, missing blobs are not validated.
+    In a partial clone, blobs may be missing. Missing blobs are not validated.
     """
     tombstones = tombstone_set.read(read.store)
     validated = dict(known)
@@ -406,7 +414,7 @@ def unmergeable_reason(read: FetchedReader, remote_tip: Oid) -> str:
 
 
 def _sessions_at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
-    """Return the number of sessions that are validated together."""
+    """Return the number of sessions to validate together."""
     sessions = len({refs.session_of(move.ref) for move in moves})
     if sessions <= SESSIONS_AT_ONCE:
         return SESSIONS_AT_ONCE
@@ -419,7 +427,10 @@ def _sessions_at_once(read: FetchedReader, moves: Sequence[Proposed], known: Map
 
 
 def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
-    """Yield the moves in groups of whole sessions, to limit the memory for entries. Moves of no session come first."""
+    """Yield the moves in groups of whole sessions, which limits memory use.
+
+    Moves of refs without a session come first.
+    """
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)

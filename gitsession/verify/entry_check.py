@@ -1,4 +1,4 @@
-"""Check of one entry against docs/reference/format.md. Its commit, tree and payload are computed again and compared."""
+"""Check of one entry against docs/reference/format.md. Its commit, tree and payload are recomputed and compared."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from gitsession.workspace.trees import NAMES_MAX
 
 
 class Manifests:
-    """A check of trees of files that reads each tree once.
+    """A check of trees of captured files. It reads each tree only once.
 
-    ``is_partial``: whether the store is a partial clone. Missing contents are then not reported, because git tracks
-    them.
+    ``is_partial``: whether the store is a partial clone. In a partial clone, missing file contents are not reported,
+    because git tracks them.
     """
 
     def __init__(self, store: Reader, *, is_partial: bool = False) -> None:
@@ -78,7 +78,7 @@ class Manifests:
     def path_problems(self, entry: Checkpoint) -> Iterator[str]:
         """Yield the problems of the paths in a checkpoint.
 
-        A name with a placeholder is not checked, because no file is written under it.
+        A name with a placeholder is not checked, because no file with such a name is written.
         """
         for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
             components = path.split("/")
@@ -120,7 +120,8 @@ _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation,
 def is_allowed_on(node: Node, ref_type: str) -> bool:
     """Return whether an entry may be on a ref of type ``ref_type``: ``meta``, ``files``, or a branch.
 
-    ``meta`` has the properties of a session that can change. An entry of a kind from a later version may be on any ref.
+    ``meta`` contains the properties of a session that can change. An entry whose kind is from a later version may be on
+    any ref.
     """
     if node.kind not in KINDS and node.source is None:
         return True
@@ -147,15 +148,15 @@ def check(
     tombstones: Tombstones | None = None,
     manifests: Manifests | None = None,
 ) -> Iterator[str]:
-    """Yield the problems of one entry. Raises ``GitSessionError`` if the entry cannot be read.
+    """Yield the problems of ``node``. Raises ``GitSessionError`` if the entry cannot be read.
 
     Args:
         store: Reader of the store's objects.
         node: The entry.
         parent: Its parent; ``None`` for a root, or if the parent cannot be read.
         check_message: Whether to check the commit message. This requires a view that this release supports.
-        tombstones: The tombstone set; ``None`` to leave out the check for purged entries.
-        manifests: Check of the entry's files; ``None`` to leave it out.
+        tombstones: The tombstone set; ``None`` to skip the check for purged entries.
+        manifests: Check of the entry's captured files; ``None`` to skip this check.
     """
     if node.parent is not None and parent is None:
         yield f"the parent {node.parent} cannot be read"
@@ -189,7 +190,7 @@ def check(
 
 
 def purge_problems(node: Node, digest: str, original: str, tombstones: Tombstones) -> Iterator[str]:
-    """Yield a problem if an entry was purged but exists, or if it replaces an entry that was not purged."""
+    """Yield a problem if a purged entry still exists, or if an entry replaces another one that was not purged."""
     if node.is_tombstone:
         if not tombstones.is_valid(original):
             yield f"a tombstone of {original}, which was not purged"
@@ -212,7 +213,7 @@ def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
 
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:
-    """Return the headline that the message must have; ``None`` if this release does not support the agent."""
+    """Return the headline that the commit message must have; ``None`` if this release does not support the agent."""
     if node.is_tombstone:
         return payload.headline(tombstone.read(node, form, data))
     format = FORMATS.get(node.source.agent) if node.source else None

@@ -1,4 +1,4 @@
-"""Check every entry that is reachable from a session ref against docs/reference/format.md."""
+"""A check of every entry that is reachable from a session ref against docs/reference/format.md."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def verify(
         sid: The session; ``None`` for all sessions.
         sample: Number of entries to check, chosen at random; ``None`` for all entries.
         max_seconds: Time limit in seconds.
-        known: Entries that were checked before, with their histories. Only later entries are checked.
-        notices: Whether to report notices, too.
+        known: Entries whose histories were checked before. Only later entries are checked.
+        notices: Whether to also report notices.
     """
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
@@ -77,7 +77,7 @@ def verify(
 
 
 class EntryChecks:
-    """The data that all entries of a store are checked against: the tombstone set, and the trees of files."""
+    """The checks that all entries of a store share: against the tombstone set, and of the trees of captured files."""
 
     def __init__(self, store: ObjectStore, report: Report) -> None:
         self.manifests = Manifests(store, is_partial=getattr(store, "promised", None) is not None)
@@ -113,7 +113,7 @@ class Walk:
         self._later = _entries_of_later_views(store, self.nodes, report)
 
     def check(self, oid: Oid) -> None:
-        """Check one entry on its own."""
+        """Check one entry, without its relations to other entries."""
         node, checks = self.nodes[oid], self._checks
         self._report.checked += 1
         try:
@@ -131,13 +131,13 @@ class Walk:
             self._report.add(oid, str(error).removeprefix(f"{oid}: "), self._reached_from[oid])
 
     def check_row(self, oids: Sequence[Oid]) -> None:
-        """Check a few entries, each separately. Their objects are read together."""
+        """Check a few entries separately. Their objects are read together."""
         self._ahead.load(self.nodes[oid] for oid in oids)
         for oid in oids:
             self.check(oid)
 
     def check_all(self, oids: Sequence[Oid]) -> None:
-        """Check entries, each separately. Several processes are used if there are many entries."""
+        """Check entries separately. If there are many entries, several processes are used."""
         for checked, problems in share(oids, self._check_rows):
             self._report.checked += checked
             self._report.problems += problems
@@ -171,8 +171,8 @@ class Walk:
 def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
     """Return the store with its archived sessions, the session refs, and the refs of active branches.
 
-    If ``sid`` is set, only the refs of this session are returned. The refs are read only once. With a second read, a
-    check would compare two different states of the store.
+    If ``sid`` is set, only the refs of this session are returned. The refs are read only once, because a second read
+    could return a different state of the store.
     """
     whole = archive_set.UnarchivedStore.of(store)
     prefix, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
@@ -182,7 +182,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 def _nodes(
     store: ObjectStore, tips: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
-    """Return the entries up to those in ``known``, which are included, and the ref from which each is reachable."""
+    """Return the entries from the tips back to ``known``, inclusive, and the ref from which each entry is reachable."""
     nodes: dict[Oid, Node] = {}
     reached_from: dict[Oid, str] = {}
     damaged: set[str] = set()
@@ -210,7 +210,7 @@ def _nodes(
 def _add_unreached(
     store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], reached_from: dict[Oid, str]
 ) -> None:
-    """Add the entries before a lost entry, so that they are checked, too."""
+    """Add the entries before a lost entry, so that they are also checked."""
     try:
         tree = graph.tree(store, sid)
     except NotFound:
@@ -221,9 +221,9 @@ def _add_unreached(
 
 
 def _check_ref_types(sessions: Sessions, report: Report) -> None:
-    """Check that ``meta`` and ``files`` have only entries that belong there, back to the start of a session.
+    """Check that ``meta`` and ``files`` have only entries that may be on them, back to the start of a session.
 
-    For ``meta``, this must be the start of its own session.
+    On ``meta``, this must be the start of the session of the ref.
     """
     for name, leaf in sessions.leaves.items():
         sid, branch = refs.parse(name) or ("", "")
@@ -271,10 +271,10 @@ def check_log(store: ObjectStore, report: Report) -> None:
 
 
 def _entries_of_later_views(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
-    """Return the entries of sessions with a view number unknown to this release; report the start of each session."""
+    """Return the entries of sessions with a view number unknown to this release; report the start of each of them."""
     later: dict[Oid, bool] = {}
     for oid in nodes:
-        history: dict[Oid, None] = {}  # in order; in a damaged store, it can even be a cycle
+        history: dict[Oid, None] = {}  # in order; in a damaged store, a history can be a cycle
         at: Oid | None = oid
         while at is not None and at in nodes and at not in later and at not in history:
             history[at] = None
@@ -304,7 +304,7 @@ ITEMS_MIN = 2_000
 PROCESSES_MAX = 4
 
 _AT_ONCE = 256
-"""Number of consecutive items for one process. Consecutive items are near each other in a pack."""
+"""Number of consecutive items that one process gets. Consecutive items are near each other in a pack."""
 
 
 def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
@@ -334,7 +334,7 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
         for part, receiver, _ in children:
             try:
                 results.append(receiver.recv())
-            except EOFError:  # the child was killed or failed: do its work here
+            except EOFError:  # the child was killed or failed, so its work is done here
                 results.append(work(part))
         return results
     finally:
@@ -347,7 +347,7 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
 def _send_result(items: Sequence[T], work: Callable[[Sequence[T]], R], connection: Connection) -> None:
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it, and terminates its children
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
     with progress.by(None):
         connection.send(work(items))

@@ -16,7 +16,7 @@ class Finding:
     """A problem or a notice.
 
     Attributes:
-        where: Ref, file or object with the problem.
+        where: Ref, file or object that has the problem.
         what: Description of the problem.
         ref: Branch from which the object is reachable.
     """
@@ -27,14 +27,14 @@ class Finding:
 
     @property
     def session(self) -> str:
-        """The affected session; "" if there is none, or if there are several."""
+        """The affected session; "" if no session or several sessions are affected."""
         parsed = refs.parse(self.ref)
         return parsed[0] if parsed else ""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckCoverage:
-    """The progress of a round: a complete check that is done in parts (``verify/store_check.py``).
+    """The progress of a round, which is a complete check that is done in parts (see ``verify/store_check.py``).
 
     Attributes:
         since_ms: Start of the round, as Unix time in ms.
@@ -57,7 +57,7 @@ State: TypeAlias = signing.State | Literal["gone", "misplaced", "altered"]
 """The result of the check of a signature.
 
 ``gone``: the signed history no longer exists. ``misplaced``: the signature belongs to another session, or states a
-different number of entries. ``altered``: an entry was replaced, and not because of a purge or a redaction.
+different number of entries. ``altered``: an entry was replaced for a reason other than a purge or a redaction.
 """
 
 
@@ -69,9 +69,9 @@ class SignatureCheck:
         sid: Id of the session.
         node: Entry with the signature.
         entry: Content of this entry.
-        state: Result.
+        state: Result of the check.
         by: Name of the signer; "" if unknown.
-        after: Number of entries on the branch after the signed tip; ``None`` if the tip is not on the branch.
+        after: Number of entries on the branch after the signed tip; ``None`` if the signed tip is not on the branch.
         purged: Number of signed entries that were replaced by a tombstone or a redaction.
     """
 
@@ -85,7 +85,7 @@ class SignatureCheck:
 
     @property
     def is_wrong(self) -> bool:
-        """Return whether the signature is invalid. A signature that cannot be checked is not invalid."""
+        """Return whether the signature is invalid. A signature that cannot be checked does not count as invalid."""
         return self.state in ("bad", "revoked", "gone", "misplaced", "altered")
 
 
@@ -95,7 +95,7 @@ class Report:
 
     Attributes:
         checked: Number of checked entries.
-        whole: Whether all entries were checked. False if a time limit or a sample left out some.
+        whole: Whether all entries were checked. False if entries were left out because of a time limit or a sample.
         problems: Damage: states that gitsession cannot have written, and lost data.
         notices: Unusual states that an agent or a program may have written; ``None`` if not requested.
         covered: Progress of the round; ``None`` if the check is not part of a round.

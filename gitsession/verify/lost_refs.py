@@ -1,14 +1,14 @@
-"""Refs that have lost a recorded value although no command changed them.
+"""A search for refs that have lost a recorded value although no command moved them.
 
-If the file of a ref is missing, the ref seems not to exist. If a ref was moved back, it looks like any other ref. So
-only a record of an earlier value shows the loss. The recorded value of a ref is the value that the last flush wrote
+If the file of a ref is missing, git does not list the ref. If a ref was moved back, its value is as valid as any other.
+So only a record of an earlier value shows the loss. The recorded value of a ref is the value that the last flush wrote
 (store/flush_record.py), that the last check without problems found (``VerifiedState``, called the mark), or that a
-later operation recorded. Without a mark, the whole operation log is used. If a ref is in none of these records, the
-value in the catalog is used.
+later operation recorded. If there is no mark, the whole operation log is read. If a ref is in none of these records,
+the value in the catalog is used.
 
 Nothing is lost if another program moved a ref and gitsession renamed its own branch (store/flushing.py). The old value
-is then still on a branch of the session. Nothing is lost either if the entries of a ref were appended again to another
-history (sessions/merge_remote_branches.py). The commits then differ, but their content is the same.
+is then still on a branch of the session. Nothing is lost, either, if the entries of a ref were appended again to
+another history (sessions/merge_remote_branches.py). The commits then differ, but their content is the same.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class VerifiedState:
     loose: list[str]
 
     def covers(self, now: VerifiedState) -> bool:
-        """Return whether all packs and indexes of this state exist unchanged in ``now``. Refs may have moved."""
+        """Return whether all packs and indexes of this state also exist, unchanged, in ``now``. Refs may have moved."""
         return all(now.packs.get(name) == seen for name, seen in self.packs.items())
 
     def new_packs(self, now: VerifiedState) -> list[str]:
-        """Return the packs and indexes in ``now`` that this state does not have."""
+        """Return the packs and indexes that are in ``now`` but not in this state."""
         return sorted(now.packs.keys() - self.packs.keys())
 
     def new_loose(self, now: VerifiedState) -> list[str]:
@@ -72,7 +72,7 @@ def current_state(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
 
 
 def read(git_dir: Path) -> VerifiedState | None:
-    """Return the mark; ``None`` if it is missing or cannot be read."""
+    """Return the recorded state of the last check without problems; ``None`` if it is missing or cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") == VERSION:
@@ -89,7 +89,10 @@ def write(git_dir: Path, mark: VerifiedState) -> None:
 
 
 def forget(git_dir: Path, ref: str) -> None:
-    """Remove a ref that was deleted on purpose from the mark. Raises ``OSError``."""
+    """Remove ``ref``, which was deleted intentionally, from the recorded state of the last check.
+
+    Raises ``OSError``.
+    """
     mark = read(git_dir)
     if mark is not None and mark.refs.pop(ref, None) is not None:
         write(git_dir, mark)
@@ -102,10 +105,10 @@ class LostRefFinding:
     Attributes:
         name: Name of the ref.
         was: Recorded value.
-        when: Description of the time of the recorded value.
+        when: Description of the time at which the value was recorded.
         now: Current value; ``None`` if the ref is missing.
         unreached: Number of entries in the history of ``was`` that are no longer on a branch of the session; ``None``
-            if one of their objects is missing.
+            if objects of this history are missing.
     """
 
     name: str
@@ -129,9 +132,9 @@ class LostRefFinding:
 def find(
     store: GitStore, mark: VerifiedState | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
 ) -> list[LostRefFinding]:
-    """Return the refs that lost a value. ``seen``: values in the catalog. ``unreadable``: refs to leave out."""
+    """Return the refs that lost a value. ``seen``: values of refs in the catalog. ``unreadable``: refs to leave out."""
     for _ in range(_TRIES):
-        # Records are read before refs: an append in between only moves refs forward, and a command changes the log.
+        # Records are read before refs. In between, an append only moves refs forward, and a command changes the log.
         log_tip, records = _log_tip(store), _records(store)
         known, replaced = _recorded_values(store, mark, seen, records)
         found = [finding for finding in _compare(store, known, records, replaced) if finding.name not in unreadable]
@@ -156,7 +159,7 @@ _TRIES = 8
 def _recorded_values(
     store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
 ) -> tuple[_RecordedValues, set[tuple[str, RefValue | None]]]:
-    """Return each ref's last recorded value (``None``: removed) and time, and the values that commands replaced."""
+    """Return each ref's last recorded value (``None``: removed) with its time, and values that commands replaced."""
     marked = mark.refs if mark else {}
     later: _RecordedValues = {}
     unflushed: _RecordedValues = {}
@@ -223,7 +226,7 @@ def _compare(
 def _is_target_removed(was: RefValue, known: _RecordedValues, current: Mapping[str, RefValue]) -> bool:
     """Return whether ``was`` is the value of a symbolic ref whose branch was removed.
 
-    The purge of a whole session also deletes its symbolic ref, and no log records this.
+    The purge of a whole session also deletes its symbolic ref. This deletion is not in the operation log.
     """
     target = refs.target(was)
     if target is None or target in current:
@@ -232,7 +235,10 @@ def _is_target_removed(was: RefValue, known: _RecordedValues, current: Mapping[s
 
 
 def _ever_archived(store: ObjectStore) -> Collection[str]:
-    """Return the sessions that were ever archived. Archiving deletes their active-branch refs without a log entry."""
+    """Return the sessions that were ever archived.
+
+    Archiving deletes their active-branch refs, and the log does not record this.
+    """
     try:
         return archive_set.read(store).turns.keys()
     except GitSessionError:
@@ -246,10 +252,10 @@ def _is_watched(name: str) -> bool:
 def _unreached(
     store: ObjectStore, name: str, was: RefValue, current: Mapping[str, RefValue], *, is_flushed: bool
 ) -> int | None:
-    """Count the entries up to ``was`` that are on no branch of the session of ``name``, compared by their trees.
+    """Return the number of entries up to ``was`` that are on no branch of the session of ``name``. Trees are compared.
 
     If the branches cannot be read because of damage, the result is 0. If the history of ``was`` cannot be read, the
-    result is ``None`` if a flush wrote that value, and otherwise 0.
+    result is ``None`` if a flush wrote ``was``, and 0 otherwise.
     """
     if not refs.is_session_ref(name) or refs.target(was) is not None:
         return 0

@@ -1,8 +1,8 @@
-"""Checks of whole sessions: each session has one root, and the entries that other entries refer to exist.
+"""Checks of whole sessions: each session must have one root, and entries to which other entries refer must exist.
 
 The functions have no side effects. They read the content of an entry only if its kind can refer to other entries. A
 *problem* is a state that gitsession cannot have written. A *notice* is an unusual state that an agent or a program may
-have written, such as a call without a result, or a label of an entry that does not exist.
+have written, such as a tool call without a result, or a label for an entry that does not exist.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sessions:
 
     @cached_property
     def _refs(self) -> Mapping[str, Mapping[str, Oid]]:
-        """The refs of each session. Refs of the conversation come first."""
+        """The refs of each session. The refs of the conversation's branches come first."""
         found: dict[str, dict[str, Oid]] = {}
         for name in sorted(self.leaves, key=lambda name: (not _is_conversation(name), name)):
             found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
@@ -54,7 +54,10 @@ class Sessions:
             oid = self.nodes[oid].parent
 
     def root(self, leaf: Oid) -> Oid | None:
-        """Return the root of the history of ``leaf``; ``None`` if it cannot be read. Visits each entry once."""
+        """Return the root of the history of ``leaf``; ``None`` if the root cannot be read.
+
+        Each entry is visited once.
+        """
         visited: dict[Oid, None] = {}
         oid: Oid | None = leaf
         while oid is not None and oid not in self._roots and oid not in visited:
@@ -68,11 +71,11 @@ class Sessions:
         return found
 
     def refs_of(self, sid: str) -> Mapping[str, Oid]:
-        """Return the refs of one session. Refs of the conversation come first."""
+        """Return the refs of one session. The refs of the conversation's branches come first."""
         return self._refs.get(sid, {})
 
     def meta(self, sid: str) -> Iterator[Node]:
-        """Yield the entries of ``meta`` and of branches diverged from it, newest first, back to the session's start."""
+        """Yield the entries of ``meta`` and of its diverged branches, newest first, back to the session's start."""
         for name, leaf in self.refs_of(sid).items():
             if refs.is_meta(name.rpartition("/")[2]):
                 for node in self.history(leaf):
@@ -120,7 +123,7 @@ def _is_conversation(name: str) -> bool:
 
 
 def _check_starts(sessions: Sessions) -> Iterator[Finding]:
-    """Check that all refs of a session have the same root, and that only forks share a root with another session."""
+    """Check that all refs of a session have the same root and that only forks share a root with another session."""
     forks = _forks(sessions)
     session_by_root: dict[Oid, str] = {}
     for sid in sessions.sids:
@@ -144,7 +147,7 @@ def _check_starts(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _forks(sessions: Sessions) -> set[str]:
-    """Return the sessions that begin with a ``fork`` entry, and those that may, because history was purged."""
+    """Return the sessions that begin with a ``fork`` entry or may do so because a part of their history was purged."""
     found: set[str] = set()
     for node in sessions.nodes.values():
         if node.kind == kinds.Fork.kind and node.source is None:
@@ -177,7 +180,7 @@ def _repeated_headers(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _duplicates(sessions: Sessions) -> Iterator[Finding]:
-    """Check that each entry exists once per position, as in every store (docs/reference/format.md, "Invariants")."""
+    """Check that each entry exists only once at each position (docs/reference/format.md, "Invariants")."""
     by_position: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
         if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
@@ -225,7 +228,7 @@ def _checkpoint(
 
 
 def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
-    """Check that the entry after which the agent's file continues is in the session."""
+    """Check that a session contains the entry after which its agent's file continues."""
     source_file = next((entry for _, entry in _source_files(sessions, sid)), None)
     if source_file is None or source_file.leaf is None:
         return
@@ -254,7 +257,7 @@ def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.So
 
 
 def notices(sessions: Sessions) -> Iterator[Finding]:
-    """Yield unusual states that a program may have written. Reads every entry.
+    """Yield a finding for each unusual state that a program may have written. Every entry is read.
 
     An entry in several sessions, or a call on several branches, is reported once.
     """
@@ -267,7 +270,7 @@ def notices(sessions: Sessions) -> Iterator[Finding]:
 
 
 class _SessionNames:
-    """The names of the entries of one session, and its calls and results."""
+    """The names of the entries of one session, and its tool calls and results."""
 
     def __init__(self, sessions: Sessions, sid: str) -> None:
         self._sessions = sessions
@@ -324,7 +327,7 @@ class _SessionNames:
                     break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
-        """Return the first and last number in the subtree of each of ``wanted``. One walk numbers the whole tree."""
+        """Return the first and last number in the subtree of each entry in ``wanted``. One walk numbers all entries."""
         children: dict[Oid | None, list[Oid]] = {}
         for oid in self._conversation:
             parent = self._sessions.nodes[oid].parent
@@ -356,7 +359,7 @@ class _SessionNames:
 
 
 def _names_of(node: Node) -> Iterable[str]:
-    """Return the names of an entry: its chain digest, and its id from the agent or the short id that agents receive."""
+    """Return the names of an entry: its chain digest, and the agent's id or else the short id that exports contain."""
     names = [to_base64url(node.chain)]
     if node.source is None:
         names.append(short_id(node.chain))
@@ -371,7 +374,10 @@ def _calls(entry: Entry) -> Iterator[str]:
 
 
 def _results(entry: Entry) -> Iterator[str]:
-    """Yield the ids of calls with a result in an entry: a tool message, or the message with the calls (opencode)."""
+    """Yield the ids of tool calls whose results are in ``entry``.
+
+    The entry is a tool message, or in opencode's sessions, the message with the calls.
+    """
     if isinstance(entry, kinds.Message):
         if entry.role == "tool" and entry.tool_call_id:
             yield entry.tool_call_id

@@ -1,8 +1,9 @@
 """Signatures: signed statements about the tip of a branch, stored as ``Seal`` entries on ``meta`` (decision 0026).
 
 The signed text contains the chain digest of the tip. The chain digest is a hash of all payloads up to the tip, so the
-signature covers all of them. Unlike an oid, it is the same in every store, with every object format of git, and after a
-purge. A signature does not lock a branch: entries can be appended after the signed tip, and these are not signed.
+signature covers these payloads. Unlike an oid, the chain digest is the same in every store, with every object format of
+git, and after a purge. A signature does not lock a branch. Entries that are appended after the signed tip are not
+signed.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def problem(check: SignatureCheck) -> Finding | None:
-    """Return the problem of a signature, or ``None``. A signature that cannot be checked is not a problem."""
+    """Return the problem of a signature; ``None`` if there is none.
+
+    A signature that cannot be checked is not a problem.
+    """
     if not check.is_wrong:
         return None
     reason = WRONG[check.state].format(by=check.by or "an unknown signer")
@@ -45,7 +49,10 @@ def problem(check: SignatureCheck) -> Finding | None:
 
 
 def statement(entry: Seal) -> bytes:
-    """Return the text to sign. FROZEN: a changed text needs another first line. Raises ``Malformed`` for bad names."""
+    """Return the text to sign.
+
+    FROZEN: if the text changes, its first line must change. Raises ``Malformed`` for invalid names.
+    """
     leaf = refs.leaf(entry.session, entry.branch)
     if not refs.is_session_ref(leaf) or not session_ids.is_valid(entry.session) or not _CHAIN.fullmatch(entry.leaf):
         raise Malformed("cannot encode the signature: invalid session, branch or chain digest")
@@ -61,7 +68,7 @@ def statement(entry: Seal) -> bytes:
 
 
 def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key: str = "") -> Seal:
-    """Return a signature of the current tip of ``branch``. It is not stored yet.
+    """Return a signature of the current tip of ``branch``. The signature is not stored.
 
     Raises ``NotFound``, and ``Unavailable`` if signing fails. If an entry is lost, raises the errors of
     ``graph.history``, because entries that cannot be read must not be signed.
@@ -113,7 +120,7 @@ def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
 
 
 class _Branches:
-    """The branches of one session: the chain digests of each branch, with the number of entries up to each digest."""
+    """The branches of one session: the chain digests on each branch, each with the number of entries up to it."""
 
     def __init__(self, sessions: Sessions, sid: str, tombstones: Tombstones | None) -> None:
         self._sessions = sessions
@@ -121,7 +128,7 @@ class _Branches:
         self._tombstones = tombstones
         self._positions: dict[str, dict[str, int]] = {}
         self._leaves: dict[str, Oid] = {}
-        """The entry with each chain digest."""
+        """Ids of entries, by chain digest."""
         self._is_complete = True
         for name, leaf in sessions.refs_of(sid).items():
             _, branch = refs.parse(name) or ("", "")
@@ -158,7 +165,7 @@ class _Branches:
         return SignatureCheck(self._sid, node, entry, result, name, after, len(replaced))
 
     def _is_explained(self, node: Node) -> bool:
-        """Return whether the replacement of an entry was caused by a purge or a redaction."""
+        """Return whether the replacement of ``node`` was caused by a purge or a redaction."""
         if self._tombstones is None:
             return True
         if not node.is_tombstone:

@@ -1,7 +1,7 @@
 """The check of a whole store on disk: its journal, its refs, `git fsck`, and every entry.
 
 A quick check covers only new data. It reads the packs and loose objects that the mark of the last check without
-problems (verify/lost_refs.py) does not list, and compares their checksums. Of each branch, it checks only the entries
+problems (verify/lost_refs.py) does not list, and compares their checksums. On each branch, it checks only the entries
 after the value in the mark. If there is no mark, or if a pack in the mark is missing or has changed, everything is
 checked.
 
@@ -69,7 +69,7 @@ def continue_round(
     now_ms: int,
     clock: Callable[[], float] = time.monotonic,
 ) -> Report:
-    """Check the next part of the round, at most ``sample`` entries and for at most ``max_seconds`` seconds."""
+    """Check the next part of the round: at most ``sample`` entries, for at most ``max_seconds`` seconds."""
     deadline = None if max_seconds is None else clock() + max_seconds
     report = Report()
     position = read(store.git_dir)
@@ -113,7 +113,7 @@ class _Part:
         check_log(store, self._report)
 
     def sessions(self, position: CheckPosition) -> CheckPosition:
-        """Check the sessions from position ``position`` on; return the position at which this part ends."""
+        """Check the sessions after ``position``; return the position at which this part ends."""
         for sid in _sids(self._store):
             if _sort_key(sid) < _sort_key(position.session) or (sid == position.session and not position.entry):
                 continue
@@ -150,7 +150,7 @@ class _Part:
         return replace(position, entry="")
 
     def files(self, position: CheckPosition) -> tuple[CheckPosition, bool]:
-        """Check the files after position ``position``; return the new position, and whether the round is complete."""
+        """Check the files after ``position``; return the new position and whether the round is complete."""
         for name in damage.object_files(self._store.git_dir):
             if name <= position.file:
                 continue
@@ -181,7 +181,7 @@ def _covered(store: GitStore, position: CheckPosition, ended: bool) -> CheckCove
 
 
 def read(git_dir: Path) -> CheckPosition:
-    """Return the position after the last part; the beginning of a round if it cannot be read."""
+    """Return the position after the last part of a round; the beginning of a new round if it cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:
@@ -222,7 +222,7 @@ def verify(
         sample: Maximum number of entries to check.
         max_seconds: Time limit in seconds.
         quick: Whether to check only new data.
-        notices: Whether to report notices, too.
+        notices: Whether to also report notices.
         now_ms: Current time, as Unix time in ms.
 
     Raises:
@@ -230,7 +230,7 @@ def verify(
     """
     create.check_readable(store.git_dir)
     problems = files_of_refs(store)
-    with contextlib.suppress(Unavailable):  # a full disk: pending entries are then checked in the journal
+    with contextlib.suppress(Unavailable):  # e.g. the disk is full: pending entries are then checked in the journal
         store.flush()
     now = lost_refs.current_state(store.git_dir, dict(store.refs("refs/")))
     mark = lost_refs.read(store.git_dir)
@@ -251,11 +251,11 @@ def verify(
             report = entries.verify(store, notices=notices)
         finally:
             lines = finish_fsck()
-        # These come after our findings, which name the affected entries. Git reports a problem once for each path.
+        # git's findings follow our own, which name the affected entries. git reports a problem once for each path.
         report.problems += [Finding("git fsck", line) for line in dict.fromkeys(lines)]
     report.problems[:0] = problems
     if report.whole and not report.problems and not store.read_only:
-        with contextlib.suppress(OSError, Unavailable):  # if this fails, the next check reads everything again
+        with contextlib.suppress(OSError, Unavailable):  # if this fails, the next check checks everything again
             lost_refs.write(store.git_dir, now)
             with store.locked():
                 flush_record.mark_checked(store.git_dir)

@@ -1,7 +1,7 @@
-"""Summarizers: a list of modules, each with a function ``make(options)``.
+"""Summarizers: a table of modules, each with a function ``make(options)``.
 
-A plugin of the entry-point group ``gitsession.summarizers`` is such a function. Modules and plugins are loaded only if
-they are requested by name.
+A plugin of the entry-point group ``gitsession.summarizers`` is such a function. A module or plugin is loaded only if
+its name is requested.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SUMMARIZERS = ("extractive", "command", "http")
 
 @dataclass(frozen=True, slots=True)
 class _Plugin:
-    """A summarizer from a plugin. Its name is that of the entry point, whatever its own ``NAME`` is."""
+    """A summarizer from a plugin. Its name is the name of the entry point, whatever its own ``NAME`` is."""
 
     NAME: str
     by: Summarizer
@@ -35,7 +35,7 @@ class _Plugin:
 def make(options: Options) -> Summarizer:
     """Return the summarizer for ``options``.
 
-    Raises ``NotFound`` if the name is unknown, and ``SummaryFailed`` if other options are invalid.
+    Raises ``NotFound`` if its name is unknown, and ``SummaryFailed`` if other options are invalid.
     """
     if options.name in SUMMARIZERS:
         return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))

@@ -1,7 +1,7 @@
 """A program that reads a prompt from standard input and prints the summary, such as ``claude -p``, ``llm`` or a script.
 
-It runs in its own process group and never through a shell. The process group ends when the program has finished,
-exceeds the time limit or is canceled, and when the user presses Ctrl-C.
+The program runs in its own process group and never through a shell. The process group is ended when the program
+finishes, exceeds the time limit or is canceled, and when the user presses Ctrl-C.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class _Running:
         return True
 
     def close_in_child(self) -> None:
-        """Read the rest of the data in the pipes after the process group has ended."""
+        """Read the remaining data from the pipes after the process group has ended."""
         for thread in (*self._readers, self._writer):
             thread.join(_GRACE_S)  # a process that left the group may keep a pipe open forever
         self.output.close_in_child = self.errors.close_in_child = True
@@ -146,7 +146,7 @@ class _Reader:
                     continue
                 self.overflowed = True
                 if not self._keep_last:
-                    return  # the output is not needed; if the child still prints, the pipe is closed
+                    return  # the output exceeds the limit; the pipe is closed, even if the child still writes
                 del self._kept[: -self._bytes_max]
 
 

@@ -46,18 +46,18 @@ def make(_: Options) -> Extractive:
 
 @dataclass(frozen=True, slots=True)
 class Extractive:
-    """A summarizer without a model. It selects sentences by rules."""
+    """A summarizer that selects sentences by rules, without a model."""
 
     NAME: ClassVar[str] = "extractive"
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        """Return a summary that consists of sentences of the request. See ``Summarizer.summarise``."""
+        """Return a summary that consists of sentences from the conversation. See ``Summarizer.summarise``."""
         progress(f"selecting from {len(request.items):,} paragraphs")
         found = _sections(request.items)
         before = _parsed(without_files(request.previous))
         wanted = set(re.findall(r"\w{3,}", request.focus.lower()))
         input_chars = len(request.conversation) + len(request.previous)
-        # At most half of the length of the input, even if the budget is larger.
+        # The summary has at most half the length of the input, even if the budget is larger.
         room = min(request.max_tokens * CHARS_PER_TOKEN, input_chars // 2)
         parts = []
         spare = 0
@@ -90,13 +90,13 @@ def _sections(paragraphs: Sequence[TranscriptItem]) -> dict[str, list[str]]:
 
 
 def _goals(paragraphs: Sequence[TranscriptItem]) -> list[str]:
-    """Return the messages of the user, except short ones such as "ok". The first message is always included."""
+    """Return the user's messages, except short ones such as "ok". The first message is always included."""
     lines = [_line(paragraph.text) for paragraph in paragraphs if paragraph.by == "user"]
     return [*lines[:1], *(line for line in lines[1:] if len(line) > NO_GOAL_CHARS_MAX or not line.isascii())]
 
 
 def _turns(paragraphs: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
-    """Return the items grouped by user request. Each group begins with the request."""
+    """Return the paragraphs grouped by user request. Each group begins with the request."""
     number = 0
     numbers = []
     for paragraph in paragraphs:
@@ -109,7 +109,7 @@ def _turns(paragraphs: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
-    """Yield a turn's last answer, or else the tools used; then the last result if it failed, and the shell commands."""
+    """Yield a turn's last answer, or else the tools used; then the last result if it failed; then shell commands."""
     answers = [paragraph.text for paragraph in turn if paragraph.by == "assistant"]
     if answers:
         yield _line(answers[-1])
@@ -123,7 +123,7 @@ def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
 
 
 def _next(turn: Sequence[TranscriptItem]) -> list[str]:
-    """Return the current state: plans and questions in the agent's last answer, or a request without an answer."""
+    """Return lines on the current state: plans and questions in the agent's last answer, or the unanswered request."""
     answers = [paragraph for paragraph in turn if paragraph.by == "assistant"]
     ahead = [
         _line(sentence)
@@ -153,10 +153,10 @@ def _files(paragraphs: Sequence[TranscriptItem]) -> list[str]:
 
 
 def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool) -> list[str]:
-    """Return the lines that fit, in their original order. No line is longer than a quarter of the budget.
+    """Return the lines that fit into ``chars_max``, in their original order. No line exceeds a quarter of the budget.
 
-    Lines with a word of ``wanted`` take precedence, then newer lines. If ``first`` is set, the first line takes
-    precedence over newer lines, and at least its beginning is always included.
+    Lines that contain a word of ``wanted`` take precedence, followed by newer lines. If ``first`` is set, the first
+    line takes precedence over newer lines, and at least its beginning is always included.
     """
 
     def rank(place: int) -> tuple[bool, bool, int]:

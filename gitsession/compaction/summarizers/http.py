@@ -1,7 +1,8 @@
 """A summarizer that calls a model over HTTP: OpenAI Chat or Responses, Anthropic Messages, or a compatible server.
 
-The key is read when it is needed, from the environment variable that the options name. It is sent in one header. It is
-never part of an error, a log or an entry. Requests are sent only to the configured address: redirects are not followed.
+The key is read before each request, from the environment variable that the options name. It is sent in one header. It
+never becomes part of an error message, a log or an entry. Requests are sent only to the configured address: redirects
+are not followed.
 """
 
 from __future__ import annotations
@@ -176,8 +177,8 @@ class SummarizerApi:
 
     Attributes:
         name: Name of the API.
-        address: Function that returns the URL of requests for a base address as in the manual of the server.
-        headers: Function that returns the headers with a key.
+        address: Function that returns the URL of requests for a base URL as the server's manual states it.
+        headers: Function that returns the headers for a key.
         body: Function that returns the body of a request.
         read: Function that parses an answer. It can raise any error that malformed JSON causes.
     """
@@ -190,7 +191,7 @@ class SummarizerApi:
 
 
 def complaint(answer: bytes) -> str:
-    """Return the message of an error, which all three APIs send in the same field; "" if there is none."""
+    """Return the error message in an answer; "" if there is none. All three APIs send it in the same field."""
     try:
         error = json.loads(answer)["error"]
         message = error if isinstance(error, str) else error["message"]
@@ -208,7 +209,7 @@ def _chat_address(base: str) -> str:
 
 
 def _chat_body(base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
-    # OpenAI's own models reject ``max_tokens``, which is the name in all other servers.
+    # OpenAI's own models reject ``max_tokens``. All other servers use this name.
     limit = "max_completion_tokens" if base.startswith(_OPENAI) else "max_tokens"
     messages = [{"role": "system", "content": prompt.system}, {"role": "user", "content": prompt.user}]
     return {"model": model, "messages": messages, limit: max_tokens, "stream": False}
@@ -311,7 +312,7 @@ class HttpRequest:
         self._socket: socket.socket | None = None
 
     def give_up(self) -> None:
-        """End the request. This method can be called from any thread.
+        """End the request. Any thread can call this method.
 
         The socket is shut down, which also ends requests to a server that sends its headers very slowly or without an
         end.
@@ -338,7 +339,7 @@ class HttpRequest:
             answers.put("the response is too long")
         except URLError as error:
             answers.put(getattr(error.reason, "strerror", None) or str(error.reason))
-        except Exception as error:  # of http, ssl or sockets; their text may contain a header
+        except Exception as error:  # from http, ssl or a socket; its text may contain a header
             answers.put(type(error).__name__)
 
     def _opener(self) -> OpenerDirector:
@@ -355,7 +356,7 @@ class HttpRequest:
             def connect(self) -> None:
                 call._connection = self
                 super().connect()
-                call._socket = self.sock  # HTTPConnection drops its reference before the response is read
+                call._socket = self.sock  # HTTPConnection drops its own reference before the response is read
                 if call._given_up.is_set():  # the request was ended before it was sent
                     raise TimeoutError
 

@@ -1,4 +1,4 @@
-"""Options of a summarizer, from command-line options or git's configuration."""
+"""Options of a summarizer, which come from command-line options or git's configuration."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Options:
         key_name: Name of the variable in ``environ`` that contains the key. The key itself is neither stored here nor
             printed by ``repr``.
         time_limit_s: Time limit for a request or a program, in seconds.
-        prompt: Name of a prompt (see ``prompts.named``).
+        prompt: Name of a prompt (see ``prompts.find_prompt``).
         environ: Environment variables.
     """
 
@@ -45,7 +45,7 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
     """Return the options from the settings ``gitsession.summarizer*``. Raises ``SummaryFailed`` if a value is invalid.
 
     The keys of ``config`` are in lower case, as git lists them. ``config`` must be the user's configuration and never
-    that of a store, because it determines which program runs and where a session is sent.
+    that of a store, because these settings determine which program runs and to which server a session is sent.
     """
 
     def setting(name: str, otherwise: str = "") -> str:

@@ -1,7 +1,7 @@
-"""Profiles: subclasses of ``Profile`` with the rules of each agent for the context, and a table of them.
+"""Profiles: subclasses of ``Profile`` with the rules by which each agent builds a context, and a table of them.
 
-The rules have numbers. A test names each rule that a module follows (docs/reference/context.md, "Profiles"). Modules
-are loaded on demand.
+The rules are numbered (docs/reference/context.md, "Profiles"). For each rule that a module follows, a test states its
+number. Modules are loaded on demand.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ class Selection:
     Attributes:
         items: Items of the context, in order.
         state: State at the end of the history.
-        fresh: Index of the first item from which on the agent accepts a provider's token count.
-        current: Index of the first item from which on such a count is up to date. Items before it were compacted,
-            edited or pruned after the count.
+        fresh: Index of the first item whose token count by a provider is accepted by the agent. The counts of later
+            items are accepted, too.
+        current: Index of the first item whose count is up to date. After the counts of earlier items, the context was
+            compacted, edited or pruned.
     """
 
     items: tuple[Item, ...]
@@ -55,11 +56,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """The limits at which an agent compacts (rules 16 and 17).
+    """The token limits of an agent's compactions (rules 16 and 17).
 
     Attributes:
         reserve: Number of tokens of the context window that must stay free.
-        reserve_share: The same limit as a share of the context window. The larger limit applies.
+        reserve_share: The same limit as a share of the context window. The larger of the two limits applies.
         keep_recent: Number of tokens at the end of the history that are not summarized.
     """
 
@@ -69,7 +70,7 @@ class CompactionSettings:
 
 
 class Profile(ABC):
-    """The rules of one agent. By default, they are those of pi."""
+    """The rules of one agent. The defaults are the rules of pi."""
 
     NAME: str
     SETTINGS = CompactionSettings()
@@ -77,24 +78,24 @@ class Profile(ABC):
     """True if ``estimate`` is used even if an exact tokenizer is installed, so that the numbers are the agent's own."""
 
     COUNT_MIN = 1
-    """Minimum number of tokens that an answer must report. Otherwise its count is not used."""
+    """Minimum number of tokens that an answer must report for its count to be used."""
 
     EXTENSION_ROLE = "user"
-    """Role with which the text of an extension is sent to the model."""
+    """Role with which the texts of extensions are sent to the model."""
 
     SENDS_SYSTEM = False
     """True if system messages of the session are sent to the model."""
 
     @abstractmethod
     def select(self, line: ContextHistory) -> Selection:
-        """Return the items that the model receives, in order. Read no further back than necessary."""
+        """Return the items that the model receives, in order. The history is read only as far as necessary."""
 
     def estimate(self, entry: Shown) -> int:
         """Return the agent's estimate for one shown entry, in tokens."""
         return by_characters(entry, images_of_users=True)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return a provider's last usable count, in tokens, and the number of items that it covers (rule 15)."""
+        """Return the last usable count by a provider, in tokens, and the number of items that it covers (rule 15)."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and not entry.failed:
@@ -116,16 +117,16 @@ class Profile(ABC):
         return entry.role if entry.role != "system" or self.SENDS_SYSTEM else None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Return whether a compaction may keep this entry and all later ones, and summarize the rest (rule 18)."""
+        """Return whether a compaction may keep ``entry`` and all later entries and summarize the others (rule 18)."""
         return _is_message_of(entry, "user", "assistant", "shell", "custom")
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins at this entry. A cut before it then splits no turn (rule 21)."""
+        """Return whether a turn begins at ``entry``. If so, a cut before it splits no turn (rule 21)."""
         return _is_message_of(entry, "user", "shell", "custom")
 
 
 def _is_message_of(entry: Entry, *roles: str) -> bool:
-    """Return whether an entry is a message with one of ``roles``, or text that is sent like a message."""
+    """Return whether an entry is a message with one of ``roles``, or text that is sent as such a message."""
     if isinstance(entry, Message):
         return entry.role in roles and "role" not in entry.extra
     return isinstance(entry, BranchSummary | CustomMessage)

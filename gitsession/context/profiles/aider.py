@@ -1,8 +1,8 @@
-"""Profile of Aider 0.86: the done messages of the current run. Rules S1 to S3, as far as its file contains the data.
+"""Profile of Aider 0.86: the done messages of the current run (rules S1 to S3), as far as Aider's file contains them.
 
-Some parts of the real context are not in the file and so not in the context here: command output that was added to the
-chat, errors of linters and tests that were sent to the model, the files in the chat, the text before an interruption,
-and Aider's own summaries.
+Some parts of Aider's real context are not in its file, so this profile cannot include them: command output that was
+added to the chat, errors of linters and tests that were sent to the model, the files in the chat, the text before an
+interruption, and Aider's own summaries.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from gitsession.sessions.node import Node
 class AiderProfile(Profile):
     NAME = "aider"
     SETTINGS = CompactionSettings(reserve=0, reserve_share=15 / 16, keep_recent=4_096)
-    """A sixteenth of the context window is for done messages, of which half is kept (S1, S2)."""
+    """A sixteenth of the context window is for done messages. A compaction keeps half of them (S1, S2)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Select every entry of the current run. Aider's printed output shows which messages it sent to the model."""
+        """Select the entries of the current run. Aider's printed output shows which messages it sent to the model."""
         run = _run(line)
         how = changes(line, [*run.kept, *run.since], edits=True)
 
@@ -47,7 +47,7 @@ class AiderProfile(Profile):
         return by_bytes(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return ``None``: the counts in Aider's file are rounded text ("1.9k sent") and too imprecise."""
+        """Return ``None``: the token counts in Aider's file are rounded ("1.9k sent") and too imprecise."""
         return None
 
 
@@ -57,7 +57,7 @@ class _Run(NamedTuple):
     Attributes:
         since: Entries of the run, oldest first.
         before: Items that replace everything before the run.
-        kept: Entries that ``summary`` kept.
+        kept: Entries that the compaction ``summary`` kept.
         summary: Compaction before the run; ``None`` if there is none.
     """
 
@@ -68,7 +68,7 @@ class _Run(NamedTuple):
 
 
 def _run(line: ContextHistory) -> _Run:
-    """Return the current run."""
+    """Return the current run of Aider in a history."""
     since: list[Node] = []
     for node in line.back():
         entry = line.entry(node) if node.kind in (Reset.kind, Compaction.kind, Custom.kind) else None
@@ -84,7 +84,7 @@ def _run(line: ContextHistory) -> _Run:
 
 
 def _restored(line: ContextHistory, node: Node) -> list[Item]:
-    """Return the messages that Aider reads from the content of its file up to this entry."""
+    """Return the messages that Aider restores from the content of its file up to ``node``."""
     own = [node for node in line.back(node) if node.source is not None and node.source.agent == aider.AGENT]
     return [_item(node.oid, *message) for message in reread(b"".join(line.payload(node) for node in reversed(own)))]
 
@@ -98,7 +98,7 @@ def _show(line: ContextHistory, node: Node) -> list[Item]:
 
 
 def _shell_text(entry: Custom) -> str | None:
-    """Return the message that Aider sends to the model after it changed files, with the commit if there is one."""
+    """Return the message that Aider sends to the model after a change to files, with the commit if there is one."""
     lines = [line for line in entry.data if isinstance(line, str)] if isinstance(entry.data, list | tuple) else []
     last = max((at for at, line in enumerate(lines) if line.startswith(APPLIED)), default=None)
     if last is None:

@@ -29,7 +29,7 @@ from gitsession.model.usage import answer_id
 from gitsession.sessions.indexed_entry import Spot
 
 NO_CONTENT = "(no content)"
-"""Text between two answers that replaces a result without a call."""
+"""Text that replaces a result without a call if it is between two answers."""
 
 
 class ClaudeProfile(Profile):
@@ -57,7 +57,7 @@ class ClaudeProfile(Profile):
                 changed_since |= {item.oid for item in items}
         items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])
         items = _with_content(_answered(items))
-        # Claude Code itself ignores the counts of messages that a compaction kept.
+        # Claude Code also ignores the counts of messages that a compaction kept.
         current = sum(item.oid in changed_since for item in items)
         return Selection(tuple(items), state(line, model=line.anchors.model), current, current)
 
@@ -81,7 +81,7 @@ def _keeps_before(line: ContextHistory, node: Spot) -> bool:
 
 
 def _summary(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return a summary of Claude Code as it was written (L2), or one of gitsession in gitsession's format."""
+    """Return the summary of a compaction: Claude Code's as written (L2), or gitsession's in gitsession's format."""
     entry = line.entry(node)
     if node.source is None or not isinstance(entry, Compaction):
         return show_compaction(line, node, system=False)
@@ -90,7 +90,7 @@ def _summary(line: ContextHistory, node: Spot) -> list[Item]:
 
 
 def _parts(item: Item) -> list[Item]:
-    """Return the results and the text of an entry as separate items (L4)."""
+    """Return the tool results and the text of an entry as separate items (L4)."""
     entry = item.entry
     if not isinstance(entry, Message) or entry.role != "user":
         return [item]
@@ -112,7 +112,7 @@ def _is_failure(entry: Shown) -> bool:
     return is_message(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
 
 def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
-    """Return the items with all blocks of an answer in one message, if only results are between them (L5)."""
+    """Return the items with the blocks of each answer joined into one message if only results separate them (L5)."""
     found: list[Item] = []
     at: dict[str, int] = {}
     for item in items:

@@ -1,8 +1,8 @@
 """Profile of codex 0.169: rules C1 and C5 to C8. Turns that were rolled back (R1) are on other branches.
 
-``formats.codex.split_file`` creates these branches. The rules were verified with the released program, on test rollouts
-and on real ones. Two behaviors are not reproduced: codex adds text at each start (permissions, environment, skills),
-and it shortens tool results again for a model with a smaller limit.
+``formats.codex.split_file`` creates these branches. The rules were verified with the released program, on test sessions
+and on real sessions. Two behaviors are not reproduced: codex adds text at each start (permissions, environment,
+skills), and it shortens tool results again for a model with a smaller limit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, 
 from gitsession.sessions.indexed_entry import Spot
 
 USER_TOKENS_MAX = 20_000
-"""Token budget for the user's messages that are kept by a compaction without a list (C5)."""
+"""Token budget for the user's messages that are kept by a compaction without a replacement list (C5)."""
 
 NO_SUMMARY = "(no summary available)"
 
@@ -35,10 +35,10 @@ NO_SUMMARY = "(no summary available)"
 class CodexProfile(Profile):
     NAME = "codex"
     SETTINGS = CompactionSettings(reserve=0, reserve_share=0.1)
-    """Nine tenths of the context window can be used (C1)."""
+    """A tenth of the context window must stay free (C1)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Select the list of the newest compaction with a list, followed by all later lines (C8)."""
+        """Select the replacement list of the newest compaction that has one, followed by all later lines (C8)."""
         nodes = _since_base(line)
         how = changes(line, nodes, edits=False)
         items: list[Item] = []
@@ -59,7 +59,7 @@ class CodexProfile(Profile):
         return by_bytes(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the newest ``token_count``, which is stored with the item after the answer that it counts."""
+        """Return the newest ``token_count``. codex stores it with the item after the answer."""
         for at in range(len(items) - 1, fresh - 1, -1):
             for line in reversed(attached_lines(items[at].payload)) if items[at].agent == codex.AGENT else ():
                 total = tokens_in(line)
@@ -68,20 +68,24 @@ class CodexProfile(Profile):
         return None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Return whether a cut before this entry is valid. It must not separate calls and results of an answer."""
+        """Return whether a cut before ``entry`` is valid.
+
+        A cut must not separate the calls and results of an answer.
+        """
         if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
             return False
         return super().can_cut(entry)
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins at this entry. A user message that codex injected does not begin a turn."""
+        """Return whether a turn begins at ``entry``. A user message that codex injected does not begin a turn."""
         return not isinstance(entry, CustomMessage) and super().starts_turn(entry)
 
 
 def _since_base(line: ContextHistory) -> list[Spot]:
-    """Return the nodes from the base to the leaf, oldest first.
+    """Return the nodes from the base of the context to the leaf, oldest first.
 
-    The base is the newest reset, the newest compaction with a list, or the newest compaction of gitsession.
+    The base is the newest entry of these kinds: a reset, a compaction with a replacement list, or a compaction of
+    gitsession.
     """
     found: list[Spot] = []
     for node in line.showable_entries():
@@ -96,7 +100,10 @@ def _since_base(line: ContextHistory) -> list[Spot]:
 
 
 def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
-    """Return whether a compaction is codex's and has no list. It must then be rebuilt from the items before it."""
+    """Return whether a compaction is codex's and has no replacement list.
+
+    If so, it is rebuilt from the items before it.
+    """
     return node.source is not None and node.source.agent == codex.AGENT and _list(entry) is None
 
 
@@ -122,7 +129,7 @@ def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequ
 
 
 def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
-    """Return a response item of a list as an item of the context, as if it were a line of the file."""
+    """Return a response item of a replacement list as an item of the context, as if it were a line of the file."""
     payload = json.dumps({"type": "response_item", "payload": item}).encode()
     entry = codex.read(payload)
     if not isinstance(entry, Message | CustomMessage):
@@ -131,7 +138,7 @@ def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
 
 
 def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[Item]:
-    """Yield the newest user messages that fit, oldest first, followed by the summary (C5)."""
+    """Yield the newest user messages that fit into the token budget, oldest first, followed by the summary (C5)."""
     found: list[Item] = []
     left = USER_TOKENS_MAX
     for item in reversed(before):
@@ -160,7 +167,7 @@ def _user_texts(item: Item) -> list[str]:
 
 
 def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[Item]:
-    """Yield ``item`` with only ``texts``. ``whole``: whether the message is otherwise unchanged and keeps its id."""
+    """Yield ``item`` with ``texts`` as its content. ``whole``: whether the message is complete and keeps its id."""
     record = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
     content = [{"type": "input_text", "text": text} for text in texts]
     payload = json.dumps({"type": "response_item", "payload": {**record, "content": content}}).encode()
@@ -183,7 +190,7 @@ def _spoken_item(item: Item) -> Object:
 
 
 def _state(line: ContextHistory) -> State:
-    """Return the state. The thinking level is taken from the settings of the newest turn."""
+    """Return the state at the end of the history. The thinking level is that of the newest turn."""
     found = state(line, model=line.anchors.model)
     if not line.anchors.models:
         return found

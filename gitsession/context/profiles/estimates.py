@@ -16,7 +16,10 @@ IMAGE_TOKENS = 1_200
 
 
 def by_characters(entry: Shown, *, images_of_users: bool) -> int:
-    """Return pi's estimate: UTF-16 units divided by four. ``images_of_users``: whether users' images count (0.87)."""
+    """Return pi's estimate in tokens: UTF-16 units divided by four.
+
+    ``images_of_users``: count users' images, as in 0.87.
+    """
     if isinstance(entry, Compaction | BranchSummary):
         return _quarter(units(entry.summary))
     role = entry.role if isinstance(entry, Message) else "custom"
@@ -31,7 +34,10 @@ def by_characters(entry: Shown, *, images_of_users: bool) -> int:
 
 
 def by_bytes(entry: Shown) -> int:
-    """Return omp's estimate: UTF-8 bytes of each text divided by four. Signatures count, because they are billed."""
+    """Return omp's estimate in tokens: UTF-8 bytes of each text divided by four.
+
+    Signatures are counted: they are billed.
+    """
     if isinstance(entry, Compaction | BranchSummary):
         return by_bytes_of(entry.summary)
     if isinstance(entry, Message) and entry.role == "shell":
@@ -45,7 +51,7 @@ def by_bytes(entry: Shown) -> int:
 
 
 def texts(content: Iterable[Block], *, calls: bool) -> Iterator[str]:
-    """Yield the texts in ``content``. ``calls``: whether to include reasoning and calls, as for an assistant."""
+    """Yield the texts in ``content``. ``calls``: whether to include reasoning and tool calls, as for an assistant."""
     for block in content:
         if isinstance(block, Text) or (calls and isinstance(block, Thinking)):
             yield block.text
@@ -111,7 +117,7 @@ def _text(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as JavaScript writes it.
+    """Return ``value`` as JavaScript writes it.
 
     JavaScript has no separate integers, and it writes whole numbers below 1e21 without an exponent.
     """

@@ -1,6 +1,6 @@
 """Profile of librecode: rules 9 and 10. Tool results and reasoning are not sent to the model.
 
-The rules are taken from its source. They could not be verified, because there is no released program.
+The rules are taken from librecode's source. They could not be verified, because no program is released.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LibrecodeProfile(Profile):
         return -(-len(_words(entry)) // 4)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the number of tokens of the last request, which librecode stores with the answer."""
+        """Return the size of the last request in tokens. librecode stores it with the answer."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and entry.usage is not None:
@@ -55,7 +55,10 @@ class LibrecodeProfile(Profile):
 
 
 def _faces_model(entry: Shown) -> bool:
-    """Return whether an entry is sent to the model. Its own field decides; without one, its kind and role decide."""
+    """Return whether an entry is sent to the model.
+
+    If the entry does not record this, its kind and role determine it.
+    """
     if isinstance(entry, Compaction | BranchSummary):
         return True
     if isinstance(entry, Message) and entry.role in NEVER:

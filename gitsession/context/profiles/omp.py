@@ -1,6 +1,7 @@
-"""Profile of omp 18: pi's rules, and the removal of content that a provider would reject (rules 13 and 17).
+"""Profile of omp 18: the rules of pi, and the removal of content that a provider would reject (rules 13 and 17).
 
-Not reproduced: notes and roll-overs of its experimental context window, and images of older history (snapcompact).
+Two features are not reproduced: notes and roll-overs of the experimental context window, and images of older history
+(snapcompact).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ UNSEEN = ("prewalk-plan", "vibe-mode-context")
 """Custom messages that omp displays but does not send."""
 
 INTERRUPTED = "interrupted-thinking"
-"""Custom message that continues the aborted answer before it. This answer is kept."""
+"""Custom message that continues the aborted answer before it. The aborted answer is kept."""
 
 
 class OmpProfile(Profile):
@@ -68,7 +69,7 @@ class OmpProfile(Profile):
         return 0 if is_message(entry, "system") else by_bytes(entry)
 
     def llm_role(self, entry: Shown) -> str | None:
-        """Return ``developer`` for extensions and mentioned files, but ``user`` for extension messages with images."""
+        """Return ``developer`` for extensions and mentioned files; ``user`` for messages of extensions with images."""
         if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
             return "developer"
         if isinstance(entry, CustomMessage) and images(entry.content):
@@ -77,7 +78,7 @@ class OmpProfile(Profile):
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
-    """Return the nodes that a compaction kept, except those that OpenAI's replacement history already contains."""
+    """Return the nodes that a compaction kept, except nodes that OpenAI's replacement history already contains."""
     if seen.compaction is None:
         return []
     entry = line.entry(seen.compaction)
@@ -111,8 +112,8 @@ def _says_something(block: Block) -> bool:
 def _without_dangling(items: Sequence[Item]) -> list[Item]:
     """Return the items without calls that have no result, because a provider would treat these calls as failed.
 
-    The signatures of such a turn are removed, because the model signed the complete turn. If nothing is left of a turn,
-    it is dropped.
+    If a call is removed, the signatures of its turn are removed, too, because the model signed the complete turn. If
+    nothing is left of a turn, the turn is removed.
     """
     answered = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     found: list[Item] = []
@@ -137,7 +138,7 @@ def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:
     """Return the items without failed answers and without the results of their calls."""
-    kept: list[int] = []  # indexes of kept items, oldest last; some may have been added to ``removed`` since
+    kept: list[int] = []  # indexes of kept items, oldest last; some may be in ``removed`` by now
     removed: set[int] = set()
     results: dict[str | None, list[int]] = {}
     for at in range(len(items) - 1, -1, -1):

@@ -1,8 +1,8 @@
-"""Profile of opencode 1.18: marks of a prune (P2), compactions (K1, K2, K4, K5), and the blocks that are sent.
+"""Profile of opencode 1.18: the marks of a prune (P2), compactions (K1, K2, K4, K5), and the blocks that are sent.
 
 The rules were verified with the released program, which resumed its own sessions and sessions of gitsession. Reverted
-messages (V3) are after the leaf. Not reproduced: the system prompt, and text that the program adds to a prompt that
-arrives during a turn.
+messages (V3) are after the leaf, so they are not in the context. The system prompt is not reproduced. Neither is the
+text that the program adds to a prompt that arrives during a turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BY_USER = "The following tool was executed by the user"
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
 NOT_SENT = ("text/plain", "application/x-directory")
-"""Types of the user's files that are not sent, because a text next to them has their content."""
+"""Media types of the user's files that are not sent, because a text block next to the file contains the same text."""
 
 
 class OpencodeProfile(Profile):
@@ -52,7 +52,7 @@ class OpencodeProfile(Profile):
         return Selection(tuple(items), state(line, model=line.anchors.model), fresh, current)
 
     def estimate(self, entry: Shown) -> int:
-        """Return the number of characters divided by four, rounded to the nearest integer; an image counts 1,200."""
+        """Return an estimate in tokens: the number of characters divided by four and rounded; 1,200 for an image."""
         if isinstance(entry, Compaction | BranchSummary):
             return (units(entry.summary) + 2) // 4
         assistant = isinstance(entry, Message) and entry.role == "assistant"
@@ -61,7 +61,7 @@ class OpencodeProfile(Profile):
 
 
 def _visible_nodes(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
-    """Return the nodes in the order in which the model receives them: compaction, kept entries, later entries (K4).
+    """Return the nodes in the order in which the model receives them: the compaction, kept entries, later entries (K4).
 
     The second value is the index of the last node that is not newer than the compaction. The third is the compaction.
     """
@@ -88,7 +88,7 @@ def _visible_nodes(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
     begins_at_kept = first is not None and bool(at) and has_name(found[0], first)
     if not begins_at_kept and compaction.source is None:
         return found[at:], 0, compaction
-    # If opencode does not find the first kept entry, it goes back to the beginning and does not reorder the entries.
+    # If opencode does not find the first kept entry, it includes the whole history and does not reorder the entries.
     ordered = [compaction, *found[:at], *found[at + 1 :]] if begins_at_kept else found
     return ordered, at, compaction
 
@@ -120,7 +120,10 @@ def _shown(line: ContextHistory, node: Node, how: Changes, answered: Set[str | N
 
 
 def _compaction(line: ContextHistory, node: Node, entry: Compaction) -> list[Item]:
-    """Return the request and its answer as messages (K1). A compaction of gitsession has gitsession's own text."""
+    """Return the request for a compaction, and the summary, as messages (K1).
+
+    For a compaction of gitsession, the messages have gitsession's own text.
+    """
     if node.source is None:
         return show_compaction(line, node, system=False)
     messages = entry.extra.get("messages")
@@ -137,7 +140,7 @@ def _asked(at_ms: int) -> Message:
 
 
 def _is_left_out(entry: Message) -> bool:
-    """Return whether an answer is left out: it failed, and it is not an aborted answer with content."""
+    """Return whether a failed answer is left out. An aborted answer with content is not left out."""
     if entry.role != "assistant" or not entry.failed:
         return False
     has_content = any(not isinstance(block, Thinking) and _type_of(block) != "step-start" for block in entry.content)
@@ -145,7 +148,10 @@ def _is_left_out(entry: Message) -> bool:
 
 
 def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
-    """Yield the blocks that are sent. A call without a result, here or in ``elsewhere``, gets an error as a result."""
+    """Yield the blocks that are sent.
+
+    A call that has no result here and is not in ``elsewhere`` gets an error as its result.
+    """
     answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None} | elsewhere
     keeps_blank = any(isinstance(block, Thinking) and block.signature for block in entry.content)
     for block in entry.content:
@@ -166,7 +172,7 @@ def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
 
 
 def _of_result(block: OtherBlock) -> Iterator[Block]:
-    """Yield a result or the start of a step. Other blocks are not sent. Output of an interrupted call is no error."""
+    """Yield ``block`` if it is a result or the start of a step. Output of an interrupted call is not an error."""
     found = result_in(block)
     details = found.details if found is not None else None
     metadata = details.get("metadata") if isinstance(details, Mapping) else None
@@ -182,6 +188,6 @@ def _type_of(block: Any) -> object:
 
 
 def _cleared(item: Item) -> Item:
-    """Return a result that was marked as old (P2), with opencode's text."""
+    """Return a result that was marked as old (P2), with opencode's placeholder as its text."""
     assert isinstance(item.entry, Message)
     return Item(item.oid, dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None))

@@ -1,4 +1,7 @@
-"""Profiles of pi 1.5, the default, and of pi 0.73. Rules 6 to 12, 14 to 16, 18 and 21, which also apply to 0.87."""
+"""Profiles of pi 1.5, the default, and of pi 0.73.
+
+They follow rules 6 to 12, 14 to 16, 18 and 21. The default also applies to pi 0.87.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Pi073Profile(Profile):
 
 
 def _select(line: ContextHistory, *, since_087: bool) -> Selection:
-    """Select the items. ``since_087``: whether to include system messages and edits, and to reject outdated counts."""
+    """Select the items of a context. ``since_087``: include system messages and edits, and reject outdated counts."""
     seen = reach(line)
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=since_087)

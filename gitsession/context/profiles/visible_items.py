@@ -34,18 +34,21 @@ from gitsession.sessions.node import Node
 
 
 def show(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return the items that a node shows. Its payload is read only if its kind can show items."""
+    """Return the items that ``node`` shows. Its payload is read only if its kind can show items."""
     how = _BY_KIND.get(node.kind)
     return how(line, node, line.entry(node)) if how else []
 
 
 def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
-    """Return the items of a node without commands that the user excluded. Only pi and omp list these in a context."""
+    """Return the items of ``node`` without shell commands that the user excluded. Only pi and omp include these."""
     return [item for item in show(line, node) if not (isinstance(item.entry, Message) and item.entry.is_excluded)]
 
 
 def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[Item]:
-    """Return the summary. ``system``: whether the system messages that were kept with it precede it (rule 11)."""
+    """Return the summary of a compaction.
+
+    ``system``: whether to put the system messages that the compaction kept before the summary (rule 11).
+    """
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]
@@ -65,7 +68,7 @@ def is_message(entry: Entry, role: str) -> TypeGuard[Message]:
 
 
 def keep_system(messages: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return system messages in the form in which gitsession's compactions store them in ``preserve``."""
+    """Return system messages in the format in which gitsession's compactions store them in ``preserve``."""
     return [{"text": message.text, **({"extra": dict(message.extra)} if message.extra else {})} for message in messages]
 
 
@@ -122,7 +125,10 @@ class Changes:
 
 
 def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Changes:
-    """Return the edits and prunes among ``nodes``, which are oldest first. The last edit of a target wins (rule 11)."""
+    """Return the edits and prunes among ``nodes``, which are oldest first.
+
+    The last edit of an entry applies (rule 11).
+    """
     by_target: dict[str, ContextEdit] = {}
     pruned: set[str] = set()
     newest = None
@@ -140,7 +146,7 @@ def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Chan
 
 
 def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
-    """Return ``items``, which ``node`` shows, with the changes applied."""
+    """Return ``items``, the items of ``node``, with the edits and prunes in ``how`` applied."""
     called = names_of(node)
     edit = next((how.edits[name] for name in called if name in how.edits), None)
     if edit is not None:
@@ -151,18 +157,18 @@ def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
 
 
 def part_of(item: Item) -> object:
-    """Return the agent's name of a result, if an entry has several results (see ``model.results``)."""
+    """Return the agent's name for a result in an entry with several results (see ``model.results``)."""
     return item.entry.extra.get("part")
 
 
 def _edited(items: list[Item], replacement: Any) -> list[Item]:
-    """Return the items with an edit applied. ``None`` removes the items; an invalid replacement is ignored."""
+    """Return ``items`` with an edit applied. The replacement ``None`` removes the items. An invalid one is ignored."""
     if replacement is None:
         return []
     return [edited(item, replacement.get("content")) for item in items] if isinstance(replacement, Mapping) else items
 
 
-# The visible range: from the newest compaction with the entries that it kept, the newest reset, or the root.
+# The visible range. It begins with the newest compaction and the entries that it kept, the newest reset, or the root.
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +181,7 @@ class VisibleRange:
 
 
 def reach(line: ContextHistory) -> VisibleRange:
-    """Return the range from the newest compaction or reset on, with the kept entries (rules 8 to 10, and 13)."""
+    """Return the visible range, which begins at the newest compaction or reset (rules 8 to 10, and 13)."""
     after: list[Spot] = []
     for node in line.showable_entries():
         if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
@@ -189,7 +195,7 @@ def reach(line: ContextHistory) -> VisibleRange:
 
 
 def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
-    """Return the nodes before the compaction, from the first kept one on; none if the first one is not found.
+    """Return the nodes from the first kept node up to the compaction; none if the first kept node is not found.
 
     If two entries of a history have the same name, the name refers to the later entry.
     """
@@ -199,7 +205,7 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
     if not line.may_hold(name, at):
         return []
     found: list[Node] = []
-    for node in line.back(at):  # the name can be that of an entry of any kind
+    for node in line.back(at):  # an entry of any kind can have this name
         found.append(node)
         if has_name(node, name):
             return found[::-1]
@@ -207,10 +213,10 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
 
 
 def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
-    """Return the kept nodes from number ``number`` on.
+    """Return the kept nodes, from the node with the number ``number`` to the compaction.
 
-    The first files of pi have no ids. The number of an entry is its index among the lines that can be parsed. The
-    header has the number 0.
+    In pi's oldest files, entries have no ids. The number of an entry is its index among the lines that can be parsed.
+    The header has the number 0.
     """
     nodes = list(line.back(at))[::-1]
     parsed = [place for place, node in enumerate(nodes) if node.source is not None and node.kind != Opaque.kind]
@@ -218,7 +224,10 @@ def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
 
 
 def state(line: ContextHistory, *, model: str | None) -> State:
-    """Return the state of the whole history, including hidden entries (rule 7). ``model``: the agent's model."""
+    """Return the state at the end of the history.
+
+    Hidden entries are included (rule 7). ``model``: the agent's model.
+    """
     history_state = line.anchors
     tools = line.entry_at(history_state.tools) if history_state.tools else None
     instructions = line.entry_at(history_state.instructions) if history_state.instructions else None

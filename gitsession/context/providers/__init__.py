@@ -1,6 +1,6 @@
-"""Conversion of a context into a request to a provider or an agent, with one module for each of them.
+"""Conversion of a context into a request to a provider or an agent. Each of them has its own module.
 
-Modules are loaded on demand. They do not send requests.
+The modules are loaded on demand. They do not send requests.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Provider(Protocol):
     """The interface of the modules in this package."""
 
     def request(self, context: Any, *, system: str | None = None) -> dict[str, Any]:
-        """Return the request for a ``Context`` as JSON values.
+        """Return the request for ``context``, a ``Context``, as JSON values.
 
-        It has ``messages``, or the field that the provider uses instead, and other fields. ``system`` replaces the
-        system prompt of the context.
+        The request has the field ``messages``, or the provider's field for the same purpose, and other fields.
+        ``system`` replaces the system prompt of the context.
         """
 
 

@@ -1,8 +1,8 @@
 """Requests for Anthropic's Messages API. The caller must add ``max_tokens``.
 
-User and assistant messages alternate, starting with the user. Results are at the beginning of the message after their
-calls. Later system messages are added to the system prompt, because not every model accepts them at their position. The
-API has no developer role, so developer messages are sent as user messages.
+User and assistant messages alternate, starting with the user. Tool results are at the beginning of the message after
+their calls. Later system messages are added to the system prompt, because not every model accepts them at their
+position. The API has no developer role, so developer messages are sent as user messages.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ def _block(block: Text | Image | File | Thinking | CallWithResult) -> dict[str, 
         case Thinking():
             if block.signature and block.signature.strip():
                 return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-            return _text(block.text) if block.text.strip() else None  # the stream ended before the signature
+            return _text(block.text) if block.text.strip() else None  # the stream ended before the signature arrived
         case Image():
             return {"type": "image", "source": _source(block.data, block.mime)}
         case File():
-            title = {"title": block.name} if block.name else {}  # an empty title is rejected
+            title = {"title": block.name} if block.name else {}  # the API rejects an empty title
             return {"type": "document", "source": _source(block.data or b"", PDF), **title}
         case CallWithResult():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": sendable(block.given.arguments)}
@@ -112,7 +112,7 @@ def _result(call: CallWithResult) -> dict[str, Any]:
 
 
 def _attached_media(call: CallWithResult) -> list[dict[str, Any]]:
-    """Return the images and documents of a failed result. They follow the result, which can contain only text."""
+    """Return the images and documents of a failed result. They follow the result, because it can contain only text."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
 

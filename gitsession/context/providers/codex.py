@@ -1,4 +1,4 @@
-"""Requests as codex sends them: response items of its file unchanged, and all other items in its format.
+"""Requests as codex sends them: response items of codex's files unchanged, and all other items in codex's format.
 
 As in codex, a call without a result gets the result ``aborted``, and a result without a call is left out.
 """
@@ -50,7 +50,7 @@ def _mail(payload: Object) -> Object:
 
 
 def _paired(items: list[Object]) -> Iterable[Object]:
-    """Yield the items, except results without a call. A result is added after each call that has none."""
+    """Yield the items, except results that have no call. After each call that has no result, yield a result for it."""
     called = {_call_id(item) for item in items if call_output(item, "") is not None}
     answered = {_call_id(item) for item in items if _is_output(item)}
     for item in items:

@@ -1,8 +1,9 @@
-"""The conversation in a form for every provider: turns, in which each tool call has exactly one result.
+"""The conversation as turns, for every provider. In a turn, each tool call has exactly one result.
 
-This module has the code that the three APIs share. The module of each API writes its format. A result without a call is
-left out. A call without a result gets a placeholder. A failed or aborted answer is left out, because the model must
-answer again. Hidden state of another model is left out (docs/reference/context.md, "Providers").
+This module has the code that the three APIs share. The module of each API converts the turns to its format. A result
+without a call is left out. A call without a result gets a placeholder. A failed or aborted answer is left out, because
+the model must answer again. Signatures and encrypted reasoning of another model are left out
+(docs/reference/context.md, "Providers").
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class ProviderApi:
     """The properties of an API that determine the format of its requests.
 
     Attributes:
-        providers: Names of providers that use the API, for messages that do not name an API.
+        providers: Names of providers that use the API. They identify the API of messages that do not name one.
         apis: pi's names of the API.
         call_id_chars_max: Maximum length of the id of a call, in characters.
         tool_name_chars_max: Maximum length of the name of a tool, in characters.
-        call_id: Function that returns the part of an agent's call id that this API uses.
-        replays: Whether the API accepts a compaction that the provider made.
-        plain: Profiles of agents that send thinking without a signature back through this API, with any provider.
+        call_id: Function that returns the part of an agent's call id that the API uses.
+        replays: Whether the API accepts compactions that the provider made.
+        plain: Profiles of agents that send unsigned thinking back through the API, whichever provider wrote it.
     """
 
     providers: frozenset[str]
@@ -51,8 +52,8 @@ class CallWithResult:
     """A tool call with its result.
 
     Attributes:
-        id: Id of the call, in a form that the API accepts.
-        name: Name of the tool, in a form that the API accepts.
+        id: Id of the call, changed if the API would not accept it.
+        name: Name of the tool, changed if the API would not accept it.
         given: The call as it was written.
         result: Blocks of the result.
         is_error: Whether the result is an error.
@@ -73,7 +74,7 @@ class Turn:
         role: ``user``, ``assistant``, ``system`` or ``developer``.
         blocks: Content of the turn.
         own: Whether the model that receives the request wrote the turn.
-        replay: A compaction by the provider, instead of blocks. The role is then ``assistant``.
+        replay: A compaction by the provider, which replaces ``blocks``. The role is then ``assistant``.
     """
 
     role: str
@@ -123,9 +124,10 @@ def _is_of_api(provider: str, context: Context, api: ProviderApi) -> bool:
 
 
 def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None:
-    """Return a compaction made by the current provider, or by any provider of ``api`` if there is no current one.
+    """Return the provider's compaction in ``entry`` if the current provider made it; otherwise ``None``.
 
-    Other providers receive the summary of the compaction.
+    If there is no current provider, a compaction by any provider of ``api`` is returned. Other providers receive the
+    summary of the compaction.
     """
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
     in_force = (context.model or "").partition("/")[0]
@@ -138,7 +140,10 @@ def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None
 
 
 def is_own(entry: Entry, context: Context, api: ProviderApi) -> bool:
-    """Return whether the current model wrote ``entry`` through ``api``. Its signatures are valid only in this case."""
+    """Return whether the current model wrote ``entry`` through ``api``.
+
+    Signatures in an entry are valid only in this case.
+    """
     if not isinstance(entry, Message) or entry.role != "assistant":
         return False
     if f"{entry.provider}/{entry.model}" != context.model:
@@ -159,7 +164,7 @@ def _failed(entry: Entry) -> bool:
 
 
 def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
-    """Return the results of the calls in each assistant message, in order, by the index of the message in ``entries``.
+    """Return the results for the calls of each assistant message, in order, by the index of the message in ``entries``.
 
     A result belongs to the newest unanswered call with its id, because an agent may use an id twice. If a call has
     several results, the first one is used.
@@ -188,7 +193,10 @@ def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: ProviderApi
 
 
 def _message_turns(entry: Shown, role: str | None) -> Iterable[Turn]:
-    """Yield the turn of an entry that is not from the model or a tool. ``role``: role by the rules of the profile."""
+    """Yield the turn of an entry that neither the model nor a tool wrote.
+
+    ``role``: its role by the rules of the profile.
+    """
     if role not in ("user", "system", "developer"):
         return
     if isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role != "shell"):
@@ -205,7 +213,7 @@ _ELSEWHERE = "What was tried on another branch of this conversation, in summary:
 
 
 def user_text(entry: Compaction | BranchSummary | Message) -> str:
-    """Return the text for a summary or for a shell command; "" if the summary is empty."""
+    """Return the text that is sent for a summary or a shell command; "" if the summary is empty."""
     if isinstance(entry, Message):
         return _shell(entry)
     if not entry.summary.strip():
@@ -286,7 +294,7 @@ def _system_messages(context: Context) -> list[Message]:
 
 
 def _sections(context: Context) -> Iterable[str]:
-    """Return the named sections of the prompt. A later message can replace or remove a section by its name."""
+    """Return the named sections of the prompt. A later message can replace or remove a section that it names."""
     known: dict[str, Any] = {}
     for message in _system_messages(context):
         sections = message.extra.get("sections")
@@ -299,7 +307,7 @@ def _tools(recorded: Any) -> Iterable[Tool]:
         if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping):
             tool = tool["function"]
         if not isinstance(tool, Mapping) or not isinstance(tool.get("name"), str):
-            continue  # omp records only the names
+            continue  # omp records only the names of tools
         schema = next((tool[name] for name in _SCHEMA_NAMES if isinstance(tool.get(name), Mapping)), None)
         if schema is not None:
             description = tool.get("description")

@@ -36,7 +36,7 @@ FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
 JOINING = ("pi", "pi-0.73", "omp", "opencode")
-"""Profiles of agents that put no blank line between another model's reasoning, which is text here, and its answer."""
+"""Profiles of agents that send another model's reasoning as text, without a blank line before its answer."""
 
 _PLAIN_FIELD = "reasoning_content"
 """Field in which the agents of ``API.plain`` send reasoning without a signature."""
@@ -93,7 +93,7 @@ def _assistant(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
 
 
 def _reasoning(thinking: list[Thinking]) -> dict[str, Any]:
-    """Return the reasoning in the server's own field, or its details as the server returned them."""
+    """Return the field with the reasoning: the server's own field, or the details that the server returned."""
     for block in thinking:
         details = _details(block.signature)
         if details:

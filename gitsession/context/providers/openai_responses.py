@@ -1,7 +1,7 @@
 """Requests for OpenAI's Responses API: a flat list of items, and a separate field for the system prompt.
 
 A call is an item. Its result is another item, after all calls of the turn. Reasoning of the same model is sent as the
-original item, with its encrypted content. Ids of items are sent only if the API assigned them.
+original item, with the encrypted content of the item. Ids of items are sent only if the API assigned them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ITEM_ID_CHARS_MAX = 64
 
 
 def _call_id(id_: str) -> str:
-    """Return the id of the call from pi's ``call|item``."""
+    """Return the call's part of an id in pi's format ``call|item``."""
     return id_.partition("|")[0]
 
 
@@ -112,7 +112,10 @@ def _message(block: Text) -> dict[str, Any]:
 
 
 def _text_signature(signature: str | None) -> tuple[str, str]:
-    """Return the id and the phase of the item, as pi stores them. Older files have only the id."""
+    """Return the id and the phase of an item from the signature that pi stores with its text.
+
+    Older files have only the id.
+    """
     fields = _parsed(signature)
     id_, phase = (fields.get("id"), fields.get("phase")) if fields else (signature, None)
     if not isinstance(id_, str) or not id_.startswith("msg_") or legal(id_, _ITEM_ID_CHARS_MAX) != id_:

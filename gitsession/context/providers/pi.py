@@ -21,7 +21,10 @@ _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
-    """Return the messages and the state. ``system`` replaces the leading system message, or is inserted as one."""
+    """Return the messages and the state.
+
+    ``system`` replaces the leading system message; if there is none, it is inserted.
+    """
     called: dict[str | None, str] = {}
     messages = []
     for item in context.items:
@@ -39,7 +42,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
 
 
 def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> dict[str, Any]:
-    """Return the message for an item. ``called``: names of tools by the ids of the calls so far."""
+    """Return the message for ``item``. ``called``: names of the tools of earlier calls, by the ids of the calls."""
     line = parse(item.payload) if item.agent in ("pi", "omp") else None
     written = {} if line is None or isinstance(line, LineFailure) else line
     entry = item.entry
@@ -69,7 +72,7 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
 
 
 def _omp_fields(entry: Compaction) -> dict[str, Any]:
-    """Return further fields of a compaction, which omp displays."""
+    """Return the fields of a compaction that omp displays and pi does not have."""
     fields = {name: entry.extra.get(name) for name in ("shortSummary", "warning")}
     fields |= {"method": entry.method, "tokensAfter": entry.tokens_after}
     return {name: value for name, value in fields.items() if value is not None}
@@ -81,7 +84,7 @@ def _branch_summary(entry: BranchSummary, at_ms: int | None) -> dict[str, Any]:
 
 
 def _time(written: dict[str, Any], at_ms: int) -> int | None:
-    """Return the time of a line as pi converts it: ``None`` if the field is missing or its text is not a time."""
+    """Return the time of a line as pi converts it; ``None`` if the field is missing or is not a valid time."""
     timestamp = written.get("timestamp", "")
     return None if isinstance(timestamp, str) and to_ms(timestamp) is None else at_ms
 

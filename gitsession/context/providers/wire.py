@@ -1,4 +1,4 @@
-"""Values that a provider's JSON can represent: valid Unicode, valid names, and plain data."""
+"""Conversion to values that a provider's JSON can represent: valid Unicode, valid names, and plain data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MARK_CHARS = 8
 
 
 def sendable(value: Any) -> Any:
-    """Return ``value`` in a form that JSON can represent: bytes in base64, infinity as ``None``, and keys as text."""
+    """Return ``value`` as JSON can represent it: bytes in base64, infinity as ``None``, and keys as strings."""
     if isinstance(value, str):
         return valid_text(value)
     if isinstance(value, bytes):
@@ -54,7 +54,7 @@ def legal(name: str, chars_max: int) -> str:
 
 
 class CallIds:
-    """Ids of tool calls that a provider accepts, each unique. They stay the same when the conversation grows."""
+    """Unique ids of tool calls that a provider accepts. An id does not change when the conversation grows."""
 
     def __init__(self, chars_max: int) -> None:
         self._chars_max = chars_max
@@ -64,7 +64,7 @@ class CallIds:
     def take(self, id_: str) -> str:
         first = name = legal(id_, self._chars_max)
         count = self._counts.get(first, 1)
-        while name in self._taken:  # some agents number the calls of every turn from one
+        while name in self._taken:  # some agents number the calls of each turn from one
             count += 1
             name = f"{first[: self._chars_max - len(str(count)) - 1]}_{count}"
         self._counts[first] = count
@@ -81,15 +81,16 @@ PDF = "application/pdf"
 
 
 def shown(blocks: Iterable[Block]) -> tuple[Text | Image | File, ...]:
-    """Return the blocks of a user or a tool: text that is not blank, images, and PDF files with their content."""
+    """Return the sendable blocks of a user or a tool: text that is not blank, images, and PDF files with content."""
     found = [_shown(block) for block in blocks]
     return tuple([block for block in found if block is not None])
 
 
 def model_blocks(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
-    """Return the blocks of a model. ``own``: whether the same model receives them, so that their signatures are valid.
+    """Return the sendable blocks of an assistant message. ``own``: whether the model that wrote them receives them.
 
-    Another model receives reasoning as text. It does not receive redacted reasoning, which only its author can read.
+    Signatures are valid only for the model that wrote the blocks. Another model receives reasoning as text. It does not
+    receive redacted reasoning, which only the author can read.
     """
     found = [_model_block(block, own) for block in blocks]
     return tuple([block for block in found if block is not None])
@@ -108,7 +109,7 @@ def _shown(block: Block) -> Text | Image | File | None:
     if isinstance(block, File):
         return _file(block)
     if isinstance(block, OtherBlock) and isinstance(block.value, dict) and block.value.get("type") == "image":
-        return _note("image")  # its content is stored elsewhere
+        return _note("image")  # the content of the image is stored elsewhere
     return None
 
 
