@@ -63,10 +63,10 @@ def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
 
     The history ends at the first checkpoint, at a purged checkpoint, or at a lost checkpoint after which a second
     history was started. ``first``: the ref from which the history of a diverged store is read
-    (``checkpoint_refs.first_refs``); empty for this store's history. Raises ``MissingObject``, ``Corrupt`` or ``Malformed``
-    if any other checkpoint
-    cannot be read: if it were skipped, the session's changes in it would not be attributed to
-    the session.
+    (``checkpoint_refs.first_refs``); empty for this store's history.
+
+    Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if any other checkpoint cannot be read: if it were skipped,
+    the session's changes in it would not be attributed to the session.
     """
     for number, (_, end) in enumerate(reversed(checkpoint_refs.line_refs(store, sid, first))):
         oid: Oid | None = end

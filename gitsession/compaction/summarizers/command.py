@@ -64,7 +64,7 @@ class CommandSummarizer:
             ended = running.wait(self.time_limit_s, cancelled)
         finally:
             _end(child)
-        running.close_in_child()
+        running.stop_reading()
         if cancelled.is_set():
             raise SummaryFailed("the summary was cancelled")
         if running.output.overflowed:
@@ -98,11 +98,11 @@ class _Running:
                 return False
         return True
 
-    def close_in_child(self) -> None:
+    def stop_reading(self) -> None:
         """Read the remaining data from the pipes after the process group has ended."""
         for thread in (*self._readers, self._writer):
             thread.join(_GRACE_S)  # a process that left the group may keep a pipe open forever
-        self.output.close_in_child = self.errors.close_in_child = True
+        self.output.is_stopped = self.errors.is_stopped = True
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -132,7 +132,7 @@ class _Reader:
         self._keep_last = keep_last
         self._kept = bytearray()
         self.overflowed = False
-        self.close_in_child = False
+        self.is_stopped = False
 
     @property
     def kept(self) -> bytes:
@@ -140,7 +140,7 @@ class _Reader:
 
     def run(self) -> None:
         with self._pipe, suppress(OSError, ValueError):
-            while not self.close_in_child and (data := os.read(self._pipe.fileno(), 65536)):
+            while not self.is_stopped and (data := os.read(self._pipe.fileno(), 65536)):
                 self._kept += data
                 if len(self._kept) <= self._bytes_max:
                     continue
