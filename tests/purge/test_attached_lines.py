@@ -21,7 +21,7 @@ def without(payload: bytes, form: str = "jsonl", text: str = TEXT) -> bytes | No
     found = attached_lines.redact_attached(form, payload, text, lambda data: finding.contains_text(data, text, spelled))
     if found is None:
         return None
-    whole = found.whole()
+    whole = found.full_payload()
     rows = holes.hidden(found.stored.holes)
     assert rows
     assert {whole[row.offset : row.offset + row.length] for row in rows} == {b"[redacted:purged]"}

@@ -276,7 +276,7 @@ def test_conflicting_redactions_of_a_session_start_remove_it() -> None:
     one, other, third = (Tombstones(replaced={key: begins(cwd)}) for cwd in ("/a/[redacted:x]/c", "/a/b", "/d"))
     both = (one | other).replacement_of(key)
     assert both is not None
-    entry = payload.decode(both.whole())[0]
+    entry = payload.decode(both.full_payload())[0]
     assert (entry.agent, entry.cwd) == ("agent", "[redacted:redacted-twice]")
     assert [row.rule for row in holes.hidden(both.stored.holes)] == ["redacted-twice"]
     assert (one | other) | third == one | (other | third) == third | one | other

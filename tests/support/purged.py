@@ -42,7 +42,7 @@ def keys(store: ObjectStore, *nodes: Node) -> Tombstones:
     return Tombstones(frozenset(key_of(store, node) for node in nodes))
 
 
-def purge(store: GitStore, *nodes: Node) -> purging.Applied:
+def purge(store: GitStore, *nodes: Node) -> purging.PurgeResult:
     return purging.add(store, keys(store, *nodes), 1000)
 
 

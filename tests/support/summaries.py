@@ -24,7 +24,7 @@ CONVERSATION = serialise(
         Message.user(f"pytest. {FILLER}"),
     ]
 )
-REQUEST = Request(said=CONVERSATION)
+REQUEST = Request(items=CONVERSATION)
 
 
 def failing(summarizer, request=REQUEST, **more):
