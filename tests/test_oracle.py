@@ -142,7 +142,7 @@ class Oracle:
     def exported(self, store: Store, sid: str, to: str | None = None) -> None:
         try:
             sent = store.export(sid, to=to)
-            data = [sent.data, *(name.encode() + b"\0" + more for name, more in sent.beside)]
+            data = [sent.data, *(name.encode() + b"\0" + more for name, more in sent.other_files)]
             said = sha256(b"\0".join(data)).hexdigest()
         except GitSessionError:
             said = "refused"
