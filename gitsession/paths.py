@@ -17,7 +17,7 @@ SETTING = "gitsession.store"
 def store_path(path: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
     """Return the path of the store.
 
-    ``setting``: a function that reads a git setting. It is called only if it is needed.
+    ``setting``: a function that reads a git setting. It is called only if no other value is set.
     """
     chosen = path or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:

@@ -54,7 +54,7 @@ class AgentSessions:
         Args:
             format: The format of the agent that wrote the file.
             data: The content of the file.
-            path: The path of the file. It is needed to find files that the session refers to.
+            path: The path of the file. It is required to find the files that the session refers to.
             name: The path without its extension. It identifies the session if the file contains no session id.
             final: Whether the file is complete. If so, text after the last line end is imported too.
             group: An id of a group of imports. Consecutive imports of the same group are undone together.
@@ -175,9 +175,9 @@ class AgentSessions:
     def find(self, agent: str, source_id: str) -> str | None:
         """Return the id of the session with the agent's id ``source_id``.
 
-        Several sessions can have the same agent's id, because an earlier release imported the later files of a thread
-        as separate sessions. In this case, the session that was imported by this handle is returned, otherwise the one
-        that began first.
+        Several sessions can have the same ``source_id``, because an earlier release imported the later files of a
+        thread as separate sessions. In this case, the session that this object imported is returned, or else the
+        session that began first.
 
         Args:
             agent: The name of the agent.

@@ -37,11 +37,11 @@ class SessionCompaction:
         The strategies are:
 
         - ``"pi"``: Keep the newest tokens, and summarize everything before them.
-        - ``"opencode"``: Keep the last two turns if they fit, and summarize everything else.
+        - ``"opencode"``: Keep the last two turns if they fit the token budget, and summarize everything else.
         - ``"codex"``: Quote the newest messages of the user, and summarize everything else.
         - ``"aider"``: Keep the newest half, and summarize everything before it.
-        - ``"from"``: Summarize ``ask.at`` and all later entries. The session then continues before ``ask.at``.
-        - ``"up-to"``: Summarize all entries before ``ask.at``.
+        - ``"from"``: Summarize ``request.at`` and all later entries. Continue from the point before it.
+        - ``"up-to"``: Summarize all entries before ``request.at``.
 
         Args:
             strategy: The name of the strategy.
@@ -49,11 +49,11 @@ class SessionCompaction:
             request: Options of the strategy, such as the number of tokens to keep.
 
         Returns:
-            The plan. If there is nothing to summarize, its field ``nothing`` is the reason.
+            The plan. If there is nothing to summarize, its field ``nothing`` contains the reason.
 
         Raises:
             NotFound: The strategy or the profile is unknown.
-            Refused: The entry ``ask.at`` cannot be used with the strategy.
+            Refused: The entry ``request.at`` cannot be used with the strategy.
         """
         profile = profile or self._handle.profile
         return strategies.plan(self._handle.context_line(), strategy, profile=profile, request=request)

@@ -40,7 +40,7 @@ class SessionFiles:
     ) -> Iterator[Node]:
         """Attribute file changes in a ``with`` block to the session: ``with session.files.checkpoint("."): run()``.
 
-        Changes before the block are attributed to others, unless another tool of the session is running.
+        Changes made before the block are not attributed to the session, unless another tool of the session is running.
 
         Args:
             workspace: The path of the workspace. Defaults to the workspace of the session.
@@ -83,8 +83,8 @@ class SessionFiles:
         """Record the files once, before or after a tool call. Use it if the call cannot run in a ``checkpoint`` block.
 
         Args:
-            phase: The attribution of changes since the last checkpoint: ``"before"`` to others, ``"after"`` to the
-                session. Use ``"after"`` only if a checkpoint was taken before the tool call.
+            phase: Whether changes since the last checkpoint belong to the session: ``"before"`` (no) or ``"after"``
+                (yes). Use ``"after"`` only if a checkpoint was taken before the tool call.
             workspace: The path of the workspace. Defaults to the workspace of the session.
             paths: The files that the tool can change. Only these files are captured. By default, the whole workspace
                 is captured, except for ignored files (``.gitignore``).
@@ -160,9 +160,9 @@ class SessionFiles:
         """Plan a rewind. Nothing is changed.
 
         Args:
-            at: The entry to return to. If it is a prompt, the conversation continues before it. The files are those
-                that ``at`` returns: for a message with tool calls, the files before the calls, and for a tool result,
-                the files after the call.
+            at: The entry to return to. If it is a prompt, the conversation continues from the point before it. The
+                files are those that ``SessionFiles.at`` returns: for a message with tool calls, the files before the
+                calls, and for a tool result, the files after the call.
             what: The data to restore: ``"both"``, ``"conversation"`` or ``"files"``.
             workspace: The path of the workspace. Defaults to the workspace of the session.
             force: Whether to also revert changes that are not attributed to the session.

@@ -1,4 +1,4 @@
-"""Import of many files by one command, which is undone as a whole. A failed file does not stop the other imports."""
+"""Import of many files by one command, which is undone as a whole. If one file fails, the others are still imported."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ class Imports:
         self._queue = session_files.ImportQueue()
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
-        """Paths of the sessions that the user named."""
+        """Paths of the imported sessions in files that the user named."""
         self.postponed: list[dict[str, str]] = []
-        """Files that continue a session of this dry run, which would be imported before them."""
+        """Files that continue a session that this dry run would import first."""
         agents.opened.catalogues.get()  # only once: an update after every file would take longer than the imports
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
@@ -135,7 +135,10 @@ class Imports:
         return rows[0].sid if rows else sid
 
     def import_waiting(self) -> None:
-        """Import the postponed files, which continue other files. A file whose base is still missing is a failure."""
+        """Import the postponed files: those that continue a file which was not imported yet.
+
+        If the base of a file is still missing from the store, the import of the file fails.
+        """
         self._queue.import_waiting(self.take)
         if self.dry_run:
             self._postpone_dependents()
@@ -143,7 +146,7 @@ class Imports:
             self._fail(each.path, str(each.error), each.error)
 
     def _postpone_dependents(self) -> None:
-        """Move the postponed files whose base this dry run would import to ``behind``."""
+        """Move the postponed files whose base this dry run would import to ``postponed``."""
         coming = {self._ids[path] for path, _, done in self.done if done.moves}
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:

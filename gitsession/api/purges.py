@@ -31,13 +31,13 @@ class Purges:
         self._objects = opened.objects
 
     def plan(self, sid: str | None = None, at: Node | None = None, *, text: str = "") -> PurgePlan:
-        """Plan a purge of a session, of an entry, or of all entries that contain a text. Nothing is changed.
+        """Plan a purge of a session, of an entry, or of all entries that contain a string. Nothing is changed.
 
         Args:
             sid: The id of a session, which can be in the trash. With ``text``, only this session is searched.
             at: An entry of the session. If it is set, only this entry is purged.
-            text: A text. If it is set, all entries and captured files that contain it are purged. Without ``sid``, all
-                sessions are searched, including those in the trash.
+            text: A string. If it is set, all entries and captured files that contain it are purged. Without ``sid``,
+                all sessions are searched, including those in the trash.
 
         Returns:
             The plan.
@@ -131,7 +131,7 @@ def _selected(view: ObjectStore, sid: str | None, at: Node | None, text: str) ->
 
 
 def _with_trash(found: PurgePlan, away: PurgePlan) -> PurgePlan:
-    """Merge the plan for the sessions with the plan for those in the trash."""
+    """Merge the plan for the sessions with the plan for the sessions in the trash."""
     entries, files = {hit.node.oid for hit in found.entries}, {hit.oid for hit in found.files}
     redacted = {hit.node.oid for hit in found.redacted}
     return PurgePlan(

@@ -29,7 +29,7 @@ class PushPlan:
     Attributes:
         remote: The name of the remote.
         sessions: The sessions.
-        is_first: True if the user has not confirmed yet what is sent to this remote. A remote counts as confirmed if
+        is_first: True if the user has not confirmed the scope of this remote yet. A remote counts as confirmed if
             it was added with ``all``, if the store was cloned from it, or after the first push or sync of its whole
             scope that sent a session.
         archived: The ids of sessions that are sent only as part of the archive.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A handle of a session in a store, on one of its branches.
+    """A handle for a session in a store, on one of the branches of the session.
 
     ``Store.new_session`` and ``Store.session`` return a handle. Methods return entries as ``Node``. ``read`` returns
     the content of an entry. ``session.files`` provides the operations on the workspace, and ``session.compaction``
@@ -74,7 +74,7 @@ class Session:
 
     @property
     def leaf(self) -> Node | None:
-        """The current tip of the branch, including entries of other writers; ``None`` before the first user message."""
+        """The tip of the branch, which any process may have appended; ``None`` before the first user message."""
         return self._session.leaf
 
     @property
@@ -130,7 +130,7 @@ class Session:
         policies: Sequence[Policy] = (),
         window: int | None = None,
     ) -> Context:
-        """Return the context that the model would receive after this entry (docs/reference/context.md).
+        """Return the context that the model would receive after the entry ``at`` (docs/reference/context.md).
 
         To count tokens, read ``context().tokens.used``. To convert the context to a request, call its ``request``
         method. Until the first user message is appended, the context is empty: it does not include entries that were

@@ -79,7 +79,7 @@ class Store:
         Args:
             objects: The object store.
             clock: A function that returns the current Unix time in ms.
-            tends: Whether ``close`` also does maintenance: it repeats purges of restored data, and merges packs.
+            tends: Whether ``close`` also repeats purges of restored data and merges packs.
         """
         self.objects = objects
         self._opened = OpenStore(objects, clock)
@@ -157,7 +157,7 @@ class Store:
             NotAStore: There is no store at the path, or it is of an unsupported kind.
             Corrupt: The store is damaged.
             Unavailable: The store cannot be created, or its files cannot be opened.
-            ValueError: The durability is unknown.
+            ValueError: The value of ``durability`` is not supported.
         """
         if path is None:
             path = default_path()
@@ -342,8 +342,8 @@ class Store:
         Entries that are appended between this call and the first ``next`` are yielded too. Labels, titles, signatures
         and checkpoints are not yielded. If a fork is created, its shared history is yielded with the id of the fork.
 
-        The iterator polls the store and uses no thread. Entries of agents' hooks are yielded after ``drain`` has
-        ingested them.
+        The iterator polls the store and uses no thread. Entries that agents' hooks report are yielded after ``drain``
+        has ingested them.
 
         Args:
             every: The interval between two polls, in seconds.
@@ -458,7 +458,7 @@ class Store:
 
         if not spool.waiting(os.fspath(self.objects.git_dir)):
             return ingesting.IngestResult()
-        imports = Imports(self.agents, logged=False, histories=False)  # hooks record files in more detail
+        imports = Imports(self.agents, logged=False, histories=False)  # hooks record more detailed snapshots
 
         def take_in(agent: str, source_id: str, file: str) -> str | None:
             return imports.follow(agent, source_id, file, Path.home(), os.environ)
@@ -479,7 +479,7 @@ class Store:
     def undo(
         self, workspace: str | Path | None = None, *, session: str | None = None, project: str | Path | None = None
     ) -> RewindResult:
-        """Undo the last command of any session that moved refs or wrote files.
+        """Undo the last command, in any session, that moved refs or wrote files.
 
         Files that have changed since the command are merged. Files that cannot be merged are left unchanged. Refs that
         were already sent to other stores are not moved back.
@@ -490,7 +490,7 @@ class Store:
 
         Args:
             workspace: The folder in which files are restored. By default, it is the folder that the command wrote to,
-                or the current repository if it has the same project. It does not select the command.
+                or the current repository if it has the same project. This argument does not select the command.
             session: The address of a session. Only commands that changed this session are undone.
             project: A folder. Only commands that changed sessions of this folder, of folders above or below it, or of
                 its project are undone.
@@ -538,7 +538,7 @@ class Store:
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
         """Return a ``pygit2.Repository`` of this store for the calling thread (docs/reference/git.md).
 
-        The repository includes entries that are not flushed yet. Refs cannot be moved with it.
+        The repository includes entries that are not flushed yet. It cannot move refs.
 
         Args:
             transaction: A transaction of ``objects.transaction()``, which stores the objects that are created in the
@@ -635,7 +635,7 @@ class Store:
             return repairing.repair(self.objects, found_donors, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> MaintenanceResult:
-        """Merge packs, pack refs, remove files of killed processes, and repeat purges of restored data."""
+        """Merge packs, pack refs, remove files that killed processes left, and repeat purges of restored data."""
         self.purges.settle(thorough=True)
         return maintain(self.objects)
 

@@ -127,7 +127,7 @@ class Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
-            import difflib  # slow to import, and needed only after a typing error
+            import difflib  # slow to import, and used only after a typing error
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f" (did you mean {close}?)" if close else ""), ctx)
@@ -246,7 +246,7 @@ def run(arguments: Sequence[str]) -> int:
         complain(f"cannot access '{error.filename}': {error.strerror}" if error.filename else str(error.strerror))
         return exits.NOT_FOUND if error.errno in _WRONG_PATH else exits.TRY_AGAIN
     except Exception as error:
-        if type(error).__module__ != "sqlite3":  # compared by name, because most commands never import it
+        if type(error).__module__ != "sqlite3":  # compared by name, because most commands do not import it
             raise
         complain(f"cannot use the index: {error}", hint="try again (the stored sessions are not affected)")
         return exits.TRY_AGAIN
@@ -282,7 +282,7 @@ def exit_code(error: GitSessionError) -> int:
 
 
 def _usage_message(error: click.ClickException) -> str:
-    """Return click's message in the form of all others: lower case, without a period."""
+    """Return the message of a click error in the format of all other errors: lower case, without a period."""
     message = error.format_message().rstrip(".").replace(". Did you mean", "; did you mean")
     return message if message[:2].isupper() else message[:1].lower() + message[1:]
 

@@ -83,7 +83,7 @@ class App:
             self._store = Store.create(os.path.join(self._aside.name, "store.git"))
         if self._store is None:
             self.require()
-            self._store = Store.open(self.path)  # events of hooks stay in the spool
+            self._store = Store.open(self.path)  # not `store`, so that hook events stay in the spool
         return self._store
 
     def require(self) -> None:

@@ -28,7 +28,7 @@ PROMPT_MAX = 500
 
 
 def is_for_us(arguments: list[str]) -> bool:
-    """Return whether a command line is ``[--store DIR] hook EVENT...``, without an option for help."""
+    """Return whether a command line is ``[--store DIR] hook EVENT...`` and does not request help."""
     at = 2 if arguments[:1] == ["--store"] else 1 if arguments[:1] and arguments[0].startswith("--store=") else 0
     return arguments[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(arguments[at:])
 
@@ -117,7 +117,7 @@ def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # its ingest reports the problem
+        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # the ingestion reports the problem
         return
     head = {"event": event, "agent": agent, "at_ms": at_ms, "data": _kept_fields(data)}
     from pathlib import Path
@@ -152,7 +152,7 @@ def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None
 
 
 def _kept_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that are needed later.
+    """Return the fields of an event that its ingestion requires.
 
     The input and output of tools are left out, because the agent's own file contains them.
     """

@@ -225,4 +225,4 @@ def _write_error(text: str) -> None:
         sys.stderr.write(text)
         sys.stderr.flush()
     except OSError:
-        pass  # the terminal was closed
+        pass  # for example, the terminal was closed

@@ -260,7 +260,7 @@ class Catalogue:
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """Record imported files, each with its status and the id of its session."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
-        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # then they are read again
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # the files are read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def files_of(self, sid: str) -> list[Path]:
@@ -286,7 +286,7 @@ class Catalogue:
         try:
             yield self.db
         except BaseException:
-            with contextlib.suppress(sqlite3.Error):  # impossible if the file is damaged
+            with contextlib.suppress(sqlite3.Error):  # a damaged file allows no rollback
                 self.db.execute("ROLLBACK")
             raise
         self.db.execute("COMMIT")

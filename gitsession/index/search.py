@@ -1,7 +1,7 @@
 """Full-text search in all sessions with SQLite's FTS5.
 
 The index is a derived file beside the catalog. It is created by the first search and updated by each search, never by
-an append. It contains no copy of the texts: the text of a hit is read from the entry. The file can be deleted without
+an append. It contains no copy of the text: the text of a hit is read from the entry. The file can be deleted without
 loss, and a damaged file is replaced.
 """
 

@@ -1,4 +1,4 @@
-"""Conversion of entries and queries to texts for SQLite's FTS5, without I/O.
+"""Conversion of entries and queries to text for SQLite's FTS5, without I/O.
 
 Prompts rank highest, and results of tools lowest. Queries consist of plain words, without the syntax of FTS5.
 """
@@ -15,13 +15,13 @@ from gitsession.model.entries import Entry
 from gitsession.model.results import result_in
 
 _SHORT_CHARS = 2_000
-"""Maximum number of characters of a tool's arguments or result that are indexed. Longer ones are mostly files."""
+"""Maximum number of characters of a tool's arguments or result that are indexed. The rest is mostly file content."""
 
 KINDS = tuple(kind.kind for kind in (kinds.Message, kinds.CustomMessage, kinds.Compaction, kinds.BranchSummary))
 """The kinds of entries with text."""
 
 ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
-"""The roles of texts."""
+"""The roles of searchable text."""
 
 _TERMS_MAX = 64
 _CHARS_MAX = 2_000

@@ -23,7 +23,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
-"""The kinds of gitsession's own entries on ``meta`` that can be read without the other entries there."""
+"""The kinds of gitsession's own entries on ``meta`` that can be read without the other entries on ``meta``."""
 
 
 # ---- branches, with the columns that determine the active one (``sessions.active_branch``)
@@ -155,7 +155,7 @@ def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, n
 
 
 class _Walk:
-    """A walk back from one tip to another, over entries that can be read without others."""
+    """A walk back from one tip to another, over entries that can be read without other entries."""
 
     def __init__(self, store: ObjectStore, start: Oid, end: Oid) -> None:
         self._store, self._end = store, end

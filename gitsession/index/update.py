@@ -152,7 +152,7 @@ def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
 
 
 def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> bool:
-    """Add the new entries of a known session.
+    """Add the new entries of a session that is already in the catalog.
 
     Return ``False`` if the rows of the session must be built again. This is the case if the catalog has entries that
     are no longer in the session (an undo moved a ref back or removed it), or if the agent's file was rewritten.
@@ -202,7 +202,7 @@ def _forget(db: sqlite3.Connection, sid: str) -> None:
 def _new_nodes(
     db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Iterable[Oid]
 ) -> tuple[list[Node], Oid | None]:
-    """Return the entries of a session that are not in the catalog, and the oid of its first entry, if it is known."""
+    """Return the entries of a session that are not in the catalog, and the oid of its first entry, or ``None``."""
     new: dict[Oid, Node] = {}
     skipped: set[Oid] = set()
     fork = root = None

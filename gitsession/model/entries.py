@@ -1,9 +1,9 @@
 """Entries of a session: one frozen dataclass for each kind (docs/reference/format.md, "Kinds").
 
 These classes hold the content of entries. They have no id, no parent and no method that stores them. The package reads
-no clock: times are passed as ``at_ms``, in Unix time in ms. A field that refers to another entry has the writer's name
-of that entry: a chain digest in entries that gitsession wrote, the agent's id in imported entries. The package
-``sessions`` resolves these references.
+no clock: times are passed as ``at_ms``, in Unix time in ms. A field that refers to another entry contains the id by
+which the writer identifies that entry: a chain digest in entries that gitsession wrote, the agent's id in imported
+entries. The package ``sessions`` resolves these references.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Message(Entry):
 
     @classmethod
     def user(cls, content: str | Iterable[Block], *, at_ms: int = 0) -> Message:
-        """Return a message of the user. ``content``: a text, or blocks."""
+        """Return a message of the user. ``content``: a string, or blocks."""
         return cls(role="user", content=_blocks(content), at_ms=at_ms)
 
     @classmethod

@@ -23,7 +23,7 @@ Counts that are parts of others are not listed, such as ``cached_tokens``.
 
 
 class AnswerUsage(NamedTuple):
-    """The number of tokens of an answer. ``answer``: its id, if several entries can contain the usage of one answer."""
+    """The number of tokens of an answer. ``answer``: the id of the answer, if several entries may report its usage."""
 
     tokens: int
     answer: str = ""

@@ -1,9 +1,11 @@
 """The refs of a session's checkpoints: ``files``, and others if a tip is unreadable or checkpoints have diverged.
 
 If the tip of a line of checkpoints cannot be read, the line continues at another ref, whose name is computed from the
-lost tip. It stays there even after a repair; the repaired checkpoints then precede the newer ones. If the lines of two
-stores have diverged, one of them is renamed to ``files.<8 characters>``, and a symbolic ref (``refs.active_files``)
-points to the line that this store continues. The lines of other stores are only read to restore files.
+lost tip. The line stays at that ref even after a repair; the repaired checkpoints then precede the newer ones.
+
+If the lines of two stores have diverged, one of them is renamed to ``files.<8 characters>``, and a symbolic ref
+(``refs.active_files``) points to the line that this store continues. The lines of other stores are only read to restore
+files.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Rows: TypeAlias = list[tuple[str, str, Oid]]
 
 @dataclass(frozen=True, slots=True)
 class EntryTree:
-    """The parts of an entry's tree. ``stored``: the payload with holes. ``blob``: its oid."""
+    """The parts of an entry's tree. ``stored``: the payload with holes. ``blob``: the oid of ``stored``."""
 
     form: str
     stored: bytes

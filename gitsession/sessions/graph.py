@@ -15,7 +15,7 @@ from gitsession.store.interface import ObjectStore
 
 
 def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
-    """Yield the entries from ``leaf`` to the root, along first parents. Raises an error if one cannot be read."""
+    """Yield the entries from ``leaf`` to the root, along first parents. Raises an error if an entry cannot be read."""
     oid: Oid | None = leaf
     while oid is not None:
         node = load(store, oid)
@@ -26,7 +26,7 @@ def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 def history_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node | Gap]:
     """Yield the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry.
 
-    Entries before a gap are included if they are known.
+    Entries before a gap are included if they can be found.
     """
     oid: Oid | None = leaf
     found: Tree | None = None

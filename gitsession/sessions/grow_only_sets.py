@@ -31,7 +31,7 @@ class GrowOnlySet(Generic[Value]):
     """The set in the commits of ``ref``, with the author ``author``.
 
     Four functions define the format of the set. ``at`` returns the value in a commit. ``before`` returns the parents of
-    a commit that are commits of the set. ``tree_of`` returns the tree of a value, and its objects. ``words`` returns
+    a commit that are commits of the set. ``tree_of`` returns the tree of a value, and its objects. ``message`` returns
     the message of a commit from its value and parents. All methods raise ``Malformed``, ``MissingObject`` or
     ``Corrupt`` if ``at`` or ``before`` does.
     """
@@ -86,9 +86,9 @@ class GrowOnlySet(Generic[Value]):
         return Merged(oid, {**objects, oid: ("commit", data)})
 
     def merge(self, reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
-        """Merge two tips: return the tip that is a descendant of the other, or else a commit with their union.
+        """Return the tip that is a descendant of the other tip, or else a commit with the union of both sets.
 
-        The parents of that commit are sorted, and its time is one second after the later parent, so that every store
+        The parents of the new commit are sorted, and its time is one second after the later parent, so that every store
         writes the same commit.
         """
         if ours is None or theirs is None or ours == theirs:

@@ -47,7 +47,7 @@ CONTEXT_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """The state of a history at one entry. For long values, it has the oid of the entry that contains the value.
+    """The state of a history at one entry. For a long value, it contains the oid of the entry with the value.
 
     ``model``: the model of the newest model change or answer. ``assistant``: the model of the newest answer.
     ``models``: the newest model changes by role. Models are written as ``provider/model``. ``rules``: the names of
@@ -105,7 +105,7 @@ def gather(
     """Return the state of a history. ``nodes``: its nodes, the tip first.
 
     ``known``: a function that returns the state at an entry, or ``None``. The history is read back to the nearest entry
-    with a known state. Only entries that can be relevant are read: of each kind in ``NEWEST``, the newest with a value.
+    for which ``known`` returns a state. Of each kind in ``NEWEST``, only the newest entry with a value is used.
     """
     relevant: list[Node] = []
     found: set[str] = set()
@@ -127,7 +127,7 @@ def gather(
 
 
 def name_of_model(provider: str | None, model: str | None) -> str | None:
-    """Return ``provider/model``; if only one of them is known, return that one."""
+    """Return ``provider/model``; if only one of the two is set, return it alone."""
     return "/".join(filter(None, (provider, model))) or None
 
 

@@ -48,7 +48,7 @@ NON_CONVERSATION = frozenset({Label.kind, Title.kind, Usage.kind})
 class SyncedBranch:
     """The outcome for one ref.
 
-    ``beside``: the ref of the renamed branch. ``why``: the reason of a rejection. ``old``, ``new``: the local tips
+    ``beside``: the ref of the renamed branch. ``why``: the reason for a rejection. ``old``, ``new``: the local tips
     before and after the merge. ``secret``: whether the ref was not sent because it contains a secret.
     """
 

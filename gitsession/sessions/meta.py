@@ -71,9 +71,9 @@ class Meta:
         return {number: node for number, node in lines.items() if not is_exported_line(node) and not node.is_tombstone}
 
     def exported_lines(self) -> dict[int, tuple[Node, str]]:
-        """Return the lines that an export wrote and the agent kept, with the chains of their entries, by line number.
+        """Return the lines that an export wrote and the agent kept, with the chain digests of entries, by line number.
 
-        If a line only refers to an entry, its text is ``BELOW`` followed by the chain of the entry below which it is.
+        If a line only refers to an entry, its text is ``BELOW`` and the chain digest of its parent entry.
         """
         chains = {line_of(pos): pos.partition(":")[2] for pos in self.source_file.ours}
         lines = self.current_lines().items()

@@ -17,7 +17,7 @@ class Node(NamedTuple):
     """The metadata of an entry.
 
     ``chain``: the chain digest, 32 bytes. ``author_seconds``: the time of the entry, Unix time in seconds.
-    ``committer_seconds``: the same, but never earlier than that of the parent. ``replaces``: after a redaction, the
+    ``committer_seconds``: the same time, but never earlier than the parent's. ``replaces``: after a redaction, the
     digest of the entry that this one replaces; ``b""`` otherwise.
     """
 

@@ -271,7 +271,7 @@ class UndoStep:
     stays: tuple[PublishedRef, ...] = ()
 
     def check(self, store: ObjectStore) -> None:
-        """Raise ``RefMoved`` if another command was logged since, and ``Refused`` if later changes would be lost."""
+        """Raise ``RefMoved`` if another command has been logged, and ``Refused`` if later changes would be lost."""
         if store.ref(refs.OPLOG) != self.seen:
             raise RefMoved(f"cannot {self.verb}: another command has changed the store", hint="try again")
         moved = [move for move in self.moves if store.ref(move.ref) != move.old]
@@ -352,7 +352,10 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = unlimited) -> U
 
 
 def undo(store: ObjectStore, at_ms: int, scope: UndoScope = unlimited) -> Operation:
-    """Undo the newest command that is not undone. Raises ``NotFound``, or ``Refused`` if changes would be lost."""
+    """Undo the newest command that has not been undone. Raises ``NotFound``, or ``Refused`` if changes would be lost.
+
+    Only commands that changed a session in ``scope`` are considered.
+    """
     return _apply_next(store, "undo", at_ms, scope)
 
 

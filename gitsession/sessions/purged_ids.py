@@ -1,7 +1,7 @@
 """Ids that purges removed or changed: agents' ids of purged entries, and old oids of commits.
 
 An import uses the agents' ids to detect copies of purged entries. When an agent forks a session, it writes the entries
-again with another session id, so that their digests differ. Their ids and times are the same. The file
+again with another session id, so that their digests change. Their ids and times do not change. The file
 ``<store>/gitsession/purged-ids`` contains a digest of each id and time, one per line, and no text.
 
 The file ``<store>/gitsession/renamed`` contains the old and the new oid of each commit that a purge changed, one pair

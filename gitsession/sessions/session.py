@@ -182,7 +182,7 @@ class StoredSession:
             on_moved: The action if the tip is not ``expected``. ``"refuse"`` raises ``LeafMoved``. ``"fork"`` appends
                 to a new branch that starts at ``expected``, and moves this handle to that branch.
             summarises: The tip of a branch that the entry summarizes. It becomes the second parent of the commit, so
-                that git's graph shows it.
+                that git's graph shows the merge of the two histories.
             activate: Whether the branch becomes the active branch.
             command: The name of an operation to log, so that ``undo`` can remove the entry.
 
@@ -402,7 +402,7 @@ class StoredSession:
         if first != self._captured[0] or (first is not None and self._captured[1] is None):
             newest = checkpoint_refs.newest(self._store, self.id) if first else None
             found = files_of(self._store, newest) if newest else None
-            # If the checkpoints continue at another ref, the first ref does not change when that one moves.
+            # If the checkpoints continue at another ref, the first ref does not change when the other ref moves.
             self._captured = (first if newest == first else None, found)
         return self._captured[1]
 

@@ -95,8 +95,8 @@ def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | 
 def marks(store: ObjectStore, sid: str, tree: Tree, meta: Meta) -> list[SessionMark]:
     """Return all marks of a session. ``meta``: the content of its ``meta``.
 
-    Marks before a fork belong to the original session and are left out. So are lines that are no longer in the agent's
-    file.
+    Marks before a fork belong to the original session and are left out. Marks from lines that are no longer in the
+    agent's file are left out too.
     """
     found = list(meta.marks)
     start = next((oid for oid in tree.nodes if is_fork_start(store, tree.nodes[oid], sid)), None)

@@ -110,8 +110,8 @@ class SecretSearch:
 class RedactedEntry:
     """The redacted replacement of the entry with the digest ``digest``.
 
-    ``new_digest``: the digest of the replacement. ``original``: the payload before all redactions, as far as it is
-    known.
+    ``new_digest``: the digest of the replacement. ``original``: the payload before all redactions; if the vault lacks
+    it, the payload before this redaction.
     """
 
     digest: bytes

@@ -93,9 +93,9 @@ def build_replacement(
 def put_unless_purged(
     to: commit_writer.Entries, parent: Node | None, draft: commit_writer.Draft, purged: Tombstones
 ) -> Node:
-    """Write ``draft`` as a child of ``parent``. If it was purged, write its tombstone or replacement instead.
+    """Write ``draft`` as a child of ``parent``. If the entry was purged, write its tombstone or replacement instead.
 
-    The set is searched for the digests of both the stored and the original payload, because the entry may have been
+    ``purged`` is searched for the digests of the stored and the original payload, because the entry may have been
     purged before its secret was redacted. Raises the same errors as ``build_replacement``.
     """
     digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None) if purged else None

@@ -38,7 +38,7 @@ RULE = "purged"
 PURGED_CONTENT_OID = oid_of("blob", PURGED_CONTENT)
 
 REDACTED_TWICE = "redacted-twice"
-"""The rule in the placeholder of a text that two redactions replaced differently."""
+"""The rule in the placeholder of a string that two redactions replaced differently."""
 
 _HIDDEN = f"{OPENS}{REDACTED_TWICE}]"
 _PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
@@ -109,7 +109,7 @@ class Tombstones:
         return len(self.removed) + len(self.replaced) + len(self.sessions)
 
     def __le__(self, other: Tombstones) -> bool:
-        """Return whether ``other`` includes this set. Its replacements may differ, or be removals."""
+        """Return whether ``other`` includes this set. In ``other``, a replacement may hide more, or be a removal."""
         return (self | other) == other
 
     def __or__(self, other: Tombstones) -> Tombstones:
@@ -303,7 +303,7 @@ def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
 def add(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Collection[Oid] | None = None) -> Merged:
     """Return a commit of the set at ``tip`` with ``more``, or ``tip`` itself if it includes ``more``.
 
-    ``seen``: the commits of the set that remotes have, if they are known. Commits and records that no remote has are
+    ``seen``: the commits of the set that remotes have; ``None`` if unknown. Commits and records that no remote has are
     left out of the new history. The reason is that the record of a redaction contains the remaining text of the entry,
     and a later redaction may hide a part of it. Raises ``Malformed``.
     """
@@ -333,7 +333,7 @@ def _without_intermediates(tombstones: Tombstones, published: Tombstones) -> Tom
 
 
 def _published(reader: Reader, tip: Oid | None, seen: Collection[Oid] | None) -> list[Oid]:
-    """Return the newest ancestors of ``tip`` that remotes have; ``tip`` itself if they are unknown."""
+    """Return the newest ancestors of ``tip`` that remotes have; ``tip`` itself if the ancestors are unknown."""
     if tip is None:
         return []
     known = {*(seen if seen is not None else [tip])}
@@ -351,8 +351,8 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
     """Return a payload without the content that either of two replacements of one entry hides.
 
     The original is not available, so the entry is removed (``None``). An entry at which a session begins cannot be
-    removed alone. Its equal parts are kept, and a text that differs is hidden completely. The result does not depend on
-    the number and the order of the replacements. FROZEN: every store must compute the same payload.
+    removed alone. Its equal parts are kept, and a string that differs is hidden completely. The result does not depend
+    on the number and the order of the replacements. FROZEN: every store must compute the same payload.
     """
     if form != layout.OWN:
         return None
@@ -368,7 +368,7 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
 
 
 def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
-    """Return one value with the differing texts hidden. Raises ``Malformed`` if the values differ in other parts."""
+    """Return one value with the differing strings hidden. Raises ``Malformed`` if the values differ in other parts."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _joined_value(value, other[key]) for key, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

@@ -2,7 +2,7 @@
 
 A lost commit contained the id of its parent, so no ref reaches the entries before it. These entries still exist, and
 their chain digests prove their position, because the chain digest of an entry is the hash of its parent's chain digest
-and of its payload's digest. The tree of the lost commit usually exists too, although no commit refers to it. So for an
+and of its payload's digest. The tree of the lost commit usually exists too, although no commit refers to it. For an
 existing entry T, such a tree L and the entry C after the gap:
 
     chain(chain(T, digest of L), digest of C) == C's chain    proves the order T, the lost entry, C

@@ -210,7 +210,7 @@ def _report_no_checkpoints(session: Session, plan: RewindPlan | None) -> None:
 def _print_resume_hint(app: App, session: Session) -> None:
     """Print how to resume the session in its agent.
 
-    The agent's own file does not contain the rewind. An agent that is started directly continues at the old entry.
+    The agent's own file does not contain the rewind. An agent that is started directly continues from the old entry.
     """
     row = app.store().catalogue().session(session.id)
     if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:

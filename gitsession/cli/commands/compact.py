@@ -166,7 +166,7 @@ def _perform(session: Session, planned: CompactionOutcome, options: Options, foc
 
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
-    """Return the user's configuration with flags applied. A command or a URL also selects its summarizer."""
+    """Return the user's configuration with flags applied. A command or a URL also selects the summarizer for it."""
     values: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
         try:

@@ -206,7 +206,7 @@ def _sum(work: Imports) -> str:
 
 
 def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
-    """Return the first ``most`` problems, and all problems that prevented the import of a part."""
+    """Return the first ``most`` problems, and all problems that prevented the import of a part of a file."""
     waiting = [problem for problem in problems if problem.is_incomplete]
     return [*[problem for problem in problems if not problem.is_incomplete][:most], *waiting]
 

@@ -22,7 +22,7 @@ from gitsession.store import refs
 
 
 def scope_arguments(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the arguments with the scope of an undo or a redo. ``what``: a text for the help."""
+    """Return a decorator that adds the scope arguments of undo or redo. ``what``: the verb phrase in the help text."""
     every = click.option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
     argument = click.argument("session", metavar="[SESSION]", required=False)
     return lambda command: argument(every(command))
