@@ -146,7 +146,7 @@ def test_every_setting_of_a_summarizer_is_on_the_page() -> None:
     page = (ROOT / "docs/reference/compaction.md").read_text()
     told = re.findall(r"^\| `gitsession\.summarizer(\w*)`", page, re.MULTILINE)
     source = (ROOT / "gitsession/compaction/summarizers/options.py").read_text()
-    assert {name.lower() for name in told} == set(re.findall(r'said\("(\w*)"', source))
+    assert {name.lower() for name in told} == set(re.findall(r'setting\("(\w*)"', source))
 
 
 def test_the_readme_has_two_commands_and_ci_runs_them() -> None:
@@ -322,7 +322,7 @@ def test_every_setting_and_variable_that_the_program_reads_is_on_the_page() -> N
     read = {name.lower() for text in sources for name in re.findall(r'"(gitsession\.[a-zA-Z]+)"', text)}
     told = {name.lower() for name in re.findall(r"`(gitsession\.[a-zA-Z]+)`", page)}
     summarizer = (ROOT / "gitsession/compaction/summarizers/options.py").read_text()
-    read |= {f"gitsession.summarizer{name}" for name in re.findall(r'said\("(\w*)"', summarizer)}
+    read |= {f"gitsession.summarizer{name}" for name in re.findall(r'setting\("(\w*)"', summarizer)}
     assert read - NOT_SETTINGS == told
     asked = r'environ(?:ment)?(?:\.get\(|\[)"([A-Z_]+)"|SearchRoot\([^)]*"([A-Z_]+)"\)|_VARIABLE = "([A-Z_]+)"'
     variables = {name for text in sources for found in re.findall(asked, text) for name in found if name}

@@ -351,7 +351,7 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
     session = store.new_session(agent="agent")
     session.append(Message.user(SECRET))
     session.append(Message.user("more"))
-    monkeypatch.setattr(intents, "pending", lambda objects: [SimpleNamespace(words="rewind of /work, 3 files")])
+    monkeypatch.setattr(intents, "pending", lambda objects: [SimpleNamespace(description="rewind of /work, 3 files")])
     with pytest.raises(Refused, match=r"cannot purge: .* was interrupted"):
         store.purges.apply(store.purges.plan(text=SECRET))
 

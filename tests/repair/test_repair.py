@@ -262,7 +262,7 @@ def test_others_append_while_a_store_is_repaired(tmp_path: Path) -> None:
 
 
 @pytest.mark.promise("P24")
-@pytest.mark.parametrize("step", ["save", "set_aside", "replace_ref_files"])
+@pytest.mark.parametrize("step", ["save", "quarantine_files", "replace_ref_files"])
 def test_killed_repair_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: Faults, step: str) -> None:
     case = Case(tmp_path, "a clone", loose=False)
     case.hit("objects/pack/*.pack", "zeroed")

@@ -202,7 +202,7 @@ REFUSED = {
     "a reftable by its HEAD": (lambda store: (store / "HEAD").write_text("ref: refs/heads/.invalid\n"), "reftable"),
     "an unknown extension": (lambda store: v1(store, "telepathy", "true"), "telepathy"),
     "a git format of a later version": (lambda store: change(store, "core.repositoryformatversion", "2"), "version 2"),
-    "a store of a later format": (lambda store: commit_marker(store, '{"format": 2}'), "format 2"),
+    "a store of a later format": (lambda store: commit_marker(store, '{"format": 2}'), "its format is 2"),
     "a marker that is no JSON": (lambda store: commit_marker(store, "{"), "not a store"),
     "a marker of another form": (lambda store: commit_marker(store, '["format"]'), "not a store"),
     "an unknown extension beside one we know": (

@@ -385,9 +385,9 @@ class Simulation:
             (transport.Quarantine, "move_in"),
             (syncing, "reconcile"),
             (GitStore, "flush"),
-            (published, "note"),
+            (published, "record"),
             (published, "forget"),
-            (process, "talk"),
+            (process, "run_transfer"),
         ]
         kept = [(owner, name, getattr(owner, name)) for owner, name in patched]
         for owner, name, call in kept:

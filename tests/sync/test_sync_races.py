@@ -24,7 +24,7 @@ STEPS = {
     "join": (tombstone_sync, "join"),
     "move in": (transport.Quarantine, "move_in"),
     "reconcile": (syncing, "reconcile"),
-    "note": (published, "note"),
+    "record": (published, "record"),
     "push": (transport, "_push_chunk"),
     "forget": (published, "forget"),
 }
