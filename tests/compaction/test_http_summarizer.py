@@ -96,7 +96,7 @@ def test_server_with_a_long_retry_delay_is_not_tried_again():
 
 def test_waiting_for_a_busy_server_can_be_cancelled():
     with serving((429, {"Retry-After": "15"}, b"")) as server:
-        assert failing(model_at(server), cancelled=cancelled_after(0.3)) == "cancelled"
+        assert failing(model_at(server), cancelled=cancelled_after(0.3)) == "the summary was cancelled"
 
 
 BAD_ANSWERS = {
@@ -194,7 +194,7 @@ def test_a_server_that_never_finishes_is_left_in_time(behaviour):
 @pytest.mark.parametrize("behaviour", [hang, drip])
 def test_a_server_that_never_finishes_can_be_cancelled(behaviour):
     with serving(behaviour) as server:
-        assert failing(model_at(server), cancelled=cancelled_after(0.3)) == "cancelled"
+        assert failing(model_at(server), cancelled=cancelled_after(0.3)) == "the summary was cancelled"
 
 
 def test_echoed_key_is_removed_from_the_summary():
