@@ -97,7 +97,7 @@ GROUPS = {
         "restore": ("trash", "Restore a session from the trash or archive"),
         "prune": ("trash", "Move old sessions to the trash by age, number, or size"),
         "purge": ("purging", "Delete entries or sessions permanently"),
-        "maintain": ("store", "Optimize the store's repository"),
+        "maintain": ("store", "Optimize the store"),
         "doctor": ("doctor", "Diagnose problems and suggest fixes"),
     },
     PLUMBING: {

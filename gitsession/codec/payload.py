@@ -124,7 +124,9 @@ def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
 def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
     version = VERSION if entry.version is None else entry.version
     if type(version) is not int or version < VERSION or (version == VERSION and entry.version is not None):
-        raise Malformed("expected a later version number", where="unknown.version")
+        raise Malformed(
+            f"expected a version number later than {VERSION}, found {entry.version}", where="unknown.version"
+        )
     if type(entry.name) is not str:
         raise Malformed(f"expected text, found {_name_of(entry.name)}", where="unknown.name")
     if version == VERSION and entry.name in KINDS:
@@ -261,7 +263,7 @@ class _Field(NamedTuple):
                     raise Malformed(f"expected {_TYPE_NAMES[self.part]}, found {_name_of(part)}", where=path)
         for index, pair in enumerate(item if self.pairs else ()):
             if type(pair) is not list or [type(part) for part in pair] != [str, str]:
-                raise Malformed("expected two texts", where=f"{where}.{self.name}[{index}]")
+                raise Malformed("expected two strings", where=f"{where}.{self.name}[{index}]")
 
     def is_default(self, item: Any) -> bool:
         """Return whether a plain value equals the default of the field.

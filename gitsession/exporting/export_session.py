@@ -291,7 +291,8 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
     """Return the error for a session or an entry that is not in any agent's file."""
     if at is not None and root.source_id is not None:
         return Refused(
-            f"cannot export session {sid} at this entry: no line of {root.agent}'s file is in its history",
+            f"cannot export session {sid} at entry {at.oid}: "
+            f"the history of that entry contains no record of {root.agent}",
             hint="pass a later entry (run `gitsession log` to list the entries)",
         )
     return Refused(

@@ -170,8 +170,8 @@ class _Gatherer:
     ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
         """Return the entries, the labels, and the leaf.
 
-        If the target agent builds contexts by other rules than the source agent, the entries are in the form that they
-        have in the context (``visible_history``).
+        If the target agent builds contexts by rules other than those of the source agent, the entries have the form
+        that they have in the context (``visible_history``).
         """
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)

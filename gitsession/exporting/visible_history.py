@@ -1,14 +1,17 @@
 """Conversion of a session to the context of its model, for an export to an agent that builds contexts by other rules.
 
-Agents derive a context from a history by different rules. The rules concern context edits, prunes, excluded commands,
-lists that replace the entries before a compaction, and answers that are stored block by block. The rules of the source
-agent are already applied in the context. So the entries on the path to the leaf are replaced by the form that they have
-in the context. Earlier entries on the path, which a compaction or reset removed from the context, are kept. Entries on
-other branches are kept too, with the parts of each answer joined. The context has one of three forms:
+Agents derive a context from a history by different rules, for example for context edits, prunes, and shell commands
+that the user excluded. Some compactions of agents contain a list that replaces all earlier entries, and some agents
+store each block of an answer separately. The rules of the source agent are already applied in the context. So the
+entries on the path to the leaf are replaced by the form that they have in the context. Earlier entries on the path,
+which a compaction or reset removed from the context, are kept. Entries on other branches are kept too, with the parts
+of each answer joined. The result depends on the context:
 
-1. no compaction, no reset -> each entry in its form in the context
-2. a summary, kept entries, later entries -> the compaction; case 1 for the kept and the later entries
-3. any other compaction or order -> a reset, the context up to this point; case 1 for the later entries
+1. If no compaction follows the last reset, each entry after the reset is written in its form in the context.
+2. If the context is a summary, kept entries and later entries, the compaction is written. The kept entries and the
+   later entries are written as in case 1.
+3. In any other case, a reset is written, and after it the context up to the compaction. The later entries are written
+   as in case 1. If they do not have the order of the path, the whole context is written after the reset.
 """
 
 from __future__ import annotations

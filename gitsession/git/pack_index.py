@@ -168,9 +168,11 @@ def _likely_range(names: bytes, raw: bytes) -> tuple[int, int]:
 
 
 def checksum_problem(file: RandomAccessFile) -> str:
-    """Return the problem of a git file that ends with a SHA-1 of all preceding bytes; "" if there is none.
+    """Return what is wrong with the checksum of a git file that ends with the SHA-1 of all preceding bytes.
 
-    Packs, indexes and all files that git derives from them have this form. Raises ``OSError``.
+    If nothing is wrong, return "".
+
+    Packs, indexes and all files that git derives from them end with such a checksum. Raises ``OSError``.
     """
     end = file.size - 20
     hasher = sha1(usedforsecurity=False)

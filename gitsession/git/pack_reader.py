@@ -219,7 +219,9 @@ class Packs:
         except ValueError as error:
             raise Corrupt(f"{context}: {error}") from None
         except KeyError:
-            raise Corrupt(f"{context}: the pack was removed") from None
+            raise Corrupt(
+                f"cannot read object {oid} at offset {offset} of {_pack(name)}: the pack was removed"
+            ) from None
         if number not in _KINDS and number != _TAG and base is None:
             raise Corrupt(f"{context}: unknown object type {number}")
         if size > self._bytes_max:

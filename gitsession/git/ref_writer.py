@@ -76,9 +76,9 @@ class RefLocks:
         self._proved: dict[str, bytes] = {}
 
     def prove(self, contents: Mapping[str, bytes]) -> None:
-        """Write proofs with the content of the future locks, by ref.
+        """Write the proofs of future locks. ``contents``: the content of each lock, by the name of its ref.
 
-        Raises ``OSError`` after removing all proofs again.
+        If a proof cannot be written, all unused proofs are removed, and ``OSError`` is raised.
 
         A lock that is never renamed over its ref needs no content, and an empty proof needs no separate fsync.
         """
@@ -99,9 +99,11 @@ class RefLocks:
         return self._proved.get(name) == content
 
     def acquire(self, name: str) -> str:
-        """Lock ``name``, which needs a proof; return the path of the lock. Call ``release`` even after an error.
+        """Lock the ref ``name``; return the path of the lock. Call ``release`` even after an error.
 
-        Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
+        Call ``prove`` first: the lock is a hard link to the proof, by which ``break_dead`` recognizes it if this
+        process dies. Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError`` for any
+        other failure.
         """
         self._proved.pop(name)
         lock = self._lock(name)
@@ -130,7 +132,7 @@ class RefLocks:
                 raise Unavailable(f"cannot create ref {name}: another ref has the name of its directory") from None
 
     def release(self, names: Iterable[str]) -> None:
-        """Remove locks that still exist, then proofs. After an ``OSError``, ``break_dead`` completes the removal."""
+        """Remove the remaining locks, then the proofs. After an ``OSError``, ``break_dead`` completes the removal."""
         names = list(names)
         directories = set()
         for name in names:
@@ -215,7 +217,7 @@ class RefWriter:
     def move(self, name: str, new: RefValue, *, expected: Collection[RefValue | None]) -> bool:
         """Move ``name`` to ``new`` if its value is in ``expected``; return whether its value is ``new`` afterwards.
 
-        Raises ``OSError``, and ``Unavailable`` if a lock or ref of another program is an obstacle.
+        Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError`` for any other failure.
         """
         if not self._locks.is_proved(name, _content(new)):
             self.prepare({name: new})

@@ -109,7 +109,10 @@ def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntr
 
 
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
-    """Return the tokens of answers whose lines are not entries yet. They are imported with the next record."""
+    """Return the number of tokens in answers whose records are not yet entries.
+
+    These records are at the ends of the agent's files, and will be part of the next entry.
+    """
     tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
     counts = [count for tail in tails if tail is not None for count in _counts(tail, decode_entry(store, tail))]
     named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}

@@ -104,7 +104,7 @@ def parse(name: str, data: bytes) -> Event:
         fields = _object(contents, name)
         contents = b""
     if not isinstance(fields, dict):
-        raise Malformed("the data of the agent is not a JSON object", where=name)
+        raise Malformed("the event is not a JSON object", where=name)
     raw_snapshot = head.get("look")
     at_ms = head.get("at_ms")
     if not isinstance(at_ms, int) or not 0 <= at_ms < 1 << 53:
@@ -143,7 +143,7 @@ def _text(fields: dict[str, Any], key: str) -> str:
 
 
 def _path(fields: dict[str, Any], key: str) -> str:
-    """Return a path as Python encodes it; "" if the value is not a valid path."""
+    """Return the path in the field ``key``, decoded as by ``os.fsdecode``; "" if the value is not a valid path."""
     value = fields.get(key)
     try:
         return value if isinstance(value, str) and b"\0" not in os.fsencode(value) else ""

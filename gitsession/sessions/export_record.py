@@ -42,7 +42,10 @@ class ExportedFile:
     line: int = 0
 
     def is_unchanged(self, size: int, mtime_ns: int) -> bool:
-        """Return whether a file of this size and time is the recorded file with purged content."""
+        """Return whether a file with this size and modification time still contains the purged content.
+
+        This is the case if a file with purged content is recorded, and has not changed since then.
+        """
         return self.size > 0 and (self.size, self.mtime_ns) == (size, mtime_ns)
 
 

@@ -62,7 +62,7 @@ class Replacement:
         return digest_of(self.stored.payload, self.stored.holes).hex()
 
     def __or__(self, other: Replacement) -> Replacement | None:
-        """Return a replacement without the content that either one hides; ``None`` if the entry must be removed."""
+        """Return a replacement that omits everything that either one omits; ``None`` if the entry must be removed."""
         if self == other:
             return self
         try:
@@ -304,8 +304,8 @@ def add(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Col
     """Return a commit of the set at ``tip`` with ``more``, or ``tip`` itself if it includes ``more``.
 
     ``seen``: the commits of the set that remotes have; ``None`` if unknown. Commits and records that no remote has are
-    left out of the new history. The reason is that the record of a redaction contains the remaining text of the entry,
-    and a later redaction may hide a part of it. Raises ``Malformed``.
+    left out of the new history, because the record of a redaction contains the remaining text of the entry, and a later
+    redaction may remove a part of that text. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     after = before | more
@@ -348,11 +348,14 @@ def is_published(store: ObjectStore) -> bool:
 
 
 def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None:
-    """Return a payload without the content that either of two replacements of one entry hides.
+    """Merge two redacted versions of one entry: return a payload that omits everything that either version omits.
 
-    The original is not available, so the entry is removed (``None``). An entry at which a session begins cannot be
-    removed alone. Its equal parts are kept, and a string that differs is hidden completely. The result does not depend
-    on the number and the order of the replacements. FROZEN: every store must compute the same payload.
+    Such a payload cannot be computed without the original, so ``None`` is returned, and the entry is removed. A root
+    cannot be removed on its own. For an entry at which a session begins (``session`` or ``fork``), the parts that are
+    equal in both versions are kept, and any string that differs is replaced completely. ``None`` is returned if other
+    parts differ. The result does not depend
+    on the number or order of the versions. FROZEN: every store must compute
+    the same payload.
     """
     if form != layout.OWN:
         return None
@@ -368,11 +371,11 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
 
 
 def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
-    """Return one value with the differing strings hidden. Raises ``Malformed`` if the values differ in other parts."""
+    """Return a value in which each string that differs strings replaced. Raises ``Malformed`` if other parts differ."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _joined_value(value, other[key]) for key, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         return [_joined_value(*pair) for pair in zip(one, other, strict=True)]
     if type(one) is not type(other) or (one != other and not isinstance(one, str)):
-        raise Malformed("two redactions of different content")
+        raise Malformed("two redactions of one entry differ in more than their text")
     return one if one == other else _HIDDEN

@@ -5,9 +5,11 @@ that are reachable from existing refs count as validated. docs/reference/server.
 format of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
 
     1. refs: the name is valid, the ref is not deleted, and its value is a commit
-    2. entries, each after its parents: the form and the sizes; then the commit is computed again and compared
-    3. histories: refs only move forward, a session has one root, ``meta`` and ``files`` have only entries that may be
-       on them, and no entry was purged
+    2. entries, each after its parents: the form and the sizes are valid, and a commit computed from the entry's content
+       equals the received commit
+    3. histories: refs only move forward, a session has one root, each ref has only entries of the kinds that it may
+       have (``files``: checkpoints and tombstones; ``meta``: properties of the session such as labels and titles, and
+       parts of the agent's file), and no entry was purged
     4. refs that do not belong to a session: ``main``, the archive and the tombstone set
 
 Fetched objects are validated before any ref of the store moves to them (see ``validate_fetched``).
@@ -266,8 +268,9 @@ class _EntryValidation:
     def _entry_fault(self, node: Node, parent: Node | None) -> Fault | None:
         """Return the fault of an entry.
 
-        Its commit message is checked only if this release supports the view of its session. Nearly all sessions have a
-        supported view. So the view is read only if the message is not the expected one.
+        Its commit message is compared with the expected one only if this release supports the view of its session.
+        Because nearly all sessions have a supported view, the message is compared first. The view is determined only if
+        this check finds a fault.
         """
 
         def first_fault(*, check_message: bool) -> Fault | None:

@@ -1,6 +1,6 @@
-"""A batch of temporary files that wait to be renamed.
+"""A queue of temporary files that will be renamed together.
 
-They are synced concurrently, because a disk combines such syncs.
+Fsync is called on several files at the same time, because a disk combines such calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 AT_ONCE = 8
 FILES, BYTES = 64, 32 << 20
-"""Maximum number and maximum total size in bytes of waiting files. Each file uses two handles and disk space."""
+"""Maximum number and maximum total size in bytes of queued files. Each file uses two handles and disk space."""
 
 
 class QueuedFile(NamedTuple):
@@ -31,7 +31,7 @@ class QueuedFile(NamedTuple):
 
 
 class Batch:
-    """The waiting files. Call ``drop`` at the end."""
+    """The queued files. Call ``drop`` at the end."""
 
     def __init__(self, threads: ThreadPoolExecutor) -> None:
         self._threads = threads
@@ -50,12 +50,12 @@ class Batch:
         self._bytes += size
 
     def synced(self) -> Iterator[tuple[QueuedFile, OSError | None]]:
-        """Sync all waiting files; yield each with the error of its sync, or ``None``."""
+        """Call fsync on all queued files; yield each with its error, or ``None``."""
         failed = at_once(self._threads, lambda item: _failure(item.ready.sync), self._waiting)
         return zip(self._waiting, failed, strict=True)
 
     def drop(self) -> None:
-        """Discard all waiting files."""
+        """Discard all queued files."""
         for item in self._waiting:
             with suppress(OSError):
                 item.ready.drop()

@@ -100,9 +100,10 @@ _SHOWN = 50
 @click.command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
-    """Validate a push, or apply purges, on a server. The hooks of `gitsession server install` run this command.
+    """Validate a push, or apply purges, on a server.
 
-    Standard input has the format of git's pre-receive and post-receive hooks. See docs/reference/server.md.
+    The hooks that `gitsession server install` installs run this command. Standard input has the format of git's
+    pre-receive and post-receive hooks. See docs/reference/server.md.
     """
     git_dir = Path(os.path.abspath(os.environ.get("GIT_DIR", ".")))
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:

@@ -32,7 +32,7 @@ def init_command(app: App) -> None:
 @json_option
 @with_app
 def maintain_command(app: App) -> None:
-    """Optimize the store's repository.
+    """Optimize the store.
 
     Merge packs, pack refs, and remove files left by killed processes. You can run this command at any time.
     """

@@ -127,7 +127,7 @@ class Changes:
 def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Changes:
     """Return the edits and prunes among ``nodes``, which are oldest first.
 
-    The last edit of an entry applies (rule 11).
+    If an entry was edited several times, the last edit applies (rule 11 in docs/reference/context.md).
     """
     by_target: dict[str, ContextEdit] = {}
     pruned: set[str] = set()

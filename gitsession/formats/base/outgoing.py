@@ -37,8 +37,8 @@ class OutgoingEntry:
 
     ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
     the entry, if the agent wrote them or its file already contains them; otherwise ``None``. ``id``: the agent's own id
-    for the entry. ``is_name``: whether the line is not an entry but sets a name or the leaf. If it does, later children
-    of its parent are written below the line.
+    for the entry. ``is_name``: whether the line is not an entry but sets a name or the leaf. If true, later entries
+    that are children of the line's parent are written as children of the line instead.
     """
 
     key: str

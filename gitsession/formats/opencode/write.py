@@ -117,7 +117,7 @@ class _Writer:
     def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes) -> None:
         """Write a record unchanged, unless it is a record of marks.
 
-        Marks are written into the messages with the marked results.
+        Each mark is written into the message with the result that it marks.
         """
         self.calls.clear()
         if isinstance(outgoing.entry, Prune):
@@ -239,7 +239,10 @@ class _Writer:
             self.ids.setdefault(key, message.id or "")
 
     def _compaction(self, key: str, entry: Compaction) -> None:
-        """Write a compaction request and its summary. The kept part begins at the first message of an entry."""
+        """Write a compaction request and its summary.
+
+        The part that the compaction keeps begins at the first message of the entry ``entry.first_kept``.
+        """
         first = self.ids.get(entry.first_kept or "")
         tail = {"tail_start_id": first} if first else {}
         provider, model = self.model
