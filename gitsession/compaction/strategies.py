@@ -230,7 +230,7 @@ LEAST, MOST = 1_024, 8_192
 """Minimum and maximum of the token budget for finished messages, which Aider calls ``done_messages`` (S1)."""
 
 FEW = 4
-"""If there are at most this many messages, all of them are summarized."""
+"""Number of messages up to which all of them are summarized."""
 
 
 def plan_aider(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:

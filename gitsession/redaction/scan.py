@@ -379,7 +379,7 @@ _NUMBER = (
 )
 """``?`` is an arrow or a bar that was written as an escape (see ``guard.decoded``)."""
 _SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
-"""In a diff, ``++`` precedes an added line that begins with ``+``.
+"""The sign ``++`` of a diff precedes an added line that begins with ``+``.
 
 ``--`` is not removed, because options begin with it.
 """

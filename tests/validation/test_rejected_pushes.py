@@ -416,7 +416,7 @@ def _(client: Client) -> str:
     return f"{client.git('commit-tree', '-m', 'x', '-p', create.first_commit()[0], tree)}:{create.MAIN}"
 
 
-@bad("a store of a later format", "main", "the format 99 is newer")
+@bad("a store of a later format", "main", "format 99 is newer")
 def _(client: Client) -> str:
     tree = client.files(("100644", create.MARKER.encode(), b'{"format": 99}'))
     return f"{client.git('commit-tree', '-m', 'x', '-p', create.first_commit()[0], tree)}:{create.MAIN}"

@@ -68,7 +68,7 @@ def test_maintain_names_a_damaged_pack_and_the_repair_command(path: Path, capfd:
     replace_file(file, zeroed(file.read_bytes(), file.stat().st_size // 3))
     assert run(["maintain"]) == exits.INTEGRITY
     told = capfd.readouterr().err
-    assert f"objects/pack/{file.name}: wrong checksum" in told
+    assert f"'objects/pack/{file.name}' is damaged: wrong checksum" in told
     assert "`gitsession repair`" in told
 
 
