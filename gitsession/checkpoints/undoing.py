@@ -11,7 +11,7 @@ from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
 from gitsession.errors import Corrupt
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
-from gitsession.sessions.active_branch import active
+from gitsession.sessions.active_branch import active, selected_branch
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.graph import branches
 from gitsession.sessions.node import load
@@ -57,14 +57,19 @@ def take_next(
 def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
     """Return the active branch of the operation's session, and whether the operation moved it.
 
-    The branch is "" if the operation changed several sessions, or if the session no longer exists.
+    The branch is "" if the operation changed several sessions, or if it moved no branch on which one can continue and
+    the user selected none. To derive a branch, the tips of all branches are read.
     """
     sids = operation.sessions
     sid = next(iter(sids), "")
-    if len(sids) != 1 or not branches(store, sid):
+    if len(sids) != 1:
         return "", False
-    branch = active(store, sid)
-    return branch, any(move.ref in (refs.active(sid), refs.leaf(sid, branch)) for move in operation.moves)
+    chosen = refs.active(sid)
+    moved = {move.ref for move in operation.moves if move.ref == chosen or (move.old and move.new)}
+    if chosen not in moved and all(refs.choice(name) != chosen for name in moved):
+        return selected_branch(store, sid) or "", False
+    branch = active(store, sid) if branches(store, sid) else ""
+    return branch, bool(moved & {chosen, refs.leaf(sid, branch)})
 
 
 def plan_step(

@@ -135,3 +135,17 @@ def test_undo_and_redo_of_a_rewound_conversation_name_the_branch_on_which_it_con
     session.label("root", "first")
     label = store.undo()
     assert (label.branch, label.moved) == (rewound.branch, False)
+
+
+def test_an_undone_branch_reads_no_other_branches(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    session = held_in(store, tmp_path)
+    at = session.append(Message.user("a prompt"))
+    for number in range(40):
+        session.branch(f"b{number}", at)
+        at = session.append(Message.assistant(f"answer {number}"))
+    session.branch("one-more", at)
+    read: list[str] = []
+    plain = type(store.objects).read
+    monkeypatch.setattr(type(store.objects), "read", lambda self, oid: read.append(oid) or plain(self, oid))
+    store.undo()
+    assert len(read) < 10
