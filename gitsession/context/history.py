@@ -39,46 +39,41 @@ class EntryIndex(Protocol):
 
         A name is a chain digest, or the id that an agent gave the entry.
         """
-
-
-class _EmptyIndex:
-    def anchors(self, oid: Oid) -> HistoryState | None:
-        return None
-
-    def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        return None
-
-    def is_there(self, name: str, asked_at: Oid) -> bool:
         return True
+
+
+class _EmptyIndex(EntryIndex):
+    """An index without entries. The methods of ``EntryIndex`` return the results for an unknown entry."""
 
 
 class HistoryCache:
     """A cache of entries that were read from histories. Entries never change, so a later read loads only new entries.
 
     The cache is emptied when its payloads exceed ``MEMORY_BYTES_MAX``. Threads can share the cache.
-    ``redacted_entries``: entries with placeholders.
+
+    Attributes:
+        indexed_entries: Entries that an index returned, by object id.
+        entries: Views and payloads of entries, by object id.
+        redacted_entries: Object ids of entries with placeholders.
     """
 
     def __init__(self) -> None:
-        self.indexed_entries: dict[Oid, IndexedEntry] = {}
-        self.redacted_entries: set[Oid] = set()
-        self._entries: dict[Oid, tuple[Entry, bytes]] = {}
-        self._bytes = 0
+        self.clear()
 
     def clear(self) -> None:
-        """Empty the cache after a purge."""
-        self.indexed_entries, self._entries, self._bytes = {}, {}, 0
-        self.redacted_entries = set()
-
-    def find(self, oid: Oid) -> tuple[Entry, bytes] | None:
-        return self._entries.get(oid)
+        """Empty the cache. A purge requires this."""
+        self.indexed_entries: dict[Oid, IndexedEntry] = {}
+        self.entries: dict[Oid, tuple[Entry, bytes]] = {}
+        self.redacted_entries: set[Oid] = set()
+        self._bytes = 0
 
     def keep(self, oid: Oid, entry: Entry, payload: bytes, *, has_placeholders: bool) -> None:
-        self._bytes += len(payload) + _ENTRY_BYTES
-        if self._bytes > MEMORY_BYTES_MAX:
-            self.indexed_entries, self._entries, self._bytes = {}, {}, len(payload) + _ENTRY_BYTES
-            self.redacted_entries = set()
-        self._entries[oid] = entry, payload
+        """Add an entry to the cache. ``has_placeholders``: whether a part of its payload is redacted."""
+        size = len(payload) + _ENTRY_BYTES
+        if self._bytes + size > MEMORY_BYTES_MAX:
+            self.clear()
+        self._bytes += size
+        self.entries[oid] = entry, payload
         if has_placeholders:
             self.redacted_entries.add(oid)
 
@@ -162,7 +157,7 @@ class ContextHistory:
         return self._entry_and_payload(spot)[1]
 
     def _entry_and_payload(self, spot: Spot) -> tuple[Entry, bytes]:
-        found = self._read.get(spot.oid) or self._cache.find(spot.oid)
+        found = self._read.get(spot.oid) or self._cache.entries.get(spot.oid)
         if found is None:
             found, has_placeholders = self._load_entry(spot)
             if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
@@ -216,22 +211,21 @@ class ContextHistory:
     @functools.cached_property
     def anchors(self) -> HistoryState:
         """State at the leaf, computed from the nearest entry whose state is known."""
-        state = self._index.anchors(self.leaf) if self.leaf else anchors.EMPTY_STATE
-        if state is None:
-            state = anchors.gather(self.back(), self.entry, self._state_above)
-        return state
-
-    def _state_above(self, oid: Oid) -> HistoryState | None:
-        return self._index.anchors(oid) if oid != self.leaf else None  # ``anchors`` has requested the leaf already
-
-
-def has_name(node: Spot, name: str) -> bool:
-    """Return whether other entries of the history can refer to this entry by ``name``."""
-    return name in names_of(node)
+        leaf = self.leaf
+        if leaf is None:
+            return anchors.EMPTY_STATE
+        return self._index.anchors(leaf) or anchors.gather(
+            self.back(),
+            self.entry,
+            lambda oid: self._index.anchors(oid) if oid != leaf else None,  # the state at the leaf is unknown
+        )
 
 
 def names_of(node: Spot) -> tuple[str, ...]:
-    """Return the names of an entry in its history: its chain digest, and its short id or the agent's id."""
+    """Return the names by which other entries of the history can refer to an entry.
+
+    These are its chain digest, and its short id or the id that the agent assigned.
+    """
     entry_id = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)
     return (chain,) if entry_id is None else (chain, entry_id)

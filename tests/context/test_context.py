@@ -384,9 +384,9 @@ def test_full_cache_drops_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = HistoryCache()
     for number in range(4):
         memory.keep(f"{number}", Reset(), b"x" * 1_000, has_placeholders=False)
-    assert [memory.find(f"{number}") is not None for number in range(4)] == [False, False, True, True]
+    assert [f"{number}" in memory.entries for number in range(4)] == [False, False, True, True]
     memory.keep("4", Reset(), b"x" * 10_000, has_placeholders=False)
-    assert memory.find("4") is not None
+    assert "4" in memory.entries
 
 
 def test_outdated_catalog_is_used_and_then_updated(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

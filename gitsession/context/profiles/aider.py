@@ -34,8 +34,7 @@ class AiderProfile(Profile):
 
         def shown(nodes: Sequence[Node]) -> Iterator[Item]:
             for node in nodes:
-                items = _show(line, node)
-                yield from changed(items, node, how) if how.newest else items
+                yield from changed(_show(line, node), node, how)
 
         items = [*run.before, *shown(run.kept)]
         if run.summary is not None and self.llm_role(items[-1].entry) != "assistant":

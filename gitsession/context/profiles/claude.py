@@ -52,7 +52,7 @@ class ClaudeProfile(Profile):
                 continue
             items_of_node = _summary(line, node) if node.kind == Compaction.kind else show_sent(line, node)
             shown = [part for item in items_of_node for part in _parts(Item(item.oid, item.entry))]
-            items += changed(shown, node, how) if how.newest else shown
+            items += changed(shown, node, how)
             if node is how.newest:
                 changed_since |= {item.oid for item in items}
         items = _with_answers_whole([item for item in items if not _is_failure(item.entry)])

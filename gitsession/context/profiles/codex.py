@@ -49,8 +49,7 @@ class CodexProfile(Profile):
                 items = list(_compacted(line, node, entry, items))
                 fresh = current = len(items)
             else:
-                shown = show_sent(line, node)
-                items += changed(shown, node, how) if how.newest else shown
+                items += changed(show_sent(line, node), node, how)
                 if node is how.newest:
                     current = len(items)
         return Selection(tuple(items), _state(line), fresh, current)

@@ -33,7 +33,7 @@ class LibrecodeProfile(Profile):
         fresh = current = len(items)
         for at, node in enumerate(nodes, 1):
             shown = [item for item in show(line, node) if _faces_model(item.entry)]
-            items += changed(shown, node, how) if how.newest else shown
+            items += changed(shown, node, how)
             if at == len(seen.kept):
                 fresh = current = len(items)
             if node is how.newest:

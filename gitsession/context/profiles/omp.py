@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
-from gitsession.context.history import ContextHistory, has_name
+from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import by_bytes, images
 from gitsession.context.profiles.visible_items import (
@@ -53,7 +53,7 @@ class OmpProfile(Profile):
             items += show_compaction(line, seen.compaction, system=False)
         for at, node in enumerate([*kept, *seen.after], 1):
             shown = [item for item in show(line, node) if _is_seen(item.entry)]
-            items += changed(shown, node, how) if how.newest else shown
+            items += changed(shown, node, how)
             if node is how.newest or at == len(kept):
                 changed_since = {item.oid for item in items}
         items = _without_failed(_without_dangling(items))
@@ -85,7 +85,7 @@ def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
     if not isinstance(entry, Compaction) or openai_history(entry) is None:
         return seen.kept
     through = entry.extra.get("providerReplayThroughEntryId")
-    at = next((at for at, node in enumerate(seen.kept) if isinstance(through, str) and has_name(node, through)), None)
+    at = next((at for at, node in enumerate(seen.kept) if through in names_of(node)), None)
     return [] if at is None else seen.kept[at + 1 :]
 
 

@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
-from gitsession.context.history import ContextHistory, has_name
+from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import images, texts, units
 from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction, state
@@ -79,13 +79,13 @@ def _visible_nodes(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
                 compaction, first = node, entry.first_kept
                 if first is None or (node.source is None and not line.may_hold(first, node)):
                     break
-        elif first is not None and has_name(node, first):
+        elif first is not None and first in names_of(node):
             break
     found.reverse()
     if compaction is None:
         return found, 0, None
     at = found.index(compaction)
-    begins_at_kept = first is not None and bool(at) and has_name(found[0], first)
+    begins_at_kept = at > 0 and first in names_of(found[0])
     if not begins_at_kept and compaction.source is None:
         return found[at:], 0, compaction
     # If opencode does not find the first kept entry, it includes the whole history and does not reorder the entries.

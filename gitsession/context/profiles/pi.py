@@ -1,6 +1,6 @@
-"""Profiles of pi 1.5, the default, and of pi 0.73.
+"""Profiles of pi: that of pi 1.5, which is the default and also applies to pi 0.87, and that of pi 0.73.
 
-They follow rules 6 to 12, 14 to 16, 18 and 21. The default also applies to pi 0.87.
+They follow rules 6 to 12, 14 to 16, 18 and 21.
 """
 
 from __future__ import annotations
@@ -8,18 +8,9 @@ from __future__ import annotations
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, Selection
 from gitsession.context.profiles.estimates import by_characters
-from gitsession.context.profiles.visible_items import (
-    changed,
-    changes,
-    is_message,
-    reach,
-    show,
-    show_compaction,
-    state,
-)
+from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import Message
-from gitsession.sessions.indexed_entry import Spot
 
 
 class PiProfile(Profile):
@@ -51,20 +42,14 @@ def _select(line: ContextHistory, *, since_087: bool) -> Selection:
     nodes = [*seen.kept, *seen.after]
     how = changes(line, nodes, edits=since_087)
     items: list[Item] = []
-    current = 0
-
-    def add(node: Spot, shown: list[Item]) -> None:
-        items.extend(changed(shown, node, how) if how.newest else shown)
-
     if seen.compaction is not None:
-        add(seen.compaction, show_compaction(line, seen.compaction, system=since_087))
+        items += changed(show_compaction(line, seen.compaction, system=since_087), seen.compaction, how)
     for node in seen.kept:
         if not (since_087 and node.kind == Message.kind and is_message(line.entry(node), "system")):
-            add(node, show(line, node))
-    if seen.compaction is not None:
-        current = len(items)
+            items += changed(show(line, node), node, how)
+    current = len(items)
     for spot in seen.after:
-        add(spot, show(line, spot))
+        items += changed(show(line, spot), spot, how)
         if spot is how.newest:
             current = len(items)
     return Selection(tuple(items), state(line, model=line.anchors.model), current if since_087 else 0, current)

@@ -1,14 +1,14 @@
-"""The items that entries show, with one function for each kind of entry. Entries of other kinds show no items."""
+"""The items that a context shows for entries, and the part of a history that is visible in a context."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from gitsession.context.history import ContextHistory, has_name, names_of
+from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.rewriting import cleared, edited
 from gitsession.context.value import Item, State
 from gitsession.formats import FORMATS
@@ -35,8 +35,16 @@ from gitsession.sessions.node import Node
 
 def show(line: ContextHistory, node: Spot) -> list[Item]:
     """Return the items that ``node`` shows. Its payload is read only if its kind can show items."""
-    how = _BY_KIND.get(node.kind)
-    return how(line, node, line.entry(node)) if how else []
+    kind = _SHOWN.get(node.kind)
+    entry = line.entry(node) if kind else None
+    if kind is None or not isinstance(entry, kind) or (isinstance(entry, BranchSummary) and not entry.summary):
+        return []
+    parts = unfold(entry) if isinstance(entry, Message) else ()
+    return [Item(node.oid, part) for part in parts] if len(parts) > 1 else [_item(line, node, entry)]
+
+
+_SHOWN = {kind.kind: kind for kind in (Message, CustomMessage, BranchSummary)}
+"""The types of entries that show items, except for compactions."""
 
 
 def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
@@ -84,28 +92,6 @@ def kept_system(entry: Compaction) -> list[Message]:
     return found
 
 
-def _message(line: ContextHistory, node: Spot, entry: Entry) -> list[Item]:
-    if not isinstance(entry, Message):
-        return []
-    parts = unfold(entry)
-    return [_item(line, node, entry)] if len(parts) == 1 else [Item(node.oid, part) for part in parts]
-
-
-def _custom_message(line: ContextHistory, node: Spot, entry: Entry) -> list[Item]:
-    return [_item(line, node, entry)] if isinstance(entry, CustomMessage) else []
-
-
-def _branch_summary(line: ContextHistory, node: Spot, entry: Entry) -> list[Item]:
-    return [_item(line, node, entry)] if isinstance(entry, BranchSummary) and entry.summary else []
-
-
-_BY_KIND: dict[str, Callable[[ContextHistory, Spot, Entry], list[Item]]] = {
-    Message.kind: _message,
-    CustomMessage.kind: _custom_message,
-    BranchSummary.kind: _branch_summary,
-}
-
-
 def _item(line: ContextHistory, node: Spot, entry: Any) -> Item:
     if node.source is None:
         return Item(node.oid, entry)
@@ -147,6 +133,8 @@ def changes(line: ContextHistory, nodes: Iterable[Spot], *, edits: bool) -> Chan
 
 def changed(items: list[Item], node: Spot, how: Changes) -> list[Item]:
     """Return ``items``, the items of ``node``, with the edits and prunes in ``how`` applied."""
+    if how.newest is None:
+        return items
     called = names_of(node)
     edit = next((how.edits[name] for name in called if name in how.edits), None)
     if edit is not None:
@@ -207,7 +195,7 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
     found: list[Node] = []
     for node in line.back(at):  # an entry of any kind can have this name
         found.append(node)
-        if has_name(node, name):
+        if name in names_of(node):
             return found[::-1]
     return []
 
