@@ -10,18 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gitsession.context.providers.conversation import (
-    CallWithResult,
-    ProviderApi,
-    Tool,
-    Turn,
-    model_of,
-    opening,
-    prompt,
-    tools,
-    turns,
-)
-from gitsession.context.providers.wire import PDF, joined_text, legal, sendable, to_base64
+from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, prompt, tools, turns
+from gitsession.context.providers.wire import PDF, joined_text, known, sendable, to_base64
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -38,16 +28,14 @@ FOLLOWS = "(what it returned follows)"
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """Return ``messages``, and also ``model``, ``system`` and ``tools`` if they are known."""
-    all_turns = turns(context, API, skip=opening(context))
+    all_turns = turns(context, API)
     later = [joined_text(turn.blocks) for turn in all_turns if turn.role == "system"]
     model, head = model_of(context, API), "\n\n".join(part for part in [prompt(context, system), *later] if part)
-    defined = [_tool(tool) for tool in tools(context)]
-    return {
-        **({"model": model} if model else {}),
-        **({"system": head} if head else {}),
-        **({"tools": defined} if defined else {}),
-        "messages": _messages(all_turns),
-    }
+    defined = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.schema}
+        for tool in tools(context, API)
+    ]
+    return {**known(model=model, system=head, tools=defined), "messages": _messages(all_turns)}
 
 
 def _messages(all_turns: Iterable[Turn]) -> list[dict[str, Any]]:
@@ -114,11 +102,6 @@ def _result(call: CallWithResult) -> dict[str, Any]:
 def _attached_media(call: CallWithResult) -> list[dict[str, Any]]:
     """Return the images and documents of a failed result. They follow the result, because it can contain only text."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
-    name = legal(tool.name, API.tool_name_chars_max)
-    return {"name": name, "description": tool.description, "input_schema": tool.schema}
 
 
 def _text(text: str) -> dict[str, Any]:

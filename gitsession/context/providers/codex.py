@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gitsession.context.profiles import profile
-from gitsession.context.providers.wire import sendable
+from gitsession.context.providers.wire import known, sendable
 from gitsession.context.value import Context, Item
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.codex.agent import codex
@@ -24,11 +24,7 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     head = system_prompt if system is None else system
     role = profile(context.profile).llm_role
     items = [input_item for item in context.items if role(item.entry) is not None for input_item in _input_items(item)]
-    return {
-        **({"model": context.model} if context.model else {}),
-        **({"instructions": head} if head else {}),
-        "input": [sendable(item) for item in _paired(items)],
-    }
+    return {**known(model=context.model, instructions=head), "input": [sendable(item) for item in _paired(items)]}
 
 
 def _input_items(item: Item) -> list[Object]:

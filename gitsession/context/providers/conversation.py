@@ -8,12 +8,15 @@ the model must answer again. Signatures and encrypted reasoning of another model
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from gitsession.codec.cbor import valid_text
+from gitsession.context.call_results import match_results
 from gitsession.context.profiles import profile
+from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.provider_compactions import Replay, replay_of
 from gitsession.context.providers.wire import CallIds, legal, model_blocks, sendable, shown
 from gitsession.context.value import Context, Shown
@@ -87,22 +90,23 @@ class Turn:
         return [block for block in self.blocks if isinstance(block, CallWithResult)]
 
 
-def turns(context: Context, api: ProviderApi, *, skip: int = 0) -> list[Turn]:
-    """Return the turns of ``context`` without its first ``skip`` items.
+def turns(context: Context, api: ProviderApi) -> list[Turn]:
+    """Return the turns of ``context`` in order, without the leading system messages, which ``prompt`` includes.
 
-    The turns are in order, none is empty, and each result is in the turn of its call.
+    No turn is empty. Each result is in the turn of its call.
     """
-    entries = [item.entry for item in context.items[skip:] if not _failed(item.entry)]
-    answers = _answers(entries)
+    after_opening = (item.entry for item in context.items[len(_opening(context)) :])
+    entries = [entry for entry in after_opening if not (isinstance(entry, Message) and entry.failed)]
+    answers = {call: entries[at] for at, call in match_results(entries).items()}
     ids = CallIds(api.call_id_chars_max)
     rules = profile(context.profile)
     found = []
     for at, entry in enumerate(entries):
         if isinstance(entry, Message) and entry.role == "assistant":
             own = is_own(entry, context, api)
-            results = iter(answers[at])
+            numbers = itertools.count()
             blocks = [
-                _call(block, next(results), ids, api) if isinstance(block, ToolCall) else block
+                _call(block, answers.get((at, next(numbers))), ids, api) if isinstance(block, ToolCall) else block
                 for block in model_blocks(entry.content, own=own)
             ]
             found.append(Turn("assistant", tuple(blocks), own))
@@ -159,35 +163,9 @@ def _thinks_plainly(entry: Message) -> bool:
     return bool(thoughts) and not any(block.signature or block.redacted for block in thoughts)
 
 
-def _failed(entry: Entry) -> bool:
-    return isinstance(entry, Message) and entry.failed
-
-
-def _answers(entries: Sequence[Entry]) -> dict[int, list[Message | None]]:
-    """Return the results for the calls of each assistant message, in order, by the index of the message in ``entries``.
-
-    A result belongs to the newest unanswered call with its id, because an agent may use an id twice. If a call has
-    several results, the first one is used.
-    """
-    waiting: dict[str | None, list[tuple[int, int]]] = {}
-    answers: dict[int, list[Message | None]] = {}
-    for at, entry in enumerate(entries):
-        if not isinstance(entry, Message):
-            continue
-        if entry.role == "assistant":
-            calls = [block for block in entry.content if isinstance(block, ToolCall)]
-            answers[at] = [None] * len(calls)
-            for nth in reversed(range(len(calls))):
-                waiting.setdefault(calls[nth].id, []).append((at, nth))
-        elif entry.role == "tool" and waiting.get(entry.tool_call_id):
-            call_at, nth = waiting[entry.tool_call_id].pop()
-            answers[call_at][nth] = entry
-    return answers
-
-
-def _call(call: ToolCall, answer: Message | None, ids: CallIds, api: ProviderApi) -> CallWithResult:
+def _call(call: ToolCall, answer: Entry | None, ids: CallIds, api: ProviderApi) -> CallWithResult:
     result = CallWithResult(ids.take(api.call_id(call.id)), legal(call.name, api.tool_name_chars_max), call)
-    if answer is None:
+    if not isinstance(answer, Message):
         return replace(result, result=(Text(NO_RESULT),), is_error=True)
     return replace(result, result=shown(answer.content) or (Text(NO_OUTPUT),), is_error=answer.is_error)
 
@@ -247,23 +225,18 @@ class Tool:
 
 
 def prompt(context: Context, system: str | None) -> str:
-    """Return the system prompt, followed by the named sections in the session's messages.
+    """Return the system prompt, followed by the named sections of the session's system messages.
 
-    The system prompt is ``system`` if it is not ``None``. Otherwise it consists of the system prompt of the session and
-    its leading system messages, which ``opening`` counts. Later system messages are turns.
+    The system prompt is ``system`` if it is not ``None``. Otherwise, it consists of the system prompt of the session
+    and its leading system messages. Later system messages are turns.
     """
     system_prompt = context.instructions.system_prompt if context.instructions else None
     first = [system_prompt or "", *(message.text for message in _opening(context))] if system is None else [system]
     return valid_text("\n\n".join(part for part in [*first, *_sections(context)] if part.strip()))
 
 
-def opening(context: Context) -> int:
-    """Return the number of leading system messages, which ``prompt`` includes."""
-    return len(_opening(context))
-
-
-def tools(context: Context) -> list[Tool]:
-    """Return the current tools whose definitions the session contains."""
+def tools(context: Context, api: ProviderApi) -> list[Tool]:
+    """Return the current tools whose definitions the session contains, with names that ``api`` accepts."""
     recorded = context.instructions.tools if context.instructions else None
     known = {tool.name: tool for tool in _tools(recorded)}
     for message in _system_messages(context):
@@ -271,30 +244,25 @@ def tools(context: Context) -> list[Tool]:
             if isinstance(removed, Mapping):
                 known.pop(str(removed.get("name")), None)
         known |= {tool.name: tool for tool in _tools(message.extra.get("toolsAdded"))}
-    return [tool for tool in known.values() if context.tools is None or tool.name in context.tools]
+    current = (tool for tool in known.values() if context.tools is None or tool.name in context.tools)
+    return [replace(tool, name=legal(tool.name, api.tool_name_chars_max)) for tool in current]
 
 
 def _opening(context: Context) -> list[Message]:
-    found = []
-    for item in context.items:
-        if not (isinstance(item.entry, Message) and item.entry.role == "system"):
-            break
-        found.append(item.entry)
-    return found if _sends_system(context) else []
-
-
-def _sends_system(context: Context) -> bool:
-    """Return whether the model receives the session's system messages. Older agents do not send them."""
-    return profile(context.profile).llm_role(Message(role="system")) == "system"
+    """Return the leading system messages, if the model receives them."""
+    count = next((n for n, entry in enumerate(context.messages) if not is_message(entry, "system")), None)
+    return _system_messages(context)[:count]
 
 
 def _system_messages(context: Context) -> list[Message]:
-    entries = [item.entry for item in context.items] if _sends_system(context) else []
-    return [entry for entry in entries if isinstance(entry, Message) and entry.role == "system"]
+    """Return the session's system messages, if the model receives them. Older agents do not send them."""
+    if profile(context.profile).llm_role(Message(role="system")) != "system":
+        return []
+    return [entry for entry in context.messages if is_message(entry, "system")]
 
 
 def _sections(context: Context) -> Iterable[str]:
-    """Return the named sections of the prompt. A later message can replace or remove a section that it names."""
+    """Return the named sections of the system messages. A message can replace or remove sections of earlier ones."""
     known: dict[str, Any] = {}
     for message in _system_messages(context):
         sections = message.extra.get("sections")

@@ -6,22 +6,11 @@ images and documents follow in a user message.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from gitsession.context.providers.conversation import (
-    CallWithResult,
-    ProviderApi,
-    Tool,
-    Turn,
-    model_of,
-    opening,
-    prompt,
-    tools,
-    turns,
-)
-from gitsession.context.providers.wire import PDF, data_url, joined_text, legal, sendable, to_json
+from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, prompt, tools, turns
+from gitsession.context.providers.wire import PDF, data_url, joined_text, known, read_json, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -51,15 +40,13 @@ def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     head = prompt(context, system)
     if head:
         messages.append({"role": "system", "content": head})
-    for turn in turns(context, API, skip=opening(context)):
+    for turn in turns(context, API):
         messages += _messages(turn, context.profile)
-    model = model_of(context, API)
-    defined = [_tool(tool) for tool in tools(context)]
-    return {
-        **({"model": model} if model else {}),
-        **({"tools": defined} if defined else {}),
-        "messages": messages,
-    }
+    functions = (
+        {"name": tool.name, "description": tool.description, "parameters": tool.schema} for tool in tools(context, API)
+    )
+    defined = [{"type": "function", "function": function} for function in functions]
+    return {**known(model=model_of(context, API), tools=defined), "messages": messages}
 
 
 def _messages(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
@@ -95,21 +82,11 @@ def _assistant(turn: Turn, profile: str) -> Iterable[dict[str, Any]]:
 def _reasoning(thinking: list[Thinking]) -> dict[str, Any]:
     """Return the field with the reasoning: the server's own field, or the details that the server returned."""
     for block in thinking:
-        details = _details(block.signature)
-        if details:
+        details = read_json(block.signature, "[")
+        if details and all(isinstance(detail, dict) for detail in details):
             return {"reasoning_details": details}
     field = thinking[0].signature if thinking else None
     return {field: "\n".join(block.text for block in thinking)} if field in _REASONING_FIELDS else {}
-
-
-def _details(signature: str | None) -> list[Any] | None:
-    if not signature or not signature.startswith("["):
-        return None
-    try:
-        details = sendable(json.loads(signature))
-    except (ValueError, RecursionError):
-        return None
-    return details if isinstance(details, list) and all(isinstance(detail, dict) for detail in details) else None
 
 
 def _part(block: Text | Image | File) -> dict[str, Any]:
@@ -125,8 +102,3 @@ def _part(block: Text | Image | File) -> dict[str, Any]:
 def _call(call: CallWithResult) -> dict[str, Any]:
     function = {"name": call.name, "arguments": to_json(call.given.arguments)}
     return {"id": call.id, "type": "function", "function": function}
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
-    name = legal(tool.name, API.tool_name_chars_max)
-    return {"type": "function", "function": {"name": name, "description": tool.description, "parameters": tool.schema}}

@@ -6,22 +6,11 @@ original item, with the encrypted content of the item. Ids of items are sent onl
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from gitsession.context.providers.conversation import (
-    CallWithResult,
-    ProviderApi,
-    Tool,
-    Turn,
-    model_of,
-    opening,
-    prompt,
-    tools,
-    turns,
-)
-from gitsession.context.providers.wire import PDF, data_url, legal, sendable, to_json
+from gitsession.context.providers.conversation import CallWithResult, ProviderApi, Turn, model_of, prompt, tools, turns
+from gitsession.context.providers.wire import PDF, data_url, known, legal, read_json, sendable, to_json
 from gitsession.context.value import Context
 from gitsession.model.blocks import File, Image, Text, Thinking
 
@@ -45,15 +34,18 @@ API = ProviderApi(
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """Return ``input``, and also ``model``, ``instructions`` and ``tools`` if they are known."""
-    model, head = model_of(context, API), prompt(context, system)
-    defined = [_tool(tool) for tool in tools(context)]
-    items = (item for turn in turns(context, API, skip=opening(context)) for item in _items(turn))
-    return {
-        **({"model": model} if model else {}),
-        **({"instructions": head} if head else {}),
-        **({"tools": defined} if defined else {}),
-        "input": list(_named_once(items)),
-    }
+    defined = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.schema,
+            "strict": False,
+        }
+        for tool in tools(context, API)
+    ]
+    fields = known(model=model_of(context, API), instructions=prompt(context, system), tools=defined)
+    return {**fields, "input": list(_named_once(item for turn in turns(context, API) for item in _items(turn)))}
 
 
 def _named_once(items: Iterable[dict[str, Any]]) -> Iterable[dict[str, Any]]:
@@ -116,7 +108,7 @@ def _text_signature(signature: str | None) -> tuple[str, str]:
 
     Older files have only the id.
     """
-    fields = _parsed(signature)
+    fields = read_json(signature, "{")
     id_, phase = (fields.get("id"), fields.get("phase")) if fields else (signature, None)
     if not isinstance(id_, str) or not id_.startswith("msg_") or legal(id_, _ITEM_ID_CHARS_MAX) != id_:
         return "", ""
@@ -124,22 +116,12 @@ def _text_signature(signature: str | None) -> tuple[str, str]:
 
 
 def _reasoning(block: Thinking) -> dict[str, Any] | None:
-    item = _parsed(block.signature)
+    item: dict[str, Any] | None = read_json(block.signature, "{")
     if item and item.get("type") == "reasoning" and isinstance(item.get("id"), str):
         summary = item.get("summary")
         is_valid = isinstance(summary, list) and all(isinstance(part, dict) for part in summary)
         return item if is_valid else {**item, "summary": []}
     return None
-
-
-def _parsed(signature: str | None) -> dict[str, Any] | None:
-    if not signature or not signature.startswith("{"):
-        return None
-    try:
-        value = sendable(json.loads(signature))
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
 
 
 def _call(call: CallWithResult, own: bool) -> dict[str, Any]:
@@ -168,9 +150,3 @@ def _part(block: Text | Image | File) -> dict[str, Any]:
             return {"type": "input_image", "detail": "auto", "image_url": data_url(block.data, block.mime)}
         case File():
             return {"type": "input_file", "filename": block.name, "file_data": data_url(block.data or b"", PDF)}
-
-
-def _tool(tool: Tool) -> dict[str, Any]:
-    name = legal(tool.name, API.tool_name_chars_max)
-    fields = {"description": tool.description, "parameters": tool.schema, "strict": False}
-    return {"type": "function", "name": name, **fields}

@@ -11,7 +11,8 @@ from typing import Any
 
 from gitsession.codec.cbor import valid_text
 from gitsession.codec.digest import hash_of
-from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.context.profiles.estimates import is_image
+from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 _MARK_CHARS = 8
@@ -35,6 +36,21 @@ def sendable(value: Any) -> Any:
 def to_json(value: Any) -> str:
     """Return ``value`` as JSON on one line, without spaces."""
     return json.dumps(sendable(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def read_json(text: str | None, start: str) -> Any:
+    """Return the value of ``text`` if it is JSON that begins with the character ``start``; otherwise ``None``."""
+    if not text or not text.startswith(start):
+        return None
+    try:
+        return sendable(json.loads(text))
+    except (ValueError, RecursionError):
+        return None
+
+
+def known(**fields: Any) -> dict[str, Any]:
+    """Return the optional fields of a request that have a value."""
+    return {name: value for name, value in fields.items() if value}
 
 
 def to_base64(data: bytes) -> str:
@@ -108,9 +124,7 @@ def _shown(block: Block) -> Text | Image | File | None:
         return block if block.data and block.mime in PICTURES else _note("image", block.mime)
     if isinstance(block, File):
         return _file(block)
-    if isinstance(block, OtherBlock) and isinstance(block.value, dict) and block.value.get("type") == "image":
-        return _note("image")  # the content of the image is stored elsewhere
-    return None
+    return _note("image") if is_image(block) else None  # the content of this image is stored elsewhere
 
 
 def _model_block(block: Block, own: bool) -> Text | Thinking | ToolCall | None:
