@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
@@ -39,7 +39,7 @@ def context(
 def revealed(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """Return the result of ``context`` with the originals of redacted parts, as far as they are on this machine.
+    """Return the same context as ``context``, with the originals of redacted parts that are on this machine.
 
     The items are selected before the originals are inserted. So the selection and the digest are the same in every
     clone.
@@ -58,22 +58,16 @@ def revealed(
 
 def _replace_items(redacted: Sequence[Item], exact: Sequence[Item]) -> list[Item]:
     """Return the items of ``redacted``, each replaced by the item of ``exact`` at the same position of its entry."""
-    by_position = {_position(seen, item): item for seen, item in _number_items(exact)}
-    return [by_position.get(_position(seen, item), item) for seen, item in _number_items(redacted)]
+    by_position = dict(zip(_positions(exact), exact, strict=True))
+    return [by_position.get(position, item) for position, item in zip(_positions(redacted), redacted, strict=True)]
 
 
-def _number_items(items: Sequence[Item]) -> list[tuple[int, Item]]:
-    """Return each item with the number of earlier items of the same entry."""
+def _positions(items: Sequence[Item]) -> Iterator[tuple[Oid, int, str]]:
+    """Yield a key for each item: its entry, the number of earlier items of this entry, and the kind of its content."""
     seen: Counter[Oid] = Counter()
-    counted = []
     for item in items:
-        counted.append((seen[item.oid], item))
+        yield item.oid, seen[item.oid], item.entry.kind
         seen[item.oid] += 1
-    return counted
-
-
-def _position(earlier: int, item: Item) -> tuple[Oid, int, str]:
-    return item.oid, earlier, item.entry.kind
 
 
 def _without_broken_signatures(item: Item, hidden: dict[Oid, int]) -> Item:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from gitsession.context.call_results import calls_in, match_results
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.estimates import is_image, texts, units
+from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
 from gitsession.git.types import Oid
@@ -21,9 +23,6 @@ from gitsession.model.blocks import Block, Text, Thinking, ToolCall
 from gitsession.model.entries import CLEARED, Compaction, Message
 
 IMAGE = "[image left out]"
-PROTECTED_TOKENS = 40_000
-LEAST_TOKENS = 20_000
-TURNS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +58,26 @@ def clear_tool_uses(
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
-        uses = [at for at, item in enumerate(items) if isinstance(item.entry, Message) and item.entry.role == "tool"]
-        exceeds = info.used > trigger_tokens if trigger_tokens is not None else False
+        results = {at: item.entry for at, item in enumerate(items) if is_message(item.entry, "tool")}
+        exceeds = trigger_tokens is not None and info.used > trigger_tokens
         if trigger_tool_uses is not None:
-            exceeds = len(uses) > trigger_tool_uses
+            exceeds = len(results) > trigger_tool_uses
         if not exceeds:
             return items
-        calls = _calls_of(items)
-        to_clear = {
-            at for at in uses[: max(len(uses) - keep, 0)] if _tool_name(items[at], calls.get(at)) not in exclude_tools
-        }
+        matched = match_results(item.entry for item in items).items()
+        calls = {result: calls_in(items[at].entry)[number] for result, (at, number) in matched}
+        names = {at: entry.tool_name or (calls[at].name if at in calls else None) for at, entry in results.items()}
+        to_clear = {at for at in list(results)[: max(len(results) - keep, 0)] if names[at] not in exclude_tools}
         emptied_calls = {
-            id(calls[at]) for at in to_clear if at in calls and _is_selected(calls[at].name, clear_tool_inputs)
+            id(calls[at]): dataclasses.replace(calls[at], arguments={})
+            for at in to_clear & calls.keys()
+            if clear_tool_inputs is True or (clear_tool_inputs and calls[at].name in clear_tool_inputs)
         }
         result = [
             cleared(item) if at in to_clear else _without_inputs(item, emptied_calls) for at, item in enumerate(items)
         ]
-        if clear_at_least is not None:
-            saved = total(info.profile, items) - total(info.profile, result)
-            if saved < clear_at_least:
-                return items
+        if clear_at_least is not None and total(info.profile, items) - total(info.profile, result) < clear_at_least:
+            return items
         return result
 
     return policy
@@ -156,7 +155,7 @@ def model_facing(*roles: str) -> Policy:
 
 
 def old_results(
-    *, protect: int = PROTECTED_TOKENS, least: int = LEAST_TOKENS, exclude_tools: Collection[str] = ("skill",)
+    *, protect: int = 40_000, least: int = 20_000, exclude_tools: Collection[str] = ("skill",)
 ) -> Policy:
     """Return a policy that clears tool results before the last two turns, except the newest ``protect`` tokens of them.
 
@@ -174,7 +173,7 @@ def old_results(
             if not isinstance(entry, Message):
                 continue
             turns += entry.role == "user"
-            if turns < TURNS or entry.role != "tool" or entry.tool_name in exclude_tools:
+            if turns < 2 or entry.role != "tool" or entry.tool_name in exclude_tools:
                 continue
             size = (sum(units(text) for text in texts(entry.content, calls=False)) + 2) // 4
             total += size
@@ -205,38 +204,8 @@ def _default_turns(model: str | None) -> int | Literal["all"]:
     return "all" if version >= ((4, 5) if found[1] == "opus" else (4, 6)) else 1
 
 
-def _calls_of(items: Sequence[Item]) -> dict[int, ToolCall]:
-    """Return the call of each result, by the index of the result.
-
-    Ids can be reused, so a result belongs to the newest call with its id that has no result yet.
-    """
-    waiting: dict[str | None, list[ToolCall]] = {}
-    found: dict[int, ToolCall] = {}
-    for at, item in enumerate(items):
-        for block in reversed(item.content):
-            if isinstance(block, ToolCall):
-                waiting.setdefault(block.id, []).append(block)
-        if isinstance(item.entry, Message) and item.entry.role == "tool" and waiting.get(item.entry.tool_call_id):
-            found[at] = waiting[item.entry.tool_call_id].pop()
-    return found
-
-
-def _tool_name(result: Item, call: ToolCall | None) -> str | None:
-    assert isinstance(result.entry, Message)
-    return result.entry.tool_name or (call.name if call else None)
-
-
-def _is_selected(name: str, selection: bool | Collection[str]) -> bool:
-    return selection if isinstance(selection, bool) else name in selection
-
-
-def _without_inputs(item: Item, emptied_calls: Collection[int]) -> Item:
-    if not any(id(block) in emptied_calls for block in item.content):
+def _without_inputs(item: Item, emptied_calls: Mapping[int, ToolCall]) -> Item:
+    """Return ``item`` with calls replaced by calls without arguments. The keys are the ``id()`` of the calls."""
+    if emptied_calls.keys().isdisjoint(map(id, item.content)):
         return item
-    return with_blocks(
-        item, [_without_arguments(block) if id(block) in emptied_calls else block for block in item.content]
-    )
-
-
-def _without_arguments(block: Block) -> Block:
-    return dataclasses.replace(block, arguments={}) if isinstance(block, ToolCall) else block
+    return with_blocks(item, [emptied_calls.get(id(block), block) for block in item.content])

@@ -30,9 +30,15 @@ def tokens(
     window: int | None = None,
     model: str | None = None,
 ) -> Tokens:
-    """Return the counts of ``items``.
+    """Return the token counts of ``items``.
 
-    ``fresh`` and ``current``: see ``Selection``. ``window``: context window in tokens.
+    Args:
+        profile: Profile by whose rules the items were selected.
+        items: Items of a context.
+        fresh: Index of the first item whose count by a provider is accepted (see ``Selection``).
+        current: Index of the first item whose count by a provider is up to date (see ``Selection``).
+        window: Context window of the model, in tokens.
+        model: Current model, as ``provider/model``.
     """
     count, source = counter(profile)
     usage = profile.usage(items, fresh)
@@ -46,7 +52,8 @@ def tokens(
         by_role[_role(item.entry)] += total
         used += total if at >= covered else 0
     stale = usage is not None and covered <= current
-    exact = covered == len(items) and not stale if usage else source == "tokenizer" and _is_openai(model)
+    is_own_tokenizer = source == "tokenizer" and (model or "").startswith(("openai/", "openai-codex/"))
+    exact = covered == len(items) and not stale if usage else is_own_tokenizer
     return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if usage else source, stale)
 
 
@@ -86,10 +93,6 @@ def _count_tokens(encode: Callable[[str], int], entry: Shown) -> int:
     return sum(encode(text) for text in texts(entry.content, calls=True)) + IMAGE_TOKENS * images(entry.content)
 
 
-def _is_openai(model: str | None) -> bool:
-    return model is not None and model.startswith(("openai/", "openai-codex/"))
-
-
 def _role(entry: Shown) -> str:
     if isinstance(entry, Compaction | BranchSummary):
         return "summary"
@@ -99,7 +102,7 @@ def _role(entry: Shown) -> str:
 def _by_kind(entry: Shown, count: Callable[[Shown], int]) -> dict[str, int]:
     """Return the token counts of an entry by kind of block.
 
-    They are computed as differences, so their sum is the total.
+    The count of a kind is the difference that its blocks make to the count of the entry, so that the sum is exact.
     """
     if isinstance(entry, Compaction | BranchSummary):
         return {"summary": count(entry)}

@@ -185,7 +185,8 @@ class Context:
         Raises:
             NotFound: The name is unknown.
         """
-        return providers.provider(provider).request(self, system=system)
+        request: dict[str, Any] = providers.provider(provider).request(self, system=system)
+        return request
 
     @functools.cached_property
     def digest(self) -> bytes:
