@@ -15,7 +15,6 @@ from gitsession.compaction.pi_cuts import Cut, Cutter
 from gitsession.compaction.plan import CompactionRequest, Plan, cut_plan, empty_plan, touched_files
 from gitsession.compaction.visible_entries import (
     UNREADABLE,
-    CompactionView,
     ShownEntry,
     compaction_view,
     conversation,
@@ -25,7 +24,7 @@ from gitsession.compaction.visible_entries import (
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
-from gitsession.context.value import Item, Shown
+from gitsession.context.profiles.visible_items import is_message
 from gitsession.errors import NotFound, Refused
 from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import total_tokens
@@ -92,22 +91,16 @@ def plan_pi(line: ContextHistory, profile: Profile, request: CompactionRequest) 
     """
     generation = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
     view = compaction_view(line, profile)
-    entries = _counted_entries(line, view, generation)
+    entries = unedited_entries(line, (entry.node for entry in view.entries)) if generation.raw else view.entries
+    entries = tuple(entry for entry in entries if entry.items or not generation.shown_only)
     keep = profile.SETTINGS.keep_recent if request.keep_tokens is None else request.keep_tokens
     cut = generation.cut(entries, _scaled(line, entries, keep, profile) if generation.scaled else keep, profile)
     return cut_plan("pi", line, profile, view, entries, cut)
 
 
-def _counted_entries(line: ContextHistory, view: CompactionView, generation: _Generation) -> tuple[ShownEntry, ...]:
-    entries = view.entries
-    if generation.raw:
-        entries = unedited_entries(line, (entry.node for entry in entries))
-    return tuple(entry for entry in entries if entry.items) if generation.shown_only else entries
-
-
 def _scaled(line: ContextHistory, entries: tuple[ShownEntry, ...], keep: int, profile: Profile) -> int:
     estimated = total(profile, conversation(entries))
-    counted = next(filter(None, map(_prompt_tokens, map(line.entry, itertools.islice(line.back(), None)))), 0)
+    counted = next(filter(None, map(_prompt_tokens, map(line.entry, line.back()))), 0)
     return max(keep * estimated // counted, 1) if counted > estimated > 0 else keep
 
 
@@ -149,7 +142,8 @@ def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     This is the start of a turn, an entry inside a turn that does not fit into the budget, or the end if nothing fits.
     """
     first = len(entries)
-    starts = [at for at, entry in enumerate(entries) if _is_user(entry)][-TAIL_TURNS:]
+    is_start = [any(is_message(item.entry, "user") for item in entry.items) for entry in entries]
+    starts = [at for at, starts in enumerate(is_start) if starts][-TAIL_TURNS:]
     for start in reversed(starts):
         sizes = [total(profile, entry.items) for entry in entries[start:first]]
         if sum(sizes) <= budget:
@@ -163,10 +157,6 @@ def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
                 return at
         break
     return first
-
-
-def _is_user(entry: ShownEntry) -> bool:
-    return any(isinstance(item.entry, Message) and item.entry.role == "user" for item in entry.items)
 
 
 USER_TOKENS_MAX = 20_000
@@ -185,9 +175,11 @@ def plan_codex(line: ContextHistory, profile: Profile, request: CompactionReques
     cut = cut_plan("codex", line, profile, view, view.entries, Cut(len(view.entries)))
     if cut.nothing:
         return cut
-    texts = [text for item in originals(line, None) if (text := _user_texts(item.entry))]
-    quoted = newest(texts, USER_TOKENS_MAX if request.keep_tokens is None else request.keep_tokens)
-    block = "<user-messages>\n" + "\n\n".join(map(_escape_tag, quoted)) + "\n</user-messages>" if quoted else ""
+    texts = (item.entry.text.strip() for item in originals(line, None) if is_message(item.entry, "user"))
+    quoted = newest([*filter(None, texts)], USER_TOKENS_MAX if request.keep_tokens is None else request.keep_tokens)
+    # A closing tag in a message would end the block too early.
+    escaped = (text.replace("</user-messages>", "< /user-messages>") for text in quoted)
+    block = "<user-messages>\n" + "\n\n".join(escaped) + "\n</user-messages>" if quoted else ""
     return dataclasses.replace(cut, previous=_QUOTED.sub("", cut.previous), quoted=block)
 
 
@@ -215,15 +207,6 @@ def _without_middle(text: str, tokens: int) -> str:
     omitted = -(-(len(data) - 2 * half) // BYTES_PER_TOKEN)
     start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
     return f"{start}[... {omitted} tokens ...]{end}"
-
-
-def _user_texts(entry: Shown) -> str:
-    return entry.text.strip() if isinstance(entry, Message) and entry.role == "user" else ""
-
-
-def _escape_tag(text: str) -> str:
-    # A closing tag in a message would end the block too early.
-    return text.replace("</user-messages>", "< /user-messages>")
 
 
 LEAST, MOST = 1_024, 8_192
@@ -272,17 +255,13 @@ def _ends_of_answers(entries: tuple[ShownEntry, ...]) -> list[bool]:
     ends = [False] * (len(entries) + 1)
     answered = False
     for at, entry in enumerate(entries, 1):
-        answered = _has_role(entry.items[-1], "assistant") if entry.items else answered
+        answered = is_message(entry.items[-1].entry, "assistant") if entry.items else answered
         ends[at] = answered
     followed = False
     for at in range(len(entries) - 1, -1, -1):
-        followed = _has_role(entries[at].items[0], "tool") if entries[at].items else followed
+        followed = is_message(entries[at].items[0].entry, "tool") if entries[at].items else followed
         ends[at] = ends[at] and not followed
     return ends
-
-
-def _has_role(item: Item, role: str) -> bool:
-    return isinstance(item.entry, Message) and item.entry.role == role
 
 
 def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:

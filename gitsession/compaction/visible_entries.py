@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.visible_items import changed, changes, reach, show
+from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
 from gitsession.git.types import Oid
-from gitsession.model.entries import Compaction, Fork, Message, Opaque, Reset, SessionHeader, Tombstone
+from gitsession.model.entries import Compaction, Fork, Opaque, Reset, SessionHeader, Tombstone
 from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
@@ -75,7 +75,7 @@ def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
     return CompactionView(
         previous if isinstance(previous, Compaction) else None,
         tuple(ShownEntry(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
-        tuple(item for item in selection.items if is_system(item)),
+        tuple(item for item in selection.items if is_message(item.entry, "system")),
         count.used,
     )
 
@@ -124,11 +124,7 @@ def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
 
 def conversation(entries: Iterable[ShownEntry]) -> tuple[Item, ...]:
     """Return the items of ``entries`` without system messages, which are not part of the conversation."""
-    return tuple(item for entry in entries for item in entry.items if not is_system(item))
-
-
-def is_system(item: Item) -> bool:
-    return isinstance(item.entry, Message) and item.entry.role == "system"
+    return tuple(item for entry in entries for item in entry.items if not is_message(item.entry, "system"))
 
 
 def _agent_entries(nodes: Iterable[Node]) -> list[Node]:

@@ -58,56 +58,49 @@ def write(plan: Plan, options: SummaryOptions) -> Summary:
     Raises ``SummaryFailed`` if there is no summary or the model's output was cut off.
     """
     usage: Counter[str] = Counter()
-    text = without_files(plan.previous)
-    pieces = list(pieces_of(_transcript(plan.history), options.input_tokens_max))
-    chars = len(text)
-    for number, piece in enumerate(pieces, 1):
-        if len(pieces) > 1:
-            options.progress(f"summarizing part {number} of {len(pieces)}")
-        kind: Kind = "branch" if plan.onto else "update" if text else "initial"
-        request = Request(items=piece, kind=kind, previous=text, previous_chars=chars, focus=options.focus)
-        answer = _summarise_part(replace(request, max_tokens=options.max_tokens), options)
-        text = answer.text
-        chars += len(request.conversation)
-        usage.update(answer.usage)
-    parts = [plan.quoted, text]
+    summary = _summarise("branch" if plan.onto else "initial", plan.history, without_files(plan.previous), options)
+    usage.update(summary.usage)
+    parts = [plan.quoted, summary.text]
     if plan.prefix:
-        beginning, turn_usage = _turn_beginning(_transcript(plan.prefix), options)
+        beginning = render(serialise(item.entry for item in plan.prefix))
+        if len(beginning) > QUOTED_CHARS_MAX:
+            short = replace(options, max_tokens=options.max_tokens // 2, focus="")
+            summary = _summarise("prefix", plan.prefix, "", short)
+            usage.update(summary.usage)
+            beginning = summary.text
         parts.append(f"---\n\n{TURN}\n\n{beginning}" if beginning else "")
-        usage.update(turn_usage)
     body = "\n\n".join(part for part in parts if part.strip())
     if not body:
         raise SummaryFailed("nothing to summarize: the entries have no text")
     return Summary(valid_text(with_files(body, plan.files.read, plan.files.modified)), usage=dict(usage))
 
 
-def _turn_beginning(paragraphs: tuple[TranscriptItem, ...], options: SummaryOptions) -> tuple[str, Counter[str]]:
-    """Return the beginning of a turn, quoted or summarized, and the numbers of tokens that its summary used."""
-    rendered, usage = render(paragraphs), Counter[str]()
-    if len(rendered) <= QUOTED_CHARS_MAX:
-        return rendered, usage
-    text, chars = "", 0
-    for piece in pieces_of(paragraphs, options.input_tokens_max):
-        request = Request(items=piece, kind="prefix", previous=text, previous_chars=chars)
-        answer = _summarise_part(replace(request, max_tokens=options.max_tokens // 2), options)
+def _summarise(kind: Kind, items: Iterable[Item], text: str, options: SummaryOptions) -> Summary:
+    """Return a summary of ``items`` that continues the earlier summary ``text``. Long input is summarized in parts."""
+    usage: Counter[str] = Counter()
+    chars = len(text)
+    pieces = list(pieces_of(serialise(item.entry for item in items), options.input_tokens_max))
+    for number, piece in enumerate(pieces, 1):
+        if len(pieces) > 1 and kind != "prefix":
+            options.progress(f"summarizing part {number} of {len(pieces)}")
+        request = Request(
+            items=piece,
+            kind="update" if text and kind == "initial" else kind,
+            previous=text,
+            previous_chars=chars,
+            focus=options.focus,
+            max_tokens=options.max_tokens,
+        )
+        answer = summarise(options.summarizer, request, progress=options.progress, cancelled=options.cancelled)
+        if answer.truncated:
+            raise SummaryFailed(
+                "the summary was cut off at the model's limit",
+                hint="pass a higher --keep-tokens (or, in Python, a higher max_tokens)",
+            )
         text = answer.text
         chars += len(request.conversation)
         usage.update(answer.usage)
-    return text, usage
-
-
-def _summarise_part(request: Request, options: SummaryOptions) -> Summary:
-    answer = summarise(options.summarizer, request, progress=options.progress, cancelled=options.cancelled)
-    if answer.truncated:
-        raise SummaryFailed(
-            "the summary was cut off at the model's limit",
-            hint="pass a higher --keep-tokens (or, in Python, a higher max_tokens)",
-        )
-    return answer
-
-
-def _transcript(items: Iterable[Item]) -> tuple[TranscriptItem, ...]:
-    return serialise(item.entry for item in items)
+    return Summary(text, usage=usage)
 
 
 def pieces_of(paragraphs: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:

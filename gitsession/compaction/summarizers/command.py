@@ -17,7 +17,7 @@ from typing import IO, ClassVar
 
 from gitsession.compaction.prompts import Writer, find_prompt
 from gitsession.compaction.summarizers.options import Options
-from gitsession.compaction.summary import Progress, Request, Summary
+from gitsession.compaction.summary import Progress, Request, Summary, raise_if_cancelled
 from gitsession.errors import SummaryFailed
 
 _LOOK_S = 0.05
@@ -36,6 +36,14 @@ def make(options: Options) -> CommandSummarizer:
 
 @dataclass(frozen=True, slots=True)
 class CommandSummarizer:
+    """A summarizer that runs a program for each request.
+
+    Attributes:
+        argv: Program and its arguments.
+        time_limit_s: Time limit for a run of the program, in seconds.
+        write_prompt: Function that returns the prompt for a request.
+    """
+
     NAME: ClassVar[str] = "command"
 
     argv: tuple[str, ...]
@@ -65,15 +73,16 @@ class CommandSummarizer:
         finally:
             _end(child)
         running.stop_reading()
-        if cancelled.is_set():
-            raise SummaryFailed("the summary was cancelled")
+        raise_if_cancelled(cancelled)
         if running.output.overflowed:
             raise SummaryFailed(f"the summarizer '{program}' printed more than its input")
         if not ended:
             raise SummaryFailed(f"the summarizer '{program}' did not finish within {self.time_limit_s:g} s")
         if child.returncode != 0:
-            how = _how(child.returncode)
-            raise SummaryFailed(f"the summarizer '{program}' failed ({how}){_error_tail(running.errors.kept)}")
+            code, text = child.returncode, " ".join(running.errors.kept.decode(errors="replace").split())
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            tail = f": {text[-_ERROR_CHARS_MAX:]}" if text else ""
+            raise SummaryFailed(f"the summarizer '{program}' failed ({how}){tail}")
         return Summary(text=running.output.kept.decode(errors="replace").strip())
 
 
@@ -124,41 +133,31 @@ def _signal(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 class _Reader:
-    """A reader of a pipe. It keeps the last ``bytes_max`` bytes, or stops if there are more."""
+    """A reader of a pipe that keeps at most about ``bytes_max`` bytes.
+
+    If the pipe has more data, the reader keeps the last bytes (``keep_last``), or it stops and closes the pipe.
+    """
 
     def __init__(self, pipe: IO[bytes], bytes_max: int, *, keep_last: bool) -> None:
         self._pipe = pipe
         self._bytes_max = bytes_max
         self._keep_last = keep_last
-        self._kept = bytearray()
+        self.kept = bytearray()
         self.overflowed = False
         self.is_stopped = False
-
-    @property
-    def kept(self) -> bytes:
-        return bytes(self._kept)
 
     def run(self) -> None:
         with self._pipe, suppress(OSError, ValueError):
             while not self.is_stopped and (data := os.read(self._pipe.fileno(), 65536)):
-                self._kept += data
-                if len(self._kept) <= self._bytes_max:
+                self.kept += data
+                if len(self.kept) <= self._bytes_max:
                     continue
                 self.overflowed = True
                 if not self._keep_last:
                     return  # the output exceeds the limit; the pipe is closed, even if the child still writes
-                del self._kept[: -self._bytes_max]
+                del self.kept[: -self._bytes_max]
 
 
 def _write(pipe: IO[bytes], data: bytes) -> None:
     with suppress(OSError, ValueError), pipe:  # a program may print its answer before it has read all input
         pipe.write(data)
-
-
-def _how(returncode: int) -> str:
-    return f"signal {-returncode}" if returncode < 0 else f"exit code {returncode}"
-
-
-def _error_tail(errors: bytes) -> str:
-    text = " ".join(errors.decode(errors="replace").split())[-_ERROR_CHARS_MAX:]
-    return f": {text}" if text else ""

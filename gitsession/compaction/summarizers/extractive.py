@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from threading import Event
 from typing import ClassVar
 
@@ -96,16 +95,13 @@ def _goals(paragraphs: Sequence[TranscriptItem]) -> list[str]:
 
 
 def _turns(paragraphs: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
-    """Return the paragraphs grouped by user request. Each group begins with the request."""
-    number = 0
-    numbers = []
+    """Return the paragraphs in groups. Each group begins with a message from the user, except perhaps the first."""
+    turns: list[list[TranscriptItem]] = []
     for paragraph in paragraphs:
-        number += paragraph.by == "user"
-        numbers.append(number)
-    return [
-        [paragraph for _, paragraph in group]
-        for _, group in groupby(zip(numbers, paragraphs, strict=True), lambda pair: pair[0])
-    ]
+        if paragraph.by == "user" or not turns:
+            turns.append([])
+        turns[-1].append(paragraph)
+    return turns
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
@@ -123,22 +119,13 @@ def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
 
 
 def _next(turn: Sequence[TranscriptItem]) -> list[str]:
-    """Return lines on the current state: plans and questions in the agent's last answer, or the unanswered request."""
+    """Return lines about the next steps: plans and questions in the agent's last answer, or an unanswered request."""
     answers = [paragraph for paragraph in turn if paragraph.by == "assistant"]
-    ahead = [
-        _line(sentence)
-        for paragraph in answers[-1:]
-        for sentence in _sentences(paragraph.text)
-        if _AHEAD.search(sentence)
-    ]
-    questions = [
-        _line(sentence)
-        for paragraph in answers[-1:]
-        for sentence in _sentences(paragraph.text)
-        if sentence.endswith("?")
-    ]
+    sentences = _sentences(answers[-1].text) if answers else []
+    ahead = [_line(sentence) for sentence in sentences if _AHEAD.search(sentence)]
+    questions = [f"open: {_line(sentence)}" for sentence in sentences if sentence.endswith("?")]
     waiting = [_line(f"not answered yet: {turn[0].text}")] if turn and turn[0].by == "user" and not answers else []
-    return [*ahead, *(f"open: {question}" for question in questions), *waiting]
+    return [*ahead, *questions, *waiting]
 
 
 def _files(paragraphs: Sequence[TranscriptItem]) -> list[str]:

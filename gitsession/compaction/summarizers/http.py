@@ -26,7 +26,7 @@ from urllib.request import Request as Outgoing
 
 from gitsession.compaction.prompts import Prompt, Writer, find_prompt
 from gitsession.compaction.summarizers.options import Options
-from gitsession.compaction.summary import Progress, Request, Summary
+from gitsession.compaction.summary import Progress, Request, Summary, raise_if_cancelled
 from gitsession.errors import SummaryFailed
 
 RETRY_AFTER_S_MAX = 60.0
@@ -101,8 +101,8 @@ class Http:
             if time.monotonic() + wait_s >= deadline or wait_s > RETRY_AFTER_S_MAX:
                 told = f"returned status {status} and requested a wait of {wait_s:g} s, which is too long"
                 raise SummaryFailed(f"the summarizer at {host} {told}")
-            if cancelled.wait(wait_s):
-                raise SummaryFailed("the summary was cancelled")
+            cancelled.wait(wait_s)
+            raise_if_cancelled(cancelled)
             status, answer, _ = self._ask(outgoing, deadline, cancelled)
         if status != 200:
             raise SummaryFailed(f"the summarizer at {host} returned status {status}{_without(key, complaint(answer))}")
@@ -150,8 +150,7 @@ class Http:
                 with suppress(Empty):
                     answer = answers.get(timeout=_LOOK_S)
                     break
-                if cancelled.is_set():
-                    raise SummaryFailed("the summary was cancelled")
+                raise_if_cancelled(cancelled)
                 if time.monotonic() >= deadline:
                     raise SummaryFailed(f"the summarizer at {host} did not answer within {self.time_limit_s:g} s")
         finally:
@@ -345,7 +344,7 @@ class HttpRequest:
     def _opener(self) -> OpenerDirector:
         # Requests to this machine do not go through a proxy.
         local = urlsplit(f"//{self._outgoing.host}").hostname in LOCAL
-        handlers = [_NoRedirect(), _Plain(self), _Tls(self), *([ProxyHandler({})] if local else [])]
+        handlers = [_NoRedirect(), _Watched(self), *([ProxyHandler({})] if local else [])]
         return build_opener(*handlers)
 
     def watched(self, kind: type[HTTPConnection]) -> type[HTTPConnection]:
@@ -377,22 +376,18 @@ class _TooLong(Exception):
     pass
 
 
-class _Plain(HTTPHandler):
+class _Watched(HTTPHandler, HTTPSHandler):
+    """A handler of both schemes, with connections that ``call.give_up`` closes."""
+
     def __init__(self, call: HttpRequest) -> None:
         super().__init__()
-        self._connection = call.watched(HTTPConnection)
+        self._call = call
 
     def http_open(self, req: Outgoing) -> HTTPResponse:
-        return self.do_open(self._connection, req)
-
-
-class _Tls(HTTPSHandler):
-    def __init__(self, call: HttpRequest) -> None:
-        super().__init__()
-        self._connection = call.watched(HTTPSConnection)
+        return self.do_open(self._call.watched(HTTPConnection), req)
 
     def https_open(self, req: Outgoing) -> HTTPResponse:
-        return self.do_open(self._connection, req)
+        return self.do_open(self._call.watched(HTTPSConnection), req)
 
 
 class _NoRedirect(HTTPRedirectHandler):
