@@ -1,8 +1,8 @@
-"""Grouping of answers with their calls and results, because every provider requires this order.
+"""Arrangement of the parts of answers: the calls of an answer in one message, directly followed by their results.
 
-Some agents store each block of an answer as a separate record and write a result as soon as it exists. So parallel
-calls and their results can be in any order. This module joins the calls of an answer into one message. The results
-follow this message, and then the other entries that were between the calls and the results.
+Every provider requires this order. But some agents store each block of an answer as a separate record, and write a
+result as soon as it exists, so that parallel calls and their results are mixed. Other entries between them are moved
+behind the results.
 """
 
 from __future__ import annotations
@@ -12,40 +12,43 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from gitsession.context.call_results import calls_in, match_results
 from gitsession.formats import OutgoingEntry
-from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Prune, Reset
 from gitsession.model.results import unfold
 from gitsession.model.usage import answer_id
 
 
 class AnswerPart(NamedTuple):
-    """A part of a conversation. ``of``: the original entry; ``entry``: the converted entry."""
+    """A part of a conversation. ``of``: the exported entry; ``entry``: its content, or a part of its content."""
 
     of: OutgoingEntry
     entry: Entry
 
 
 def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str] | None = None) -> list[AnswerPart]:
-    """Return ``pieces``, the entries of one branch, with the parts of each answer joined and followed by its results.
+    """Return ``pieces`` with the parts of each answer joined and followed by the results of its calls.
 
-    An answer is joined to the previous answer if it directly follows the previous answer and is a part of it, or if a
-    result of one of the previous answer's calls is still missing. A result belongs to the newest call with the result's
-    call id that has no result yet. If ``notes`` is given, a result without a call is omitted.
+    An assistant message is joined to the one before it in two cases: if both are parts of one answer and nothing is
+    between them, or if a result of the earlier message's calls comes after the later message.
 
     Args:
+        pieces: the entries of one branch, oldest first.
         by_block: whether the agent stores each block of an answer as a separate record.
-        notes: a counter to which notes about results without a call and calls without a result are added.
+        notes: a counter for notes about results without a call, which are then omitted, and calls without a result;
+            ``None`` to keep all results and to count nothing.
     """
-    results = _results(pieces)
-    answered = {at for found in results.values() for at in found}
+    calls = match_results(entry for _, entry in pieces)
+    results: dict[int, list[int]] = {}
+    for result, (answer, _) in calls.items():
+        results.setdefault(answer, []).append(result)
     group = _Group(pieces, results)
     for at, (_, entry) in enumerate(pieces):
         if isinstance(entry, Message) and entry.role == "tool":
             group.is_adjacent = False
-            if at not in answered and notes is None:
+            if at not in calls and notes is None:
                 group.deferred.append(pieces[at])
-            elif at not in answered and notes is not None:
+            elif at not in calls and notes is not None:
                 notes["left out: results whose call is not in the history"] += 1
         elif isinstance(entry, Message) and entry.role == "assistant":
             if not group.try_join(at, entry, by_block):
@@ -57,14 +60,20 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
         else:
             group.deferred.append(pieces[at])
     group.close()
-    calls = sum(isinstance(block, ToolCall) for _, entry in group.found for block in getattr(entry, "content", ()))
-    if notes is not None and calls > len(answered):
-        notes["calls without a result: each agent presents them to its model in its own way"] += calls - len(answered)
+    unanswered = sum(len(calls_in(entry)) for _, entry in group.found) - len(calls)
+    if notes is not None and unanswered > 0:
+        notes["calls without a result: each agent presents them to its model in its own way"] += unanswered
     return group.found
 
 
 class _Group:
-    """The open answer, to which later answers are joined, and the finished parts."""
+    """The answer to which the next assistant message can be joined, and the finished parts.
+
+    Attributes:
+        found: Finished parts.
+        deferred: Parts that will follow the results of the answer.
+        is_adjacent: Whether the newest part belongs to the answer.
+    """
 
     def __init__(self, pieces: Sequence[AnswerPart], results: dict[int, list[int]]) -> None:
         self.found: list[AnswerPart] = []
@@ -78,7 +87,7 @@ class _Group:
         self._answer, self._members, self.is_adjacent = entry, [at], True
 
     def try_join(self, at: int, entry: Message, by_block: bool) -> bool:
-        """Join ``entry`` to the open answer if both are parts of one answer. Return whether they were joined."""
+        """Join ``entry`` to the answer if the rules of ``grouped`` permit it. Return whether it was joined."""
         answer = self._answer
         if answer is None:
             return False
@@ -94,7 +103,7 @@ class _Group:
         return True
 
     def close(self) -> None:
-        """Append the open answer, its results, and then the other entries between them to the finished parts."""
+        """Finish the answer: append it, its results, and then the deferred parts to the finished parts."""
         if self._answer is not None:
             self.found.append(AnswerPart(self._pieces[self._members[0]].of, self._answer))
             result_indexes = sorted(result for member in self._members for result in self._results.get(member, ()))
@@ -103,31 +112,16 @@ class _Group:
         self._answer, self._members, self.deferred, self.is_adjacent = None, [], [], False
 
 
-def _results(pieces: Sequence[AnswerPart]) -> dict[int, list[int]]:
-    """Return the indexes of the results of each answer, by the index of the answer."""
-    waiting: dict[str | None, list[int]] = {}
-    found: dict[int, list[int]] = {}
-    for at, (_, entry) in enumerate(pieces):
-        if not isinstance(entry, Message):
-            continue
-        for block in entry.content if entry.role == "assistant" else ():
-            if isinstance(block, ToolCall):
-                waiting.setdefault(block.id, []).append(at)
-        if entry.role == "tool" and waiting.get(entry.tool_call_id):
-            found.setdefault(waiting[entry.tool_call_id].pop(), []).append(at)
-    return found
-
-
 def with_tool_names(entries: Sequence[OutgoingEntry], all_entries: Sequence[OutgoingEntry]) -> list[OutgoingEntry]:
-    """Return ``entries`` with the tool name in each result. Some agents require the name, and others do not write it.
+    """Return ``entries`` with the name of the tool in each result, because some agents require it.
 
-    The name is that of the nearest call above the result that has the result's call id. If ``entries`` has no call with
-    this id, the name is that of the last such call in ``all_entries``, which includes entries that a compaction
+    The name is taken from the nearest call with the result's call id above the result. If ``entries`` has no call with
+    this id, the name is taken from the last such call in ``all_entries``, which also has the entries that a compaction
     removed.
     """
-    name_of_call = {call.id: call.name for each in all_entries for call in _calls(each)}
+    name_of_call = {call.id: call.name for each in all_entries for call in calls_in(each.entry)}
     by_key = {each.key: each for each in entries}
-    ids = {call.id for each in entries for call in _calls(each)}
+    ids = {call.id for each in entries for call in calls_in(each.entry)}
     found = []
     for each in entries:
         entry = each.entry
@@ -143,23 +137,23 @@ def _nearest_call(outgoing: OutgoingEntry, id: str, by_key: Mapping[str, Outgoin
     """Return the tool name in the nearest call with the id ``id`` above ``outgoing``. A cycle is followed once."""
     at = by_key.get(outgoing.parent or "")
     for _ in by_key:
-        name = next((call.name for call in _calls(at) if call.id == id), None) if at is not None else None
-        if at is None or name:
+        if at is None:
+            return None
+        name = next((call.name for call in calls_in(at.entry) if call.id == id), None)
+        if name:
             return name
         at = by_key.get(at.parent or "")
     return None
 
 
-def _calls(outgoing: OutgoingEntry) -> list[ToolCall]:
-    entry = outgoing.entry
-    return [block for block in entry.content if isinstance(block, ToolCall)] if isinstance(entry, Message) else []
-
-
 def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[OutgoingEntry, ...], str | None]:
-    """Return ``entries``, split so that each message is one entry (``model.results``), and the key of the leaf.
+    """Split entries with several messages (``model.results``) into one entry for each message.
 
-    A reference to a split entry refers to the first message of that entry. An entry is not split if the agent's own
-    line for it is exported.
+    An entry is not split if its line in the agent's file is exported.
+
+    Returns:
+        The entries, and the key of the leaf. The first message of a split entry has the key of that entry. Its children
+        are children of the last message.
     """
     found: list[OutgoingEntry] = []
     ends: dict[str, str] = {}

@@ -187,11 +187,6 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
     return _file(store, sid, (tree, start, start_entry), meta, session_facts.segment_at(tree, starts, leaf), at)
 
 
-def segments(store: ObjectStore, sid: str) -> list[str | None]:
-    """Return the ids of the agent's files for a session. The id of the first file is ``None``."""
-    return [None, *meta_of(store, sid).segments]
-
-
 def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
     """Return whether the entry ``leaf`` is in the newest of the agent's files for the session ``sid``.
 
@@ -203,9 +198,9 @@ def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
 
 
 def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
-    """Return the file of a session whose id in ``segments`` is ``id``, byte for byte.
+    """Return one of the agent's files for a session, byte for byte. Raises the same errors as ``export_original``.
 
-    Raises the same errors as ``export_original``.
+    ``id``: the agent's id of the file, if it is not the first file of the session; otherwise ``None``.
     """
     tree = _readable_tree(store, sid)
     return _file(store, sid, (tree, *session_facts.file_start(store, tree, sid)), meta_of(store, sid), id, None).data

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from gitsession.formats.base.fields import to_iso
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, describe_kind
+from gitsession.formats.base.outgoing import Outgoing, OutgoingLine, WrittenFile, describe_kind
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     BranchSummary,
@@ -45,7 +45,7 @@ def write(out: Outgoing) -> WrittenFile:
     The notes contain the numbers of entries without a readable form and of entries on other branches.
     """
     notes: Counter[str] = Counter()
-    labels, history = out.all_labels(), _history(out)
+    labels, history = out.all_labels(), out.history()
     notes["left out: entries of other branches"] += len(out.entries) - len(history)
     paragraphs = list(_head(out))
     for each in history:
@@ -59,17 +59,6 @@ def write(out: Outgoing) -> WrittenFile:
         paragraphs += [_heading(author, each.entry.at_ms, labels.get(each.key, "")), *filter(None, body)]
     data = "\n\n".join(paragraphs).encode("utf-8", "replace")
     return WrittenFile(tuple(OutgoingLine(row) for row in data.split(b"\n")), +notes)
-
-
-def _history(out: Outgoing) -> list[OutgoingEntry]:
-    """Return the entries from the root to the leaf."""
-    entries = {each.key: each for each in out.entries}
-    found: list[OutgoingEntry] = []
-    at = entries.get(out.leaf or "")
-    while at is not None:
-        found.append(at)
-        at = entries.get(at.parent or "")
-    return found[::-1]
 
 
 def _head(out: Outgoing) -> Iterator[str]:

@@ -134,31 +134,33 @@ def plan(
     result = export(shown, sid, agent, _export_start(store, sid, at), target.cwd).from_store(shown)
     assert result.session is not None
     id = format.native_id(result.session.source_id or sid)
-    unmarked = 0
+    folder, notes = _folder(format, target, environment), dict(result.notes)
     try:
-        file, data, existing_bytes = _found(format, result, result.session, target, environment)
-        if isinstance(format, Importing):
-            unmarked = check(format, result.data, Path(target.home), environment)
+        file, data, existing_bytes = _found(format, folder, result, result.session, target)
+        unmarked = check(format, result.data, target, environment) if isinstance(format, Importing) else 0
     except AgentFileAhead as error:
         other_sid = find(agent, id) if find is not None else None
         if other_sid in (None, sid):
             raise
         message = f"cannot resume: the agent has continued '{error.path}', which is session {other_sid} in this store"
         raise Refused(message, hint=f"run `gitsession resume {other_sid}`") from None
-    commands = [format.resume_command(id, str(file))]
-    if isinstance(format, Importing):
-        commands = [format.import_command(str(file)), *commands]
-        if unmarked:
-            result = replace(result, notes={**result.notes, UNMARKED_PRUNES: unmarked})
+    commands = [format.import_command(str(file))] if isinstance(format, Importing) else []
+    commands.append(format.resume_command(id, str(file)))
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
-    other_files, missing = _missing_sidecars(format, file, data, SessionAttachments(shown, sid), target, environment)
-    folder = _folder(format, target, environment)
+    other_files, missing = _missing_sidecars(format, folder, file, data, SessionAttachments(shown, sid))
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         other_files |= _missing(folder, base)
-    if missing:
-        result = replace(result, notes={**result.notes, MISSING_FILES: missing})
+    notes |= {note: count for note, count in ((UNMARKED_PRUNES, unmarked), (MISSING_FILES, missing)) if count}
     return ResumePlan(
-        result, data, id, file, existing_bytes, tuple(map(tuple, commands)), target.cwd, entry, other_files
+        export=replace(result, notes=notes),
+        data=data,
+        id=id,
+        file=file,
+        existing_bytes=existing_bytes,
+        commands=tuple(map(tuple, commands)),
+        cwd=target.cwd,
+        entry=entry,
+        other_files=other_files,
     )
 
 
@@ -198,16 +200,19 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _missing_sidecars(
-    format: Resumable, file: Path, data: bytes, attachments: SessionAttachments, target: Workspace,
-    environment: Mapping[str, str]
+    format: Resumable, folder: Path, file: Path, data: bytes, attachments: SessionAttachments
 ) -> tuple[dict[Path, bytes], int]:
-    """Return the contents of the missing sidecar files, by path, and the number of those that are not in the store."""
+    """Find the sidecar files of ``data`` that are missing in ``folder``.
+
+    Returns:
+        The contents of the missing files that are in the store, by path, and the number of the others.
+    """
     found: dict[Path, bytes] = {}
     missing = 0
     for sidecar in format.sidecars(data, sources.name_of(file)) if isinstance(format, Accompanied) else ():
         if not sidecar.home:
             continue
-        path = _folder(format, target, environment) / sidecar.home
+        path = folder / sidecar.home
         if os.path.lexists(path):
             continue
         content = attachments.get(sidecar.name)
@@ -229,22 +234,22 @@ def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:
 
 
 def _found(
-    format: Resumable, result: ExportResult, header: SessionHeader, target: Workspace, environment: Mapping[str, str]
+    format: Resumable, folder: Path, result: ExportResult, header: SessionHeader, target: Workspace
 ) -> tuple[Path, bytes, int | None]:
-    """Return the path of the session's file, its content, and the number of bytes that exist. Raises ``Refused``.
+    """Return the path of the session's file, its content, and the number of its bytes that the file already contains.
 
-    If the agent can resume an existing file in ``target``, the header of the file is not changed, even if the header
-    contains another folder.
+    The number is ``None`` if the file does not exist. If the agent can resume an existing file in ``target``, the
+    header of the file is not changed, even if the header contains another folder. Raises ``Refused`` if an existing
+    file is not a prefix of the content.
     """
-    base = _folder(format, target, environment)
-    path = base / (result.path or format.session_path(header, target))
+    path = folder / (result.path or format.session_path(header, target))
     if isinstance(format, Importing):
         # The agent copies an export to its database and does not use the file again. The digest in the file name
         # prevents a conflict with the file of an earlier export.
         path = path.with_stem(f"{path.stem}-{sha256(result.data).hexdigest()[:12]}")
     errors = []
     globs = [session_files.AgentFile(result.path, result.data).pattern] if result.path else format.globs(header, target)
-    for file in _existing_files(base, path, globs):
+    for file in _existing_files(folder, path, globs):
         existing = sources.read(file)[1]
         for data in (result.data, result.unmoved_data):
             if data.startswith(existing):
@@ -350,20 +355,29 @@ class AgentFileAhead(Refused):
         self.path = path
 
 
-def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str]) -> int:
-    """Return the number of prunes in the export ``data`` that the agent's import ignores.
+def check(format: Format, data: bytes, target: Workspace, environment: Mapping[str, str]) -> int:
+    """Check that the agent can import the export ``data``. Return the number of prunes that its import will ignore.
 
     The agent ignores a prune if the session is already in its database, because existing messages are not changed.
-    Raises ``Refused`` if a database of the agent has later messages of the session, or has a session with the same id
-    and other content. Raises ``Unavailable`` if a database is locked, and ``Malformed`` if it is damaged.
+
+    Raises:
+        Refused: if a database of the agent has later messages of the session, or a session with the same id and other
+            content.
+        Unavailable: if a database is locked.
+        Malformed: if a database is damaged.
     """
     source = format.split(data, final=True)
     records = [parse(record.payload) for record in source.records]
     ignored = 0
-    for path, session in _stored_sessions(format, source.source_id, home, environment):
+    for path, session in _stored_sessions(format, source.source_id, Path(target.home), environment):
         agent_records = [parse(record.payload) for record in session.records]
         if records[: len(agent_records)] != agent_records:
-            raise _has_continued(path) if agent_records[: len(records)] == records else _has_other_session(path)
+            if agent_records[: len(records)] == records:
+                raise AgentFileAhead(path, f"cannot resume: the agent has continued the session in '{path}'")
+            raise Refused(
+                f"cannot resume: '{path}' already has this session with other content",
+                hint=f"run `gitsession import {shlex.quote(str(path))}` to import it",
+            )
         added = (format.read(record.payload) for record in source.records[len(agent_records) :])
         ignored += sum(isinstance(entry, Prune) for entry in added) if agent_records else 0
     return ignored
@@ -372,6 +386,7 @@ def check(format: Format, data: bytes, home: Path, environment: Mapping[str, str
 def _stored_sessions(
     format: Format, id: str, home: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[Path, Source]]:
+    """Yield each database of the agent that has the session ``id``, with the session."""
     for root in ROOTS[format.AGENT]:
         for path in sorted(discover.base_of(root, home, environment).glob(root.pattern)):
             try:
@@ -391,14 +406,3 @@ def _session(format: Format, path: Path, id: str) -> Source | None:
             return None
         is_there = any(listed_id == id for listed_id, _ in format_.session_stamps(database.query, database.columns))
         return format_.session(database.query, database.columns, id, final=True) if is_there else None
-
-
-def _has_continued(path: Path) -> AgentFileAhead:
-    return AgentFileAhead(path, f"cannot resume: the agent has continued the session in '{path}'")
-
-
-def _has_other_session(path: Path) -> Refused:
-    return Refused(
-        f"cannot resume: '{path}' already has this session with other content",
-        hint=f"run `gitsession import {shlex.quote(str(path))}` to import it",
-    )

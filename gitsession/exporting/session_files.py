@@ -99,10 +99,12 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
     of that agent's files to the id of the session in this store, or to ``None``.
     """
     format = with_capability(agent, Continuing)
+    if format is None:
+        return []
     found: list[AgentFile] = []
     seen: set[str] = set()
-    id = format.base_of(data) if format is not None else None
-    while format is not None and id is not None and id not in seen:
+    id = format.base_of(data)
+    while id is not None and id not in seen:
         seen.add(id)
         sid = find(agent, id)
         if sid is None:
@@ -117,8 +119,8 @@ def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str]
 def other_files(store: ObjectStore, agent: str, sid: str, data: bytes) -> Iterator[AgentFile]:
     """Yield the agent's files for a session, except the file with the content ``data``."""
     format = with_capability(agent, Continuing)
-    ids = export_session.segments(store, sid) if format is not None else []
-    for segment in ids if len(ids) > 1 else []:
+    later = meta_of(store, sid).segments if format is not None else ()
+    for segment in (None, *later) if later else ():
         content = export_session.segment(store, sid, segment)
         if format is not None and content != data:
             yield AgentFile(format.segment_path(content, segment), content)
