@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitsession.compaction.plan import NO_FILES, Plan, TouchedFiles, empty_plan, listed_files, touched_files
+from gitsession.compaction.plan import Plan, empty_plan, listed_files, touched_files
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.visible_items import show
@@ -71,7 +71,9 @@ def summary_plan(
     selected, visited = _fit_budget(line, profile, nodes, budget)
     if not selected:
         return empty_plan(strategy, line, profile, "the entries have no messages that can be summarized")
-    files = touched_files((item.entry for item in visited), _nested_files(line, nodes))
+    # The files that earlier branch summaries list are included even if the summaries exceed the budget.
+    listed = [listed_files(line.entry(node)) for node in nodes if node.kind == BranchSummary.kind]
+    files = touched_files((item.entry for item in visited), listed)
     size = total(profile, (item for node in nodes for item in _items_of(line, node)))
     return Plan(
         strategy=strategy,
@@ -113,15 +115,3 @@ def _items_of(line: ContextHistory, node: Node) -> list[Item]:
         entry = line.entry(node)
         return [Item(node.oid, entry)] if isinstance(entry, Compaction) and entry.summary else []
     return show(line, node)
-
-
-def _nested_files(line: ContextHistory, nodes: Sequence[Node]) -> TouchedFiles:
-    """Return the files that earlier branch summaries in ``nodes`` list, including summaries outside the budget."""
-    read: set[str] = set()
-    modified: set[str] = set()
-    for node in nodes:
-        entry = line.entry(node) if node.kind == BranchSummary.kind else None
-        files = listed_files(entry) if isinstance(entry, BranchSummary) else NO_FILES
-        read.update(files.read)
-        modified.update(files.modified)
-    return TouchedFiles(tuple(sorted(read)), tuple(sorted(modified)))

@@ -33,7 +33,7 @@ def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -
     at, size = len(entries), 0
     while at and size < keep:
         at -= 1
-        size += _size(entries[at], profile)
+        size += total(profile, entries[at].items)
     reached = size >= keep and at < len(entries)
     first = cuts[0] if not reached else next((cut for cut in cuts if cut >= at), cuts[-1])
     if reached and _are_all_omitted(entries, first + 1):
@@ -54,7 +54,7 @@ def by_messages(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> C
     first, size = cuts[0], 0
     for at in range(len(entries) - 1, -1, -1):
         if entries[at].node.kind == Message.kind:
-            size += _size(entries[at], profile)
+            size += total(profile, entries[at].items)
             if size >= keep:
                 first = next((cut for cut in cuts if cut >= at), cuts[0])
                 break
@@ -76,7 +76,7 @@ def by_groups(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut
         return Cut()
     first, size, end = cuts[-1], 0, len(entries)
     for cut in reversed(cuts):
-        size += sum(_size(entry, profile) for entry in entries[cut:end])
+        size += sum(total(profile, entry.items) for entry in entries[cut:end])
         if size > keep:
             break
         first, end = cut, cut
@@ -103,10 +103,6 @@ def _are_all_omitted(entries: Sequence[ShownEntry], start: int) -> bool:
 
 def _has_item(entry: ShownEntry, matches: Callable[[Entry], bool]) -> bool:
     return entry.node.kind != Compaction.kind and any(matches(item.entry) for item in entry.items)
-
-
-def _size(entry: ShownEntry, profile: Profile) -> int:
-    return total(profile, entry.items)
 
 
 def _is_summary_or_custom(entry: ShownEntry) -> bool:

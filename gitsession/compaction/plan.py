@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from gitsession.codec.cbor import valid_text
 from gitsession.compaction.pi_cuts import Cut
-from gitsession.compaction.visible_entries import CompactionView, ShownEntry, carried, conversation
+from gitsession.compaction.visible_entries import CompactionView, carried, conversation
+from gitsession.context.call_results import calls_in
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
+from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.value import Item
 from gitsession.git.types import Oid
-from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, Entry, Message
+from gitsession.model.entries import BranchSummary, Compaction, Entry
 from gitsession.sessions.node import Node
 
 # Files that the agent has read and changed. Each compaction passes them on to the next one (rule 28).
@@ -42,9 +43,6 @@ class TouchedFiles:
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
-
-
-NO_FILES = TouchedFiles()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,38 +101,36 @@ class Plan:
     system: tuple[Item, ...] = ()
     quoted: str = ""
     onto: Node | None = None
-    files: TouchedFiles = NO_FILES
+    files: TouchedFiles = TouchedFiles()
     tokens_before: int = 0
     replaced: int = 0
     nothing: str = ""
 
 
-def touched_files(entries: Iterable[Entry], carried: TouchedFiles = NO_FILES) -> TouchedFiles:
-    """Return the files in the tool calls of ``entries`` and the files in ``carried``, which earlier summaries list."""
-    read, changed = set(map(valid_text, carried.read)), set(map(valid_text, carried.modified))
-    for entry in entries:
-        for block in entry.content if isinstance(entry, Message) and entry.role == "assistant" else ():
-            path = path_of(block) if isinstance(block, ToolCall) else ""
-            if path and isinstance(block, ToolCall):
-                read.update([path] if block.name in READS else [])
-                changed.update([path] if block.name in CHANGES else [])
+def touched_files(entries: Iterable[Entry], listed: Iterable[TouchedFiles] = ()) -> TouchedFiles:
+    """Return the files in the tool calls of ``entries``, and the files that are ``listed`` by earlier summaries."""
+    read, changed = set[str](), set[str]()
+    for files in listed:
+        read.update(map(valid_text, files.read))
+        changed.update(map(valid_text, files.modified))
+    for call in (call for entry in entries if is_message(entry, "assistant") for call in calls_in(entry)):
+        values = (call.arguments.get(name) for name in ARGUMENTS)
+        paths = (valid_text(path) for path in values if isinstance(path, str) and len(path) <= PATH_CHARS_MAX)
+        if path := next(paths, ""):
+            read.update([path] if call.name in READS else [])
+            changed.update([path] if call.name in CHANGES else [])
     return TouchedFiles(_sorted(read - changed), _sorted(changed))
 
 
-def listed_files(entry: Compaction | BranchSummary | None) -> TouchedFiles:
-    """Return the files that a summary lists.
+def listed_files(entry: Entry | None) -> TouchedFiles:
+    """Return the files that a summary lists; none for other entries.
 
     Lists that an extension of the agent wrote are ignored, because they may be wrong.
     """
-    if entry is None or entry.extra.get("fromHook") or entry.extra.get("fromExtension"):
-        return NO_FILES
-    return TouchedFiles(entry.read_files, entry.modified_files)
-
-
-def path_of(call: ToolCall) -> str:
-    """Return the path in the arguments of a call; "" if there is none."""
-    values = (call.arguments.get(name) for name in ARGUMENTS)
-    return next((valid_text(path) for path in values if isinstance(path, str) and len(path) <= PATH_CHARS_MAX), "")
+    if not isinstance(entry, Compaction | BranchSummary):
+        return TouchedFiles()
+    is_of_extension = entry.extra.get("fromHook") or entry.extra.get("fromExtension")
+    return TouchedFiles() if is_of_extension else TouchedFiles(entry.read_files, entry.modified_files)
 
 
 def _sorted(paths: set[str]) -> tuple[str, ...]:
@@ -149,11 +145,9 @@ def empty_plan(strategy: str, line: ContextHistory, profile: Profile, reason: st
     return Plan(strategy=strategy, profile=profile.NAME, leaf=line.leaf, nothing=reason)
 
 
-def cut_plan(
-    strategy: str, line: ContextHistory, profile: Profile, view: CompactionView, entries: tuple[ShownEntry, ...],
-    cut: Cut
-) -> Plan:
+def cut_plan(strategy: str, line: ContextHistory, profile: Profile, view: CompactionView, cut: Cut) -> Plan:
     """Return the plan for ``cut``: everything before the cut is summarized, and everything after it is kept."""
+    entries = view.entries
     end = cut.first_kept if cut.turn is None else cut.turn
     history = conversation(entries[:end])
     prefix = () if cut.turn is None else conversation(entries[cut.turn : cut.first_kept])
@@ -167,10 +161,10 @@ def cut_plan(
         history=history,
         prefix=prefix,
         kept=conversation(entries[cut.first_kept :]),
-        previous=view.summary,
+        previous=view.previous.summary if view.previous else "",
         carried=carried(view.previous),
         system=view.system,
-        files=touched_files((item.entry for item in (*history, *prefix)), listed_files(view.previous)),
+        files=touched_files((item.entry for item in (*history, *prefix)), [listed_files(view.previous)]),
         tokens_before=view.tokens,
         replaced=total(profile, (*history, *prefix)) + (profile.estimate(view.previous) if view.previous else 0),
     )

@@ -137,10 +137,8 @@ def _text(blocks: Iterable[object]) -> str:
 
 
 def _path(call: ToolCall) -> str:
-    for name in ("path", "file_path", "filePath", "filename"):
-        if isinstance(call.arguments.get(name), str):
-            return str(call.arguments[name])
-    return ""
+    values = (call.arguments.get(name) for name in ("path", "file_path", "filePath", "filename"))
+    return next((value for value in values if isinstance(value, str)), "")
 
 
 def _encode_value(value: Any) -> str:

@@ -92,10 +92,10 @@ def plan_pi(line: ContextHistory, profile: Profile, request: CompactionRequest) 
     generation = _GENERATIONS.get(profile.NAME, _GENERATIONS["pi"])
     view = compaction_view(line, profile)
     entries = unedited_entries(line, (entry.node for entry in view.entries)) if generation.raw else view.entries
-    entries = tuple(entry for entry in entries if entry.items or not generation.shown_only)
+    view = dataclasses.replace(view, entries=tuple(e for e in entries if e.items or not generation.shown_only))
     keep = profile.SETTINGS.keep_recent if request.keep_tokens is None else request.keep_tokens
-    cut = generation.cut(entries, _scaled(line, entries, keep, profile) if generation.scaled else keep, profile)
-    return cut_plan("pi", line, profile, view, entries, cut)
+    keep = _scaled(line, view.entries, keep, profile) if generation.scaled else keep
+    return cut_plan("pi", line, profile, view, generation.cut(view.entries, keep, profile))
 
 
 def _scaled(line: ContextHistory, entries: tuple[ShownEntry, ...], keep: int, profile: Profile) -> int:
@@ -122,9 +122,7 @@ RESERVED = 20_000
 def plan_opencode(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like opencode: keep the last two turns if they fit into the budget; summarize everything else (K2 to K4)."""
     view = compaction_view(line, profile)
-    return cut_plan(
-        "opencode", line, profile, view, view.entries, Cut(tail(view.entries, tail_budget(request), profile))
-    )
+    return cut_plan("opencode", line, profile, view, Cut(tail(view.entries, tail_budget(request), profile)))
 
 
 def tail_budget(request: CompactionRequest) -> int:
@@ -172,7 +170,7 @@ def plan_codex(line: ContextHistory, profile: Profile, request: CompactionReques
     again in later compactions, so they are read from the history and not from the previous summary.
     """
     view = compaction_view(line, profile)
-    cut = cut_plan("codex", line, profile, view, view.entries, Cut(len(view.entries)))
+    cut = cut_plan("codex", line, profile, view, Cut(len(view.entries)))
     if cut.nothing:
         return cut
     texts = (item.entry.text.strip() for item in originals(line, None) if is_message(item.entry, "user"))
@@ -224,10 +222,10 @@ def plan_aider(line: ContextHistory, profile: Profile, request: CompactionReques
     view = compaction_view(line, profile)
     limit = _limit(request)
     count = sum(len(entry.items) for entry in view.entries)
-    if total(profile, view.items) <= limit:
+    if total(profile, conversation(view.entries)) <= limit:
         return empty_plan("aider", line, profile, "all entries would be kept")
     first = len(view.entries) if count <= FEW else head(view.entries, limit // 2, profile)
-    return cut_plan("aider", line, profile, view, view.entries, Cut(first))
+    return cut_plan("aider", line, profile, view, Cut(first))
 
 
 def head(entries: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
@@ -305,7 +303,7 @@ def plan_up_to(line: ContextHistory, profile: Profile, request: CompactionReques
             f"cannot summarize up to entry {request.at.oid[:12]}: it is not in the context of this branch",
             hint="run `gitsession context` to list the entries of the context",
         )
-    return cut_plan("up-to", line, profile, view, view.entries, Cut(at))
+    return cut_plan("up-to", line, profile, view, Cut(at))
 
 
 STRATEGIES: dict[str, Strategy] = {

@@ -54,15 +54,6 @@ class CompactionView:
     system: tuple[Item, ...]
     tokens: int
 
-    @property
-    def summary(self) -> str:
-        return self.previous.summary if self.previous else ""
-
-    @property
-    def items(self) -> tuple[Item, ...]:
-        """The items after the previous summary, without system messages."""
-        return conversation(self.entries)
-
 
 def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
     """Return the part of a history's context that a compaction can summarize, with the items that ``profile`` shows."""

@@ -27,12 +27,14 @@ class EntryIndex(Protocol):
 
     def anchors(self, oid: Oid) -> HistoryState | None:
         """Return the state of a history that ends at this entry; ``None`` if it is unknown."""
+        return None
 
     def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
         """Return an entry without its commit; ``None`` if unknown.
 
         ``goes_on``: whether the caller will read earlier entries next.
         """
+        return None
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
         """Return whether an entry before ``asked_at`` can have the name ``name``. If this is unknown, return ``True``.

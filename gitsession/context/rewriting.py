@@ -28,10 +28,9 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
     """Return ``item`` with its blocks replaced by ``blocks``, which has the same length. ``None`` removes a block."""
     assert isinstance(item.entry, Message | CustomMessage)
     entry = dataclasses.replace(item.entry, content=tuple(block for block in blocks if block is not None))
-    record = _record(item)
-    if record is None:
+    record, message = _parsed(item)
+    if message is None:
         return Item(item.oid, entry)
-    message = _message(record, item)
     values = message.get("content")
     if isinstance(values, str):
         values = messages.content(item.content)
@@ -39,7 +38,7 @@ def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
         return Item(item.oid, entry)  # the text is in a field other than ``content``
     pairs = zip(values, item.content, blocks, strict=True)
     message["content"] = [_rewrite_block(raw, old, new) for raw, old, new in pairs if new is not None]
-    return dataclasses.replace(item, entry=entry, payload=_payload(record))
+    return dataclasses.replace(item, entry=entry, payload=json.dumps(record).encode())
 
 
 def cleared(item: Item) -> Item:
@@ -47,13 +46,12 @@ def cleared(item: Item) -> Item:
     if not isinstance(item.entry, Message) or item.entry.role != "tool":
         return item
     entry = dataclasses.replace(item.entry, content=(Text(CLEARED),), details=None)
-    record = _record(item)
-    if record is None:
+    record, message = _parsed(item)
+    if message is None:
         return Item(item.oid, entry)
-    message = _message(record, item)
     message["content"] = messages.content([Text(CLEARED)])
     message.pop("details", None)
-    return dataclasses.replace(item, entry=entry, payload=_payload(record))
+    return dataclasses.replace(item, entry=entry, payload=json.dumps(record).encode())
 
 
 def edited(item: Item, content: Any) -> Item:
@@ -69,11 +67,11 @@ def edited(item: Item, content: Any) -> Item:
         return item
     if isinstance(content, str) and role in ("assistant", "tool"):
         content = [{"type": "text", "text": content}]
-    record = _record(item)
-    if record is None:
+    record, message = _parsed(item)
+    if message is None:
         return Item(item.oid, dataclasses.replace(entry, content=read_content(content) or ()))
-    _message(record, item)["content"] = content
-    payload = _payload(record)
+    message["content"] = content
+    payload = json.dumps(record).encode()
     return dataclasses.replace(item, entry=FORMATS[item.agent].read(payload), payload=payload)  # type: ignore[arg-type]
 
 
@@ -88,22 +86,13 @@ def _rewrite_block(raw: Any, old: Block, new: Block) -> Any:
     return kept | {name: value for name, value in new_json.items() if name not in old_json or old_json[name] != value}
 
 
-def _record(item: Item) -> dict[str, Any] | None:
-    """Return the payload of an item of pi or omp; ``None`` for other agents and unknown formats."""
-    if item.agent not in _PI_AGENTS:
-        return None
-    record = json.loads(item.payload)
-    return record if isinstance(_message(record, item), dict) else None
+def _parsed(item: Item) -> tuple[Any, dict[str, Any] | None]:
+    """Return the payload of an item of pi or omp as JSON values, and the object in it that has the field ``content``.
 
-
-def _message(record: dict[str, Any], item: Item) -> dict[str, Any]:
-    """Return the object in ``record`` that has the field ``content``.
-
-    For a message of an extension, this is ``record``.
+    This object is the payload itself for a message of an extension, and ``None`` for other agents and unknown formats.
     """
-    found: dict[str, Any] = record if isinstance(item.entry, CustomMessage) else record["message"]
-    return found
-
-
-def _payload(record: dict[str, Any]) -> bytes:
-    return json.dumps(record).encode()
+    if item.agent not in _PI_AGENTS:
+        return None, None
+    record = json.loads(item.payload)
+    message = record if isinstance(item.entry, CustomMessage) else record["message"]
+    return record, message if isinstance(message, dict) else None

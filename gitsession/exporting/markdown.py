@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.outgoing import Outgoing, OutgoingLine, WrittenFile, describe_kind
-from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
 from gitsession.model.entries import (
     BranchSummary,
     Compaction,
@@ -136,9 +136,7 @@ def _block(block: Block) -> str:
             return f"*image: {_one_line(block.mime)}, {len(block.data):,} bytes*"
         case File():
             return f"*file: {_one_line(' '.join(filter(None, (block.name, block.mime, block.url))))}*"
-        case OtherBlock():
-            return ""  # an agent's notes, which are not part of the text
-    return ""
+    return ""  # an agent's notes, which are not part of the text
 
 
 def _fenced(text: str, language: str = "") -> str:

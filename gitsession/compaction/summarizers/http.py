@@ -203,10 +203,6 @@ def _bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def _chat_address(base: str) -> str:
-    return f"{base}/chat/completions"
-
-
 def _chat_body(base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
     # OpenAI's own models reject ``max_tokens``. All other servers use this name.
     limit = "max_completion_tokens" if base.startswith(_OPENAI) else "max_tokens"
@@ -221,10 +217,6 @@ def _chat_read(answer: Any) -> Summary:
         text = "".join(part.get("text", "") for part in text)
     usage = _usage(answer.get("usage"), "prompt_tokens", "completion_tokens")
     return Summary(text.strip(), choice.get("finish_reason") == "length", usage)
-
-
-def _responses_address(base: str) -> str:
-    return f"{base}/responses"
 
 
 def _responses_body(_base: str, model: str, prompt: Prompt, max_tokens: int) -> dict[str, Any]:
@@ -272,9 +264,9 @@ def _usage(usage: Any, input_name: str, output_name: str) -> Mapping[str, int]:
 
 
 APIS = {
-    "openai-chat": SummarizerApi("openai-chat", _chat_address, _bearer, _chat_body, _chat_read),
+    "openai-chat": SummarizerApi("openai-chat", "{}/chat/completions".format, _bearer, _chat_body, _chat_read),
     "openai-responses": SummarizerApi(
-        "openai-responses", _responses_address, _bearer, _responses_body, _responses_read
+        "openai-responses", "{}/responses".format, _bearer, _responses_body, _responses_read
     ),
     "anthropic": SummarizerApi("anthropic", _anthropic_address, _anthropic_headers, _anthropic_body, _anthropic_read),
 }

@@ -28,7 +28,6 @@ from gitsession.model.entries import (
     ToolsChange,
 )
 from gitsession.model.results import unfold
-from gitsession.sessions.history_state import HistoryState
 from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
@@ -217,19 +216,15 @@ def state(line: ContextHistory, *, model: str | None) -> State:
     Hidden entries are included (rule 7). ``model``: the agent's model.
     """
     history_state = line.anchors
+    default = {} if model is None else {"default": model}
     tools = line.entry_at(history_state.tools) if history_state.tools else None
     instructions = line.entry_at(history_state.instructions) if history_state.instructions else None
     return State(
         model=model,
-        models=_models(history_state, model),
+        models=default | {role: name for role, name in history_state.models.items() if role != "default"},
         thinking=history_state.thinking or "off",
         mode=history_state.mode,
         tools=tools.tools if isinstance(tools, ToolsChange) else None,
         instructions=instructions if isinstance(instructions, Instructions) else None,
         rules=history_state.rules,
     )
-
-
-def _models(history_state: HistoryState, model: str | None) -> dict[str, str]:
-    default = {} if model is None else {"default": model}
-    return default | {role: name for role, name in history_state.models.items() if role != "default"}

@@ -15,7 +15,7 @@ from gitsession.formats.base.fields import to_ms
 from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.pi import messages as write_messages
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
+from gitsession.model.entries import Compaction, CustomMessage, Message
 
 _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 
@@ -56,10 +56,11 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
         return write_messages.message(entry, omp=profile == "omp")
     if isinstance(entry, CustomMessage):
         details = {} if entry.details is None else {"details": entry.details}
+        content = written.get("content")
         return {
             "role": "custom",
             "customType": entry.custom_type,
-            "content": _given(written, "content", write_messages.content(entry.content)),
+            "content": write_messages.content(entry.content) if content is None else content,
             "display": entry.display,
             **details,
             "timestamp": at_ms,
@@ -68,7 +69,8 @@ def _message(item: Item, called: Mapping[str | None, str], *, profile: str) -> d
         before = {} if entry.tokens_before is None else {"tokensBefore": entry.tokens_before}
         more = _omp_fields(entry) if profile == "omp" else {}
         return {"role": "compactionSummary", "summary": entry.summary, **before, **more, "timestamp": at_ms}
-    return _branch_summary(entry, at_ms)
+    left = {} if entry.left is None else {"fromId": entry.left}
+    return {"role": "branchSummary", "summary": entry.summary, **left, "timestamp": at_ms}
 
 
 def _omp_fields(entry: Compaction) -> dict[str, Any]:
@@ -78,20 +80,10 @@ def _omp_fields(entry: Compaction) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _branch_summary(entry: BranchSummary, at_ms: int | None) -> dict[str, Any]:
-    left = {} if entry.left is None else {"fromId": entry.left}
-    return {"role": "branchSummary", "summary": entry.summary, **left, "timestamp": at_ms}
-
-
 def _time(written: dict[str, Any], at_ms: int) -> int | None:
     """Return the time of a line as pi converts it; ``None`` if the field is missing or is not a valid time."""
     timestamp = written.get("timestamp", "")
     return None if isinstance(timestamp, str) and to_ms(timestamp) is None else at_ms
-
-
-def _given(written: dict[str, Any], field: str, otherwise: Any) -> Any:
-    found = written.get(field)
-    return otherwise if found is None else found
 
 
 def _as_stated(message: dict[str, Any], *, tolerant: bool) -> dict[str, Any]:
