@@ -24,6 +24,7 @@ from gitsession.compaction.visible_entries import (
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
+from gitsession.context.profiles.estimates import by_bytes_of, ends_of
 from gitsession.context.profiles.visible_items import is_message
 from gitsession.errors import NotFound, Refused
 from gitsession.model.entries import Compaction, Message
@@ -158,7 +159,6 @@ def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
 
 
 USER_TOKENS_MAX = 20_000
-BYTES_PER_TOKEN = 4
 
 _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 
@@ -189,22 +189,15 @@ def newest(texts: list[str], tokens_max: int) -> list[str]:
     found: list[str] = []
     room = tokens_max
     for text in reversed(texts):
-        size = -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
+        size = by_bytes_of(text)
         if size > room:
             if room:
-                found.append(_without_middle(text, room))
+                start, omitted, end = ends_of(text, room)
+                found.append(f"{start}[... {omitted} tokens ...]{end}")
             break
         found.append(text)
         room -= size
     return found[::-1]
-
-
-def _without_middle(text: str, tokens: int) -> str:
-    data = text.encode("utf-8", "replace")
-    half = tokens * BYTES_PER_TOKEN // 2
-    omitted = -(-(len(data) - 2 * half) // BYTES_PER_TOKEN)
-    start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
-    return f"{start}[... {omitted} tokens ...]{end}"
 
 
 LEAST, MOST = 1_024, 8_192

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
@@ -218,22 +218,18 @@ class _Gatherer:
         omitted = (node for node in self.tree.nodes.values() if node.oid not in self.keys)
         return sum(node.source is None and node.oid != self.root.oid for node in omitted)
 
-    def _notes(self, has_additions: bool) -> tuple[str, ...]:
-        notes = self._notes_of_leaf(has_additions)
-        if self.attached.missing:
-            notes = (f"replaced with text: images missing from this store ({len(self.attached.missing)})", *notes)
+    def _notes(self, has_additions: bool) -> Iterator[str]:
         if any(node.is_tombstone for node in self.tree.nodes.values()):
-            notes = ("left out: purged entries", *notes)
-        return notes
-
-    def _notes_of_leaf(self, has_additions: bool) -> tuple[str, ...]:
+            yield "left out: purged entries"
+        if self.attached.missing:
+            yield f"replaced with text: images missing from this store ({len(self.attached.missing)})"
         if not self.is_home or self.at is not None:
-            return ()
+            return
+        branches = self.tree.branches
         if self.leaf.oid not in self.keys and self.leaf.oid != self.root.oid:
-            return ("the agent continues from the last line of its file: the active branch is no longer in the file",)
-        if has_additions or self.leaf.oid == self.tree.branches[derived(self.store, self.sid, self.tree.branches)]:
-            return ()
-        return ("the agent continues from the last line of its file, which is not on the active branch",)
+            yield "the agent continues from the last line of its file: the active branch is no longer in the file"
+        elif not has_additions and self.leaf.oid != branches[derived(self.store, self.sid, branches)]:
+            yield "the agent continues from the last line of its file, which is not on the active branch"
 
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
         """Return the key of the leaf, or of the nearest exported entry above the leaf.

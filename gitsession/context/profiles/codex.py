@@ -14,7 +14,7 @@ from typing import Any
 
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
-from gitsession.context.profiles.estimates import by_bytes, by_bytes_of
+from gitsession.context.profiles.estimates import by_bytes, by_bytes_of, ends_of
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_compaction, show_sent, state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.jsonl import LineFailure, Object, attached_lines, parse, record_line
@@ -147,9 +147,10 @@ def _rebuilt(node: Spot, entry: Compaction, before: Sequence[Item]) -> Iterator[
         size = sum(by_bytes_of(text) for text in texts)
         if size > left:
             if left:
-                found += _with_texts(item, _without_middle("\n".join(texts), left), whole=False)
+                start, omitted, end = ends_of("\n".join(texts), left)
+                found.append(_with_texts(item, [start, f"…{omitted} tokens truncated…", end], whole=False))
             break
-        found += _with_texts(item, texts, whole=True)
+        found.append(_with_texts(item, texts, whole=True))
         left -= size
     yield from found[::-1]
     yield Item(node.oid, Message.user(entry.summary or NO_SUMMARY, at_ms=entry.at_ms))
@@ -165,21 +166,14 @@ def _user_texts(item: Item) -> list[str]:
     return [] if is_summary or (record is not None and not is_users(record)) else texts
 
 
-def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Iterator[Item]:
-    """Yield ``item`` with ``texts`` as its content. ``whole``: whether the message is complete and keeps its id."""
+def _with_texts(item: Item, texts: Sequence[str], *, whole: bool) -> Item:
+    """Return ``item`` with ``texts`` as its content. ``whole``: whether the message is complete and keeps its id."""
     record = _spoken_item(item) if item.agent == codex.AGENT and whole else {"type": "message", "role": "user"}
     content = [{"type": "input_text", "text": text} for text in texts]
     payload = json.dumps({"type": "response_item", "payload": {**record, "content": content}}).encode()
     entry = codex.read(payload)
     assert isinstance(entry, Message)
-    yield Item(item.oid, dataclasses.replace(entry, at_ms=item.entry.at_ms), codex.AGENT, payload)
-
-
-def _without_middle(text: str, tokens: int) -> list[str]:
-    """Return the beginning and the end of ``text``, with a note between them about the number of missing tokens."""
-    data, half = text.encode("utf-8", "replace"), tokens * 2
-    start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
-    return [start, f"…{by_bytes_of(text) - tokens} tokens truncated…", end]
+    return Item(item.oid, dataclasses.replace(entry, at_ms=item.entry.at_ms), codex.AGENT, payload)
 
 
 def _spoken_item(item: Item) -> Object:

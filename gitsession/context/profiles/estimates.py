@@ -88,6 +88,16 @@ def by_bytes_of(text: str) -> int:
     return _quarter(len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
+def ends_of(text: str, tokens: int) -> tuple[str, int, str]:
+    """Return the beginning of ``text``, the number of tokens that are left out after it, and the end.
+
+    Beginning and end together have ``tokens`` tokens, counted as in ``by_bytes_of``.
+    """
+    data, half = text.encode("utf-8", "replace"), tokens * 2
+    start, end = data[:half].decode("utf-8", "ignore"), data[len(data) - half :].decode("utf-8", "ignore")
+    return start, by_bytes_of(text) - tokens, end
+
+
 def units(text: str) -> int:
     """Return the length of ``text`` in UTF-16 units, which is its length in JavaScript."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2

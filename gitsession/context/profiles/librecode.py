@@ -10,15 +10,9 @@ from collections.abc import Sequence
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
 from gitsession.context.profiles.estimates import images
-from gitsession.context.profiles.visible_items import changed, changes, reach, show, show_compaction, state
+from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, Message
-
-SHOWN = ("user", "assistant")
-"""Roles of messages that are sent to the model, unless the entry itself records otherwise."""
-
-NEVER = ("tool",)
-"""Roles that are never sent to the model."""
 
 
 class LibrecodeProfile(Profile):
@@ -57,14 +51,14 @@ class LibrecodeProfile(Profile):
 def _faces_model(entry: Shown) -> bool:
     """Return whether an entry is sent to the model.
 
-    If the entry does not record this, its kind and role determine it.
+    The entry itself can record this. If it does not, its kind and its role determine it.
     """
     if isinstance(entry, Compaction | BranchSummary):
         return True
-    if isinstance(entry, Message) and entry.role in NEVER:
+    if is_message(entry, "tool"):
         return False
     model_facing = entry.extra.get("model_facing")
-    by_kind = entry.role in SHOWN if isinstance(entry, Message) else True
+    by_kind = entry.role in ("user", "assistant") if isinstance(entry, Message) else True
     has_text = bool(images(entry.content)) or bool(_words(entry))
     return has_text and (model_facing == 1 if isinstance(model_facing, int) else by_kind)
 
