@@ -33,6 +33,9 @@ _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
 """The text between a name and its value: in a shell, in code, in JSON (also within a JSON string), or in YAML."""
 
+_ENDS = rb"[A-Za-z0-9_.-]{0,24}"
+"""The rest of a name."""
+
 _FLAG = rb"(?:-\w{1,8}[ ]+(?:\d{1,2}[ ]+)?)"
 _HAS = rb"(?=" + _FLAG + rb"{0,5}-\w{0,6}"
 _HAS_NO = _HAS.replace(b"?=", b"?!")
@@ -55,7 +58,8 @@ _NO_PROSE = (
 _P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
 """The rest of an option that begins with ``-p`` and belongs to another command."""
 
-_KEY_FILES = (
+CONTEXTS = (
+    # ---- key files
     Rule(
         "private-key",
         rb"-----BEGIN (?:[A-Z0-9]+ ){0,4}PRIVATE KEY(?: BLOCK)?-----"
@@ -85,9 +89,7 @@ _KEY_FILES = (
             "Private-Lines: 2\n{an:64}\n{an:32}\nPrivate-MAC: {hex:64}",
         ),
     ),
-)
-
-_HEADERS = (
+    # ---- headers
     _context(
         "authorization-header",
         rb"(?i:authorization|x-api-key|x-auth-token|private-token|x-access-token|api-key|x-goog-api-key"
@@ -129,9 +131,7 @@ _HEADERS = (
         check=lambda value: any(heuristics.is_random(part.partition(b"=")[2].strip()) for part in value.split(b";")),
         never=("cookie: theme=dark-mode-is-what-i-like",),
     ),
-)
-
-_ADDRESSES = (
+    # ---- URLs, connection strings, commands and configuration files
     _context(
         "url-password",
         rb"""://[^\s/@:"'`<>\\?#\[]{0,200}:(?P<secret>[^\s/@"'`<>\\]{3,400})@(?=[A-Za-z0-9.\[_-])""",
@@ -141,7 +141,7 @@ _ADDRESSES = (
         "redis://:{an:20}@cache:6379/0",
         "https://deploy:{an:24}@git.acme.dev/x.git",
         "amqp://worker:{an:14}@mq:5672",
-        check=lambda value: heuristics.is_real_value(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
+        check=lambda value: not heuristics.is_placeholder(value) and not value.isdigit() and value[:1] not in b"$%{[(*",
         never=("https://user:password@host/", "postgres://user:$PASS@host/db", "http://{user}:{password}@{host}"),
     ),
     _context(
@@ -340,9 +340,7 @@ _ADDRESSES = (
     ),
     _context(
         "npmrc-auth",
-        rb"_(?:authtoken|auth|password)[ \t]*=[ \t]*(?P<secret>[^\s\"'$\\]{12,1024})".replace(
-            b"authtoken", b"auth[Tt]oken"
-        ),
+        rb"_(?:auth[Tt]oken|auth|password)[ \t]*=[ \t]*(?P<secret>[^\s\"'$\\]{12,1024})",
         (b"_authtoken", b"_auth", b"_password"),
         "//registry.acme.dev/:_authToken={an:36}",
         "_auth={pair}",
@@ -372,11 +370,7 @@ _ADDRESSES = (
         '"SecretAccessKey": "{an:40}"',
         check=heuristics.is_random,
     ),
-)
-
-_ENDS = rb"[A-Za-z0-9_.-]{0,24}"
-
-_ASSIGNMENTS = (
+    # ---- assignments
     _context(
         "assigned-password",
         rb"(?i:passw(?:or)?d|passphrase|passwd|pwd|_pass)" + _ENDS + _ASSIGNS + rb"(?:\\{0,7}[\"'`])?" + _VALUE,
@@ -428,5 +422,3 @@ _ASSIGNMENTS = (
         never=("key=lambda row: row.name", "cache-key: node-modules-cache-v2-linux-x64"),
     ),
 )
-
-CONTEXTS = (*_KEY_FILES, *_HEADERS, *_ADDRESSES, *_ASSIGNMENTS)

@@ -20,10 +20,9 @@ _COMMON_PLACEHOLDERS = frozenset(
     b"api-key foo bar baz foobar hunter2 letmein qwerty string str bytes secretpassword mypassword mysecret".split()
 )
 _SAME = re.compile(rb"(.)\1*", re.DOTALL)
-_HEX = re.compile(rb"[0-9a-fA-F]+")
 _IDENTIFIER = re.compile(rb"[A-Za-z_][A-Za-z_.:/-]*\d{0,2}[)\]}|]*")
 _EXPRESSION = re.compile(rb"[(\[{]|[A-Za-z_$][\w.$]{2,}[(\[{]|(?:[A-Za-z_]+\d{0,2}\.){2,}[A-Za-z_]+\d{0,2}\Z|&?\w+->")
-"""Code instead of a value: a call, an item, or a field of a field."""
+"""The beginning of an expression in code: a call, an item, or a field of a field."""
 
 
 def entropy(value: bytes) -> float:
@@ -33,7 +32,7 @@ def entropy(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Return whether ``value`` is a placeholder (as in documentation) that the reader must replace with a secret."""
+    """Return whether ``value`` is a placeholder for a secret, as in documentation, or the name of a secret in code."""
     return (
         _PLACEHOLDER.match(value) is not None
         or value.lower() in _COMMON_PLACEHOLDERS
@@ -57,57 +56,33 @@ def _is_mixed(value: bytes) -> bool:
     if entropy(value) < 2.8:
         return False
     turns = len(_TURN.findall(value))
-    has_both_cases = _LOWER.search(value) is not None and _UPPER.search(value) is not None
-    if not has_both_cases:
-        return turns >= 3 and turns >= 0.15 * len(value)
-    return turns >= 3 and turns >= (0.15 if _DIGIT.search(value) else 0.22) * len(value)
+    has_both_cases = value.upper() != value != value.lower()
+    return turns >= 3 and turns >= (0.22 if has_both_cases and not _DIGIT.search(value) else 0.15) * len(value)
 
 
 _TURN = re.compile(rb"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=\d)|(?<=\d)(?=[A-Za-z])")
 """A position between two kinds of characters, except after a capital letter at the start of a word."""
-_LOWER, _UPPER, _DIGIT = re.compile(rb"[a-z]"), re.compile(rb"[A-Z]"), re.compile(rb"\d")
+_DIGIT = re.compile(rb"\d")
+_SIGN = re.compile(rb"[!-~](?<![A-Za-z0-9])")
 
 
 def is_password(value: bytes) -> bool:
-    """Return whether ``value`` looks like a chosen password: no name, no placeholder, several kinds of characters."""
+    """Return whether ``value`` looks like a password: several kinds of characters, but no name or placeholder."""
     if len(value) < 8 or is_placeholder(value) or _EXPRESSION.match(value):
         return False
     if _IDENTIFIER.fullmatch(value) and not _is_mixed(value):
         return False
-    kinds = sum(any(test(byte) for byte in value) for test in (_is_lower, _is_upper, _is_digit, _is_sign))
+    has_lower, has_upper = value.upper() != value, value.lower() != value
+    kinds = has_lower + has_upper + bool(_DIGIT.search(value)) + bool(_SIGN.search(value))
     return kinds >= 2 and entropy(value) >= 2.5
 
 
 def is_argument(value: bytes) -> bool:
     """Return whether ``value``, the argument of a password option, is a password and not the name of a password."""
-    return len(value) >= 8 and is_real_value(value) and _PASSWORD_NAME.search(value) is None
+    return len(value) >= 8 and not is_placeholder(value) and _PASSWORD_NAME.search(value) is None
 
 
 _PASSWORD_NAME = re.compile(rb"(?i)pass|pwd|secret|user|value|token|argument|option|\(\)?\Z|\Aget_|\.get\(")
-
-
-def _is_lower(byte: int) -> bool:
-    return 97 <= byte <= 122
-
-
-def _is_upper(byte: int) -> bool:
-    return 65 <= byte <= 90
-
-
-def _is_digit(byte: int) -> bool:
-    return 48 <= byte <= 57
-
-
-def _is_sign(byte: int) -> bool:
-    return 33 <= byte <= 126 and not (_is_lower(byte | 32) or _is_digit(byte))
-
-
-def is_real_value(value: bytes) -> bool:
-    """Return whether ``value`` is a secret and not a placeholder.
-
-    The value must be at a position where only a secret can be.
-    """
-    return not is_placeholder(value)
 
 
 def is_pair(value: bytes) -> bool:
@@ -129,7 +104,7 @@ def contains_private_key(value: bytes) -> bool:
 
 
 def is_text(data: bytes) -> bool:
-    """Return whether ``data`` is text: whether its first 8192 bytes contain no zero byte."""
+    """Return whether ``data`` is text, which has no zero byte in its first 8192 bytes."""
     return b"\0" not in data[:8192]
 
 

@@ -18,7 +18,8 @@ def _token(name: str, pattern: bytes, words: str, *samples: str, check: Check | 
     return Rule(name, pattern, tuple(words.encode().split()), check, before, samples=samples)
 
 
-CLOUD = (
+TOKENS = (
+    # ---- clouds
     _token(
         "aws-access-key",
         rb"(?<![A-Za-z0-9+/])(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}(?![A-Za-z0-9+/=])",
@@ -81,9 +82,7 @@ CLOUD = (
     _token("onepassword-token", rb"ops_eyJ[A-Za-z0-9+/=_-]{200,}", "ops_eyJ", "ops_eyJ{an:260}"),
     _token("age-key", rb"AGE-SECRET-KEY-1[0-9A-Z]{58}", "AGE-SECRET-KEY-1", "AGE-SECRET-KEY-1{b32:58}"),
     _token("tailscale-key", rb"tskey-[a-z]+-[A-Za-z0-9]+-[A-Za-z0-9]{20,}", "tskey-", "tskey-auth-{an:17}-{an:33}"),
-)
-
-FORGES = (
+    # ---- forges
     _token(
         "github-token",
         rb"gh[oprsu]_[A-Za-z0-9]{36,255}",
@@ -110,9 +109,7 @@ FORGES = (
     ),
     _token("atlassian-token", rb"ATATT3[\w=-]{100,}", "ATATT3", "ATATT3xFfGF0{url:170}"),
     _token("sourcegraph-token", rb"sgp_(?:[a-fA-F0-9]{16}_|local_)?[a-fA-F0-9]{40}", "sgp_", "sgp_{hex:16}_{hex:40}"),
-)
-
-CHAT = (
+    # ---- chats
     _token(
         "slack-token",
         rb"xox[abceoprsd](?:\.xox[bp])?-[A-Za-z0-9%+/-]{10,}",
@@ -141,9 +138,7 @@ CHAT = (
         "https://acme.webhook.office.com/webhookb2/{uuid}@{uuid}/IncomingWebhook/{hex:32}/{uuid}",
     ),
     _token("twitch-token", rb"oauth:[a-z0-9]{30}(?![a-z0-9])", "oauth:", "oauth:{low:30}"),
-)
-
-PAYMENT = (
+    # ---- payment
     _token(
         "stripe-key",
         rb"(?:sk|rk)_(?:live|test|prod)_[A-Za-z0-9]{16,}",
@@ -170,9 +165,7 @@ PAYMENT = (
     _token("razorpay-key", rb"rzp_(?:live|test)_[A-Za-z0-9]{14,}", "rzp_live_ rzp_test_", "rzp_live_{an:14}"),
     _token("flutterwave-key", rb"FLWSECK(?:_TEST)?-[a-zA-Z0-9-]{12,}", "FLWSECK", "FLWSECK_TEST-{an:32}-X"),
     _token("easypost-key", rb"EZ[AT]K[A-Za-z0-9]{54}", "EZAK EZTK", "EZAK{an:54}"),
-)
-
-MODELS = (
+    # ---- models
     _token("anthropic-key", rb"sk-ant-[\w-]{20,}", "sk-ant-", "sk-ant-api03-{url:93}AA", "sk-ant-oat01-{url:86}AA"),
     _token("openrouter-key", rb"sk-or-(?:v\d-)?[a-f0-9]{40,}", "sk-or-", "sk-or-v1-{hex:64}"),
     _token("langfuse-key", rb"sk-lf-[0-9a-f]{8}-[0-9a-f-]{27}", "sk-lf-", "sk-lf-{uuid}"),
@@ -208,9 +201,7 @@ MODELS = (
     _token("jina-key", rb"jina_[a-f0-9]{32}[\w-]{20,}", "jina_", "jina_{hex:32}{url:28}"),
     _token("voyage-key", rb"(?<![\w-])(?:pa|al)-[\w-]{43}(?![\w-])", "pa- al-", "pa-{url:43}", check=is_random),
     _token("e2b-key", rb"e2b_[a-f0-9]{40}", "e2b_", "e2b_{hex:40}"),
-)
-
-REGISTRIES = (
+    # ---- registries
     _token("npm-token", rb"npm_[A-Za-z0-9]{36}(?![A-Za-z0-9])", "npm_", "npm_{an:36}"),
     _token("pypi-token", rb"pypi-Ag[\w-]{50,}", "pypi-Ag", "pypi-AgEIcHlwaS5vcmc{url:120}"),
     _token("rubygems-key", rb"rubygems_[a-f0-9]{48}", "rubygems_", "rubygems_{hex:48}"),
@@ -226,9 +217,7 @@ REGISTRIES = (
     ),
     _token("clojars-token", rb"CLOJARS_[a-z0-9]{60}", "CLOJARS_", "CLOJARS_{low:60}"),
     _token("sonar-token", rb"sq[uap]_[a-f0-9]{40}", "squ_ sqa_ sqp_", "squ_{hex:40}"),
-)
-
-SERVICES = (
+    # ---- other services
     _token("sendgrid-key", rb"SG\.[\w-]{22}\.[\w-]{43}", "SG.", "SG.{url:22}.{url:43}"),
     _token("mailgun-key", _ALONE + rb"key-[a-f0-9]{32}(?![a-f0-9])", "key-", "key-{hex:32}"),
     _token("mailchimp-key", rb"(?<=[a-f0-9]{32})-us\d{1,2}(?!\w)", "-us", "{hex:32}-us12", before=32),
@@ -287,9 +276,7 @@ SERVICES = (
     ),
     _token("typeform-token", rb"tfp_[\w.-]{40,}", "tfp_", "tfp_{url:44}"),
     _token("readme-key", rb"rdme_[a-z0-9]{70}", "rdme_", "rdme_{low:70}"),
-)
-
-STRUCTURES = (
+    # ---- structures
     _token(
         "password-hash",
         rb"(?:\$(?:apr1|1|5|6|y)\$[./A-Za-z0-9$=]{1,40}\$[./A-Za-z0-9]{22,}|\$2[abxy]\$\d\d\$[./A-Za-z0-9]{53}"
@@ -314,5 +301,3 @@ STRUCTURES = (
         check=heuristics.contains_private_key,
     ),
 )
-
-TOKENS = (*CLOUD, *FORGES, *CHAT, *PAYMENT, *MODELS, *REGISTRIES, *SERVICES, *STRUCTURES)
