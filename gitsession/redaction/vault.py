@@ -12,9 +12,10 @@ import stat
 import threading
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from gitsession.durable import sync_directory
 from gitsession.errors import Ambiguous, Corrupt, Unavailable
 from gitsession.redaction.original import Original
 
@@ -44,89 +45,61 @@ class Vault:
 
         An original that is already stored is skipped. Raises ``Unavailable`` and ``Corrupt``.
         """
-        with self._lock:
-            try:
-                db = self._open(make=True)
-                assert db is not None
-                with db:
-                    db.execute("BEGIN IMMEDIATE")
-                    for original in originals:
-                        if original.payload not in _payloads(db, original.digest, original.chain):
-                            row = original.digest, original.chain, original.source, zlib.compress(
-                                original.payload
-                            ), len(original.payload)
-                            db.execute("INSERT INTO originals VALUES (?, ?, ?, ?, ?)", row)
-            except sqlite3.OperationalError as error:
-                raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
-            except sqlite3.DatabaseError as error:
-                raise self._corrupt(error) from error
-            except OSError as error:
-                raise Unavailable(f"cannot write the vault '{self._file}': {error.strerror}") from error
+        with self._opened(writes=True, make=True) as db:
+            assert db is not None
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                for original in originals:
+                    data = original.payload
+                    if data not in _payloads(db, original.digest, original.chain):
+                        row = (original.digest, original.chain, original.source, zlib.compress(data), len(data))
+                        db.execute("INSERT INTO originals VALUES (?, ?, ?, ?, ?)", row)
 
     def original(self, digest: bytes, chain: bytes) -> bytes | None:
         """Return the original of an entry, or ``None`` if the vault does not have it.
 
         Raises ``Ambiguous`` if an entry has several originals that differ only in their secrets, and ``Corrupt``.
         """
-        with self._lock:
-            try:
-                db = self._open(make=False)
-                if db is None:
-                    return None
-                found = _payloads(db, digest, chain) or _payloads(db, digest)
-                if len(found) > 1:
-                    sources = db.execute("SELECT source, bytes FROM originals WHERE digest = ?", (digest,)).fetchall()
-                    raise Ambiguous(
-                        f"the vault contains {len(found)} different originals of the entry with digest {digest.hex()}",
-                        [f"{source or 'not imported'}, {size:,} bytes" for source, size in sources],
-                    )
-            except (sqlite3.DatabaseError, zlib.error) as error:
-                raise self._corrupt(error) from error
+        with self._opened() as db:
+            if db is None:
+                return None
+            found = _payloads(db, digest, chain) or _payloads(db, digest)
+            if len(found) > 1:
+                sources = db.execute("SELECT source, bytes FROM originals WHERE digest = ?", (digest,)).fetchall()
+                raise Ambiguous(
+                    f"the vault contains {len(found)} different originals of the entry with digest {digest.hex()}",
+                    [f"{source or 'not imported'}, {size:,} bytes" for source, size in sources],
+                )
         return next(iter(found), None)
 
     def originals(self) -> Iterator[Original]:
         """Yield every original. Raises ``Corrupt``."""
-        with self._lock:
-            try:
-                db = self._open(make=False)
-                if db is None:
-                    return
+        with self._opened() as db:
+            if db is not None:
                 rows = db.execute("SELECT digest, chain, source, payload FROM originals")
                 for digest, chain, source, payload in rows:
                     yield Original(digest, chain, zlib.decompress(payload), source)
-            except (sqlite3.DatabaseError, zlib.error) as error:
-                raise self._corrupt(error) from error
 
     def forget(self, digests: Iterable[bytes]) -> int:
         """Delete the originals of entries, also from the free pages of the file; return their number.
 
         Raises ``Unavailable`` and ``Corrupt``.
         """
-        with self._lock:
-            try:
-                db = self._open(make=False)
-                if db is None:
-                    return 0
-                with db:
-                    deleted = sum(
-                        db.execute("DELETE FROM originals WHERE digest = ?", (digest,)).rowcount for digest in digests
-                    )
-                if deleted:
-                    db.execute("VACUUM")
-            except sqlite3.OperationalError as error:
-                raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
-            except sqlite3.DatabaseError as error:
-                raise self._corrupt(error) from error
+        with self._opened(writes=True) as db:
+            if db is None:
+                return 0
+            with db:
+                deleted = sum(
+                    db.execute("DELETE FROM originals WHERE digest = ?", (digest,)).rowcount for digest in digests
+                )
+            if deleted:
+                db.execute("VACUUM")
         return deleted
 
     def digests(self) -> set[bytes]:
         """Return the digests of the entries whose originals are in the vault. Raises ``Corrupt``."""
-        with self._lock:
-            try:
-                db = self._open(make=False)
-                return {row[0] for row in db.execute("SELECT digest FROM originals")} if db is not None else set()
-            except sqlite3.DatabaseError as error:
-                raise self._corrupt(error) from error
+        with self._opened() as db:
+            return {row[0] for row in db.execute("SELECT digest FROM originals")} if db is not None else set()
 
     def close(self) -> None:
         """Close the file. The next call that reads or writes the vault reopens it."""
@@ -134,6 +107,26 @@ class Vault:
             if self._db is not None and self._pid == os.getpid():
                 self._db.close()
             self._db = None
+
+    @contextmanager
+    def _opened(self, *, writes: bool = False, make: bool = False) -> Iterator[sqlite3.Connection | None]:
+        """Lock the vault, and return the connection to its file; ``None`` if the file does not exist.
+
+        ``writes``: whether the caller writes. ``Unavailable`` is then raised if the file cannot be written. ``make``:
+        whether to create the file. Raises ``Corrupt``.
+        """
+        with self._lock:
+            try:
+                yield self._open(make=make)
+            except OSError as error:
+                if not writes:
+                    raise
+                raise Unavailable(f"cannot write the vault '{self._file}': {error.strerror}") from error
+            except (sqlite3.DatabaseError, zlib.error) as error:
+                if writes and isinstance(error, sqlite3.OperationalError):
+                    raise Unavailable(f"cannot write the vault '{self._file}': {error}") from error
+                hint = "restore the vault from a copy of the store, or use the originals in the agents' own files"
+                raise Corrupt(f"the vault '{self._file}' is damaged: {error}", hint=hint) from error
 
     def _open(self, *, make: bool) -> sqlite3.Connection | None:
         if self._db is not None and self._pid == os.getpid():
@@ -144,7 +137,7 @@ class Vault:
             if make:
                 with suppress(FileExistsError):
                     os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-                    _sync_folder(os.path.dirname(name))
+                    sync_directory(self._file.parent)
             elif not os.path.lexists(name):
                 return None
             if not _is_private(name) and not make:
@@ -163,10 +156,6 @@ class Vault:
         self._db, self._pid = db, os.getpid()
         return db
 
-    def _corrupt(self, error: Exception) -> Corrupt:
-        hint = "restore the vault from a copy of the store, or use the originals in the agents' own files"
-        return Corrupt(f"the vault '{self._file}' is damaged: {error}", hint=hint)
-
 
 def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None) -> set[bytes]:
     where, values = ("digest = ?", (digest,)) if chain is None else ("digest = ? AND chain = ?", (digest, chain))
@@ -174,10 +163,10 @@ def _payloads(db: sqlite3.Connection, digest: bytes, chain: bytes | None = None)
 
 
 def _is_private(name: str) -> bool:
-    """Remove other users' access to the file, which may be a copy with wide permissions; return whether it has data.
+    """Remove other users' access to the file, and return whether the file has data.
 
-    The file is not opened here, because closing it would release SQLite's locks. Raises ``Unavailable`` if the file is
-    not a regular file, and ``OSError``.
+    Other users have access if the file was copied without its permissions. The file is not opened here, because closing
+    it would release SQLite's locks. Raises ``Unavailable`` if the file is not a regular file, and ``OSError``.
     """
     status = os.lstat(name)
     if not stat.S_ISREG(status.st_mode):
@@ -187,11 +176,3 @@ def _is_private(name: str) -> bool:
     if status.st_mode & 0o077:
         os.chmod(name, status.st_mode & 0o700)
     return status.st_size > 0  # a process that is killed before it creates the tables leaves an empty file
-
-
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
