@@ -20,7 +20,7 @@ from benchmarks.workshop import Workshop, bring_all
 from gitsession import Message, Store
 from gitsession.codec import payload
 from gitsession.git import process
-from gitsession.redaction.guard import redact
+from gitsession.redaction.guard import Guard
 from gitsession.redaction.scan import Scanner
 
 TITLE = "Secrets"
@@ -45,9 +45,9 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
     yield _import(shop)
     entry = Message.user("words that say nothing of what is hidden " * 25)
     data = payload.encode(entry, NONCE)
-    rounds = shop.pick(10, 1_000, 1_000)
+    rounds, guard = shop.pick(10, 1_000, 1_000), Guard(scanner)
     yield duel(
-        lambda _: redact("cbor", data, scanner), lambda _: payload.encode(entry, NONCE), runs=shop.runs, rounds=rounds
+        lambda _: guard.redact("cbor", data), lambda _: payload.encode(entry, NONCE), runs=shop.runs, rounds=rounds
     ).line(f"an entry of {len(data):,} bytes without a secret", ALONE)
 
 

@@ -216,4 +216,4 @@ class StoredSecrets:
 
     def _guard(self) -> Guard:
         """Return the guard that detects secrets, even if redaction is disabled in the store."""
-        return self._objects.guard or Guard.by(self._objects.vault, config.redaction(self._objects.git_dir).rules)
+        return self._objects.guard or Guard.load(config.redaction(self._objects.git_dir).rules)

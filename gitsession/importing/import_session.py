@@ -546,7 +546,7 @@ class _Entries:
         if draft.original is None and self._store.guard is None:
             from gitsession.redaction.guard import Guard  # opening a store must not load the rules
 
-            draft = commit_writer.draft_record(self._format, record, Guard.by(self._store.vault))
+            draft = commit_writer.draft_record(self._format, record, Guard.load())
         if draft.original is None:
             return None
         if any(self._purged.has_entry(digest) for digest in commit_writer.digests(draft)):

@@ -31,7 +31,7 @@ from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.snapshot import WorkspaceSnapshot, take_snapshot
 
 if TYPE_CHECKING:
-    from gitsession.redaction.scan import Scanner
+    from gitsession.redaction.guard import Guard
 
 BYTES_MAX = 64 << 20
 """Maximum size of the changes in a snapshot, in bytes. Larger snapshots are left to the process that ingests events."""
@@ -131,14 +131,14 @@ def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
     settings = config.redaction(store)
     if not settings.is_on:
         return None
-    scanner: list[Scanner] = []
+    guards: list[Guard] = []
 
     def secret(data: bytes) -> str | None:
-        from gitsession.redaction import guard
+        from gitsession.redaction.guard import Guard
 
-        if not scanner:
-            scanner.append(guard.scanner(settings.rules))
-        return guard.in_file(data, scanner[0])
+        if not guards:
+            guards.append(Guard.load(settings.rules))
+        return guards[0].in_file(data)
 
     return secret
 

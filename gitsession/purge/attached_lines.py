@@ -15,7 +15,7 @@ from gitsession.codec.holes import PURGED
 from gitsession.formats import Format
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.jsonl import LF, record_line
-from gitsession.redaction.guard import redact
+from gitsession.redaction.guard import Guard
 from gitsession.redaction.rule import Rule
 from gitsession.redaction.scan import Scanner
 from gitsession.sessions import commit_writer
@@ -33,7 +33,7 @@ def redact_attached(form: str, payload: bytes, text: str, contains: Callable[[by
     if form != Format.FORM or not attached or contains(own):
         return None
     pattern = re.escape(text.encode("utf-8", "surrogatepass"))
-    redacted = redact(form, attached, Scanner((), [Rule(PURGED, pattern, ())]))
+    redacted = Guard(Scanner((), [Rule(PURGED, pattern, ())])).redact(form, attached)
     if contains(redacted.payload) or not _have_same_kinds(attached, redacted.payload):
         return None
     return Replacement(form, commit_writer.cut(form, redacted.payload + own, redacted.rows))

@@ -1,4 +1,4 @@
-"""The guard of a store. It redacts secrets before data is stored. The redacted data can still be parsed.
+"""The guard of a store, which replaces secrets by placeholders before data is stored.
 
 In JSON and CBOR, the unescaped strings are scanned, and only parts of strings are replaced. So a redacted JSON line or
 CBOR payload is still valid. Strings that contain JSON are unescaped and scanned again, at most ``LEVELS_MAX`` times.
@@ -12,17 +12,14 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.holes import is_image
 from gitsession.errors import Malformed
 from gitsession.redaction.heuristics import in_utf8, is_text
-from gitsession.redaction.original import OPENS
+from gitsession.redaction.original import placeholder
 from gitsession.redaction.scan import RULES, OffsetMap, Scanner, SecretSpan, undecorated
-
-if TYPE_CHECKING:
-    from gitsession.redaction.vault import Vault
 
 LEVELS_MAX = 4
 """Maximum number of rounds of unescaping, for JSON strings within JSON strings."""
@@ -42,39 +39,72 @@ class Redacted(NamedTuple):
     payload: bytes
     rows: tuple[Row, ...] = ()
 
-    @property
-    def is_changed(self) -> bool:
-        return bool(self.rows)
 
+class Guard:
+    """The redaction of payloads, texts and files by the rules of a store."""
 
-def placeholder(rule: str) -> bytes:
-    """Return the placeholder of a secret.
+    def __init__(self, scanner: Scanner) -> None:
+        self.scanner = scanner
 
-    It contains only the name of the rule, because anything else would reveal a part of the secret.
-    """
-    return f"{OPENS}{rule}]".encode()
+    @classmethod
+    def load(cls, rules: str = "") -> Guard:
+        """Return a guard with the built-in rules and those in the file ``rules``.
 
+        Raises ``NotFound`` and ``Refused`` if the file cannot be used.
+        """
+        if not rules:
+            return cls(Scanner())
+        from gitsession.redaction import own_rules  # few users have their own rules; otherwise this is not loaded
 
-def redact(form: str, payload: bytes, scanner: Scanner) -> Redacted:
-    """Return ``payload`` with a placeholder for each secret that ``scanner`` finds.
+        own = own_rules.read(Path(rules))
+        return cls(Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow))
 
-    ``form`` is the form of the entry (docs/reference/format.md). Payloads of other forms, invalid JSON, and CBOR that
-    was not written by gitsession are scanned as plain text.
-    """
-    if form == _CBOR:
-        return _redact_cbor(payload, scanner) if scanner.mentions(payload) else Redacted(payload)
-    if not scanner.may_hold(payload):
-        return Redacted(payload)
-    if form in _JSON:
-        hits = find(payload, scanner, is_json=True)
-        return _replace_hits(payload, _hits_in_literals(payload, hits)) if hits else Redacted(payload)
-    return _replace_hits(payload, find(payload, scanner))
+    def redact(self, form: str, payload: bytes) -> Redacted:
+        """Return ``payload`` with a placeholder for each secret.
+
+        ``form`` is the form of the entry (docs/reference/format.md). Payloads of other forms, invalid JSON, and CBOR
+        that was not written by gitsession are scanned as plain text.
+        """
+        scanner = self.scanner
+        if form == _CBOR:
+            return _redact_cbor(payload, scanner) if scanner.mentioning([payload]) else Redacted(payload)
+        if not scanner.may_hold(payload):
+            return Redacted(payload)
+        if form in _JSON:
+            hits = find(payload, scanner, is_json=True)
+            return _replace_hits(payload, _hits_in_literals(payload, hits)) if hits else Redacted(payload)
+        return _replace_hits(payload, find(payload, scanner))
+
+    def words(self, text: str) -> str:
+        """Return ``text`` with its secrets redacted. It is text that is stored outside the payload of an entry."""
+        data = text.encode("utf-8", "surrogatepass")
+        return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
+
+    def in_file(self, data: bytes) -> str | None:
+        """Return the first rule that finds a secret in a file; ``None`` if none does or the file is not text."""
+        data = in_utf8(data)
+        if not is_text(data) or not self.scanner.may_hold(data):
+            return None
+        return next((hit.rule for hit in find(data, self.scanner)), None)
+
+    def suspects(self, payloads: Sequence[tuple[str, bytes]]) -> set[int]:
+        """Return the indexes of the ``payloads``, each a form and bytes, in which ``redact`` may find a secret."""
+        texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
+        own = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
+        mentioned = self.scanner.mentioning([payloads[number][1] for number in own])
+        texts |= {own[index]: _cbor_view(payloads[own[index]][1]) for index in mentioned}
+        lookahead = self.lookahead(len(texts), list(texts.values()).__getitem__)
+        return {number for position, number in enumerate(texts) if lookahead.may_hold(position)}
+
+    def lookahead(self, count: int, payload: Callable[[int], bytes]) -> SecretLookahead:
+        """Return a lookahead scan of ``count`` payloads. ``payload``: function that reads a payload by its index."""
+        return SecretLookahead(self.scanner, count, payload)
 
 
 class SecretLookahead:
-    """A scan of ``count`` payloads. It reads and scans payloads after the requested one in advance.
+    """A test of payloads for secrets that tests the payloads after the requested one at the same time.
 
-    ``payload`` is a function that reads a payload by its index. It is called once for each scan.
+    ``count``: number of payloads. ``payload``: function that reads a payload by its index.
     """
 
     def __init__(self, scanner: Scanner, count: int, payload: Callable[[int], bytes]) -> None:
@@ -99,24 +129,15 @@ class SecretLookahead:
         self._suspects = {number + index for index in self._scanner.suspects(payloads)}
 
 
-def suspects(payloads: Sequence[tuple[str, bytes]], scanner: Scanner) -> set[int]:
-    """Return the indexes of the ``payloads``, each a form and bytes, in which ``redact`` may find a secret."""
-    texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
-    own = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
-    mentioned = scanner.mentioning([payloads[number][1] for number in own])
-    texts |= {own[index]: _cbor_view(payloads[own[index]][1]) for index in mentioned}
-    lookahead = SecretLookahead(scanner, len(texts), list(texts.values()).__getitem__)
-    return {number for position, number in enumerate(texts) if lookahead.may_hold(position)}
-
-
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
-    """Return the hits in ``data``, in order. They are searched for before and after each round of unescaping."""
+    """Return the hits in ``data``, in order. The data is scanned before and after each round of unescaping.
+
+    ``is_json``: whether ``data`` is JSON. If it has escapes, it is then scanned only after the first round.
+    """
     views = [data]
     maps: list[OffsetMap] = []
     inner = decoded(data)
-    hits = [] if is_json and inner != data else _hits_in_view(
-        data, scanner
-    )  # JSON with escapes is scanned only after it is unescaped
+    hits = [] if is_json and inner != data else _hits_in_view(data, scanner)
     while len(views) <= LEVELS_MAX and inner != views[-1]:
         views.append(inner)
         found = _hits_in_view(inner, scanner)
@@ -130,33 +151,41 @@ def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[Secret
 def _hits_in_view(data: bytes, scanner: Scanner) -> list[SecretSpan]:
     """Return the hits in ``data``, before and after the removal of each kind of mark (see ``scan``)."""
     hits = scanner.scan_bytes(data)
-    undecorated_views = undecorated(data)
-    found = [
-        _map_back(undecorated_views[:number], hit)
-        for number, view in enumerate(undecorated_views, 1)
-        for hit in scanner.scan_bytes(view.data)
-    ]
+    found: list[SecretSpan] = []
+    maps: list[OffsetMap] = []
+    for view, offsets in undecorated(data):
+        maps.append(offsets)
+        found += [_map_back(maps, hit) for hit in scanner.scan_bytes(view)]
     return scanner.settle([*hits, *found], data) if found else hits
 
 
 def _map_back(maps: Sequence[OffsetMap], hit: SecretSpan) -> SecretSpan:
+    """Return a hit in the last of several successive views as a hit in the original data."""
     start, end = hit.start, hit.end
-    for mapping in reversed(maps):
-        start, end = mapping.back(start), mapping.end(end)
+    for offsets in reversed(maps):
+        start, end = offsets.start(start), offsets.end(end)
     return SecretSpan(start, end, hit.rule)
 
 
 def _replace_hits(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
+    changes = []
+    for hit in hits:
+        marker = placeholder(hit.rule)
+        changes.append((hit.start, hit.end, Redacted(marker, ((0, len(marker), hit.rule),))))
+    return _replace(payload, changes)
+
+
+def _replace(payload: bytes, changes: Iterable[tuple[int, int, Redacted]]) -> Redacted:
+    """Return ``payload`` with the bytes between each two offsets replaced. ``changes``: the replacements, in order."""
     parts: list[bytes] = []
     rows: list[Row] = []
     at = size = 0
-    for hit in hits:
-        marker = placeholder(hit.rule)
-        parts += [payload[at : hit.start], marker]
-        size += hit.start - at
-        rows.append((size, len(marker), hit.rule))
-        size += len(marker)
-        at = hit.end
+    for start, end, new in changes:
+        size += start - at
+        rows += [(size + offset, length, rule) for offset, length, rule in new.rows]
+        parts += [payload[at:start], new.payload]
+        size += len(new.payload)
+        at = end
     parts.append(payload[at:])
     return Redacted(b"".join(parts), tuple(rows))
 
@@ -238,7 +267,16 @@ def _redact_cbor(payload: bytes, scanner: Scanner) -> Redacted:
         number = bisect_right(starts, hit.start) - 1
         shift = starts[number]
         inside.setdefault(number, []).append(SecretSpan(hit.start - shift, hit.end - shift, hit.rule))
-    return _rewrite_pieces(payload, [(pieces[number], found) for number, found in sorted(inside.items())])
+    keys: set[bytes] = set()
+    changes: list[tuple[int, int, Redacted]] = []
+    for number, found in sorted(inside.items()):
+        piece = pieces[number]
+        new = _replace_hits(payload[piece.start : piece.end], found)
+        if piece.is_key:
+            new = _unique_key(new, keys, payload)
+        head = cbor.head_of(new.payload, is_text=piece.is_text)
+        changes += [(piece.head, piece.start, Redacted(head)), (piece.start, piece.end, new)]
+    return _replace(payload, changes)
 
 
 def _cbor_view(payload: bytes) -> bytes:
@@ -250,9 +288,19 @@ def _cbor_view(payload: bytes) -> bytes:
 
 
 def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
-    """Return the strings of a CBOR payload that can contain secrets, and their ``_view``. Raises ``Malformed``."""
+    """Return the strings of a CBOR payload that can contain secrets, as pieces and as JSON. Raises ``Malformed``.
+
+    In the JSON, each key is before its value. The last result is the offset of each string in the JSON.
+    """
     pieces = [piece for piece in cbor.pieces(payload) if _may_hold(payload, piece)]
-    return pieces, *_view(payload, pieces)
+    parts: list[bytes] = []
+    starts: list[int] = []
+    at = 0
+    for piece in pieces:
+        parts += [b'"', payload[piece.start : piece.end], b'": ' if piece.is_key else b'"\n']
+        starts.append(at + 1)
+        at += piece.end - piece.start + (4 if piece.is_key else 3)
+    return pieces, b"".join(parts), starts
 
 
 def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
@@ -263,40 +311,8 @@ def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
     return not is_reference or _REFERENCE.fullmatch(payload, start, end) is None
 
 
-def _view(payload: bytes, pieces: list[cbor.Piece]) -> tuple[bytes, list[int]]:
-    """Return the strings as JSON, each key before its value, and the offset of each string."""
-    parts: list[bytes] = []
-    starts: list[int] = []
-    at = 0
-    for piece in pieces:
-        parts += [b'"', payload[piece.start : piece.end], b'": ' if piece.is_key else b'"\n']
-        starts.append(at + 1)
-        at += piece.end - piece.start + (4 if piece.is_key else 3)
-    return b"".join(parts), starts
-
-
-def _rewrite_pieces(payload: bytes, changed: list[tuple[cbor.Piece, list[SecretSpan]]]) -> Redacted:
-    parts: list[bytes] = []
-    rows: list[Row] = []
-    keys: set[bytes] = set()
-    at = size = 0
-    for piece, hits in changed:
-        redacted = _replace_hits(payload[piece.start : piece.end], hits)
-        if piece.is_key:
-            redacted = _unique_key(redacted, keys, payload)
-        head = cbor.head_of(redacted.payload, is_text=piece.is_text)
-        parts += [payload[at : piece.head], head]
-        size += piece.head - at + len(head)
-        rows += [(size + offset, length, rule) for offset, length, rule in redacted.rows]
-        parts.append(redacted.payload)
-        size += len(redacted.payload)
-        at = piece.end
-    parts.append(payload[at:])
-    return Redacted(b"".join(parts), tuple(rows))
-
-
 def _unique_key(redacted: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
-    """Return a redacted key that is not in ``keys``.
+    """Return a redacted key, with a number if its text is in ``keys`` or in ``payload``; add its text to ``keys``.
 
     Two secrets that are keys of one map could get the same placeholder.
     """
@@ -338,62 +354,14 @@ def _character(found: re.Match[bytes]) -> bytes:
 
 def offset_map(data: bytes) -> OffsetMap:
     """Return the map of offsets in ``decoded(data)`` to offsets in ``data``."""
-    starts, targets = [0], [0]
+    offsets = OffsetMap([0], [0], [1])
     at = removed = 0
     while (found := _ESCAPE.search(data, at)) is not None:
         at = found.end()
         letter = found[2]
         if letter is None or letter in _SHORT or letter == b"\\":
-            start = found.start() - removed
-            removed += at - found.start() - 1
-            starts += [start, start + 1] if starts[-1] != start else [start + 1]
-            targets += [found.start(), at] if targets[-1] != found.start() else [at]
-    return OffsetMap(starts, targets)
-
-
-class Guard:
-    """The rules and the vault of a store."""
-
-    def __init__(self, scanner: Scanner, vault: Vault) -> None:
-        self.scanner = scanner
-        self.vault = vault
-
-    @classmethod
-    def by(cls, vault: Vault, rules: str = "") -> Guard:
-        """Return a guard with the built-in rules and those in file ``rules``. Raises ``NotFound`` and ``Refused``."""
-        return cls(scanner(rules), vault)
-
-    def redact(self, form: str, payload: bytes) -> Redacted:
-        """Return ``payload`` with its secrets redacted, like the module's function ``redact``."""
-        return redact(form, payload, self.scanner)
-
-    def words(self, text: str) -> str:
-        """Return ``text`` with its secrets redacted. It is text that is stored outside the payload of an entry."""
-        data = text.encode("utf-8", "surrogatepass")
-        return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
-
-    def lookahead(self, count: int, payload: Callable[[int], bytes]) -> SecretLookahead:
-        """Return a lookahead scan of ``count`` payloads with the rules of this guard."""
-        return SecretLookahead(self.scanner, count, payload)
-
-    def in_file(self, data: bytes) -> str | None:
-        """Return the first rule that finds a secret in a file, like the module's function ``in_file``."""
-        return in_file(data, self.scanner)
-
-
-def scanner(rules: str = "") -> Scanner:
-    """Return a scanner with the built-in rules and those in the file ``rules``. Raises ``NotFound`` and ``Refused``."""
-    if not rules:
-        return Scanner()
-    from gitsession.redaction import own_rules  # few users have their own rules; otherwise this is not loaded
-
-    own = own_rules.read(Path(rules))
-    return Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow)
-
-
-def in_file(data: bytes, scanner: Scanner) -> str | None:
-    """Return the first rule that finds a secret in a file; ``None`` if none does or the file is not text."""
-    data = in_utf8(data)
-    if not is_text(data) or not scanner.may_hold(data):
-        return None
-    return next((hit.rule for hit in find(data, scanner)), None)
+            size = at - found.start()
+            offsets.add(found.start() - removed, found.start(), size)
+            removed += size - 1
+            offsets.add(at - removed, at, 1)
+    return offsets

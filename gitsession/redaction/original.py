@@ -1,4 +1,4 @@
-"""The original of a redacted payload, and the beginning of placeholders.
+"""The original of a redacted payload, and placeholders.
 
 This module is separate from the rules, because programs that only read sessions need not load the rules.
 """
@@ -10,6 +10,14 @@ from dataclasses import dataclass
 
 OPENS = "[redacted:"
 """The beginning of a placeholder."""
+
+
+def placeholder(rule: str) -> bytes:
+    """Return the placeholder of a secret.
+
+    It contains only the name of the rule, because anything else would reveal a part of the secret.
+    """
+    return f"{OPENS}{rule}]".encode()
 
 
 @dataclass(frozen=True, slots=True)

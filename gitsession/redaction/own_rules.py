@@ -1,4 +1,4 @@
-"""The user's own rules in a TOML file (docs/explanation/secrets.md), and the built-in rules that are turned off.
+"""The user's own rules in a TOML file (docs/explanation/secrets.md).
 
 Each rule has samples that it must find. The rule is tested with its samples before it is used, because a wrong rule
 would silently find nothing.
@@ -27,8 +27,8 @@ class UserRules(NamedTuple):
 
     Attributes:
         rules: The rules.
-        off: Names of built-in rules that are turned off.
-        allow: Texts that are not redacted if a whole hit is equal to one of them.
+        off: Names of the built-in rules that are turned off.
+        allow: Texts that are not secrets. A hit is not redacted if it is equal to one of them.
     """
 
     rules: tuple[Rule, ...]
@@ -124,7 +124,10 @@ def _check_samples(rule: Rule, where: str) -> None:
 
 
 TURNS_MAX = 8
-"""Maximum number of repetitions of a part of variable length. The number of matching attempts is exponential in it."""
+"""Maximum number of repetitions of a part that can match in several ways.
+
+The number of matching attempts is exponential in the number of repetitions.
+"""
 
 _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 
@@ -132,17 +135,16 @@ _REPEATS = frozenset({"MAX_REPEAT", "MIN_REPEAT"})
 def is_exponential(pattern: bytes) -> bool:
     """Return whether a repetition in ``pattern`` contains a repetition or a choice, as in ``(a+)+`` and ``(a|ab)*``.
 
-    If a string almost matches such a pattern, the number of matching attempts is exponential in the length of the
-    string. With a possessive repetition, as in ``(a+)++``, there is only one attempt. Raises ``re.error``.
+    The number of matching attempts for a string that almost matches is then exponential in the length of the string. A
+    possessive repetition, as in ``(a+)++``, makes only one attempt. Raises ``re.error``.
     """
     return _has_nested_repetition(re._parser.parse(pattern))  # type: ignore[attr-defined]
 
 
 def _has_nested_repetition(items: Any) -> bool:
     return any(
-        (str(kind) in _REPEATS and argument[1] > TURNS_MAX and _is_ambiguous(argument[2])) or any(
-            map(_has_nested_repetition, _subpatterns(argument))
-        )
+        (str(kind) in _REPEATS and argument[1] > TURNS_MAX and _is_ambiguous(argument[2]))
+        or any(map(_has_nested_repetition, _subpatterns(argument)))
         for kind, argument in items
     )
 
@@ -161,6 +163,6 @@ def _subpatterns(argument: Any) -> list[Any]:
     """Return the subpatterns in the argument of an item of a parsed pattern."""
     if isinstance(argument, re._parser.SubPattern):  # type: ignore[attr-defined]
         return [argument]
-    return [subpattern for part in argument for subpattern in _subpatterns(part)] if isinstance(
-        argument, tuple | list
-    ) else []
+    if not isinstance(argument, tuple | list):
+        return []
+    return [subpattern for part in argument for subpattern in _subpatterns(part)]

@@ -1,10 +1,13 @@
 """Rules for secrets, and the hints that select the texts to scan.
 
-All or a part of the text that matches the pattern of a rule is redacted. Words such as ``token`` are common in text. So
-a context rule also requires an assignment sign and a long value. Hints can match both in escaped text. A text that
-matches a hint is scanned in full; other texts are not scanned. So a hint may match too much, but never too little: each
-hint is less strict than all rules that have a word with its stem. Escapes that hints do not cover are always scanned
-(see ``scan``).
+The pattern of a rule matches a secret and the text around it. The whole match is redacted, or only a part of it.
+
+Scanning a text with all rules is slow, so a text is scanned only if a hint matches it. A hint has a stem, such as
+``token``, and applies to all rules that have a word with this stem. Words like ``token`` are common, so most hints also
+require what the rules require: an assignment sign and a long value after the stem. A hint must match every text in
+which one of its rules finds a secret. It may match other texts.
+
+Hints are tried on escaped text. If a text has escapes that the hints do not cover, it is always scanned (see ``scan``).
 """
 
 from __future__ import annotations
@@ -16,17 +19,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 Check = Callable[[bytes], bool]
-"""A function that returns whether a hit is a secret and not a word of documentation or an expression in code."""
+"""A function that returns whether a hit is a secret, and not a word of documentation or an expression in code."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule for one kind of secret. ``pattern`` matches bytes and begins with one of ``words``.
+    """A rule for one kind of secret.
 
     Attributes:
         name: Name of the rule, which is part of the placeholder.
-        pattern: Regular expression. It is tried at each of ``words``. If it has a group ``secret``, only this group is
-            redacted; otherwise the whole match is.
+        pattern: Regular expression for bytes, which is tried at each of ``words``. If it has a group ``secret``, only
+            this group is redacted; otherwise the whole match is.
         words: Literals with which a match can begin.
         check: Function that returns whether a hit is a secret.
         before: Number of bytes before the hit that are also redacted.
@@ -61,9 +64,9 @@ class Rule:
 
 
 class Hint(NamedTuple):
-    """A hint for all rules that have a word with the stem. The pattern ``behind`` must match the text after the stem.
+    """A hint for all rules that have a word with ``stem``. The pattern ``behind`` must match the text after the stem.
 
-    If a group ``turns`` of the pattern matches, the value after the group must also have three turns (see
+    If the group ``turns`` of the pattern matches, the value after it must also have three turns (see
     ``CharacterTurns``).
     """
 
@@ -71,17 +74,13 @@ class Hint(NamedTuple):
     behind: bytes = b""
 
     @property
+    @functools.cache  # noqa: B019 - there are few hints
     def compiled(self) -> re.Pattern[bytes]:
-        return _compiled(self.behind)
-
-
-@functools.cache
-def _compiled(pattern: bytes) -> re.Pattern[bytes]:
-    return re.compile(pattern)
+        return re.compile(self.behind)
 
 
 _BLANKS = rb"""(?:[\s"'`]|\\+(?:[nrtbf"'`]|u00(?:[01][0-9A-Fa-f]|2[27]|60)))"""
-"""White space and quotation marks, which can be escaped several times."""
+"""A white-space character or a quotation mark, which may be escaped several times."""
 
 _SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + rb"*+"
 """The text between a stem and the value: the rest of the name, and the assignment sign."""
@@ -93,7 +92,7 @@ _INSIDE = rb"""(?:[^\s"'\\]|\\++u)"""
 _FIRST_TURN = re.compile(_INSIDE + rb"+?" + _TURN)
 _TWO_TURNS = re.compile(rb"(?:" + _INSIDE + rb"+?" + _TURN + rb"){2}")
 _REST = re.compile(_INSIDE + rb"*+")
-"""The minimum that ``heuristics.is_random`` requires: in a value, the kind of character changes three times."""
+"""Patterns of ``CharacterTurns``. ``heuristics.is_random`` requires at least three turns."""
 
 _ANY = _SIGN + rb"(?:(?i:bearer|basic|token|apikey|api-key|bot|key|digest|negotiate|aws)" + _BLANKS + rb"++)?"
 _HEADER = _ANY + _VALUE + rb"{12}"
@@ -147,13 +146,13 @@ HINTS = (
     Hint(b"discord", rb"(?:[^\nMNO]{0,1000}+[MNO]){1,100}?[\w-]{23}"),
     Hint(b"_pat", _RANDOM),
 )
-"""Hints, in the order in which they are tried. Stems match any case; patterns are case-sensitive."""
+"""Hints, in the order in which they are tried. Stems match any case. Patterns are case-sensitive."""
 
 
 def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
     """Return the hints for ``words``, which are in lower case.
 
-    For a word without a stem, the hint accepts any text after it.
+    A word without a hint in ``HINTS`` gets its own, which matches whatever the text after the word is.
     """
     hints = [hint for hint in HINTS if any(hint.stem in word for word in words)]
     others = dict.fromkeys(word for word in words if not any(hint.stem in word for hint in hints))
@@ -161,10 +160,11 @@ def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
 
 
 class CharacterTurns:
-    """The turns in the values of one text. A turn is a change between kinds of characters.
+    """The turns in the values of one text. A turn is a position between characters of two kinds.
 
-    Values must be queried from left to right. A result is valid up to the first turn of the value, or up to the end of
-    the value if it has no turn. So a run of names and signs with several values is read only once.
+    Query the values from left to right. If a value has three turns, so has each value that begins before its first
+    turn. Otherwise, no value inside it has three turns. So a sequence of names and signs is read only once, although
+    many values begin in it.
     """
 
     def __init__(self, data: bytes) -> None:

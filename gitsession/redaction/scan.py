@@ -1,17 +1,21 @@
 """A scanner for secrets.
 
-The scanner first searches for literals, which is fast. It tries the pattern of a rule only at the literals of the rule.
-Context rules depend on the text before a value. Programs insert marks into texts: colors, line numbers, diff signs,
-quotation marks, ``%3D``. The rules would not find a secret with such marks. ``undecorated`` removes the marks and maps
-each hit back to the original bytes. ``bare`` does the same for the first test of bytes with escapes. But ``bare``
-records no offsets, and it does not remove the margins of lines, which ``_escapes_apart`` handles.
+Each rule has words, and every match of its pattern begins with one of them. The scanner first searches for the words,
+which is fast, and tries the pattern only where it finds a word.
+
+Programs insert marks into texts: colors, line numbers, diff signs, ``%3D``. The rules do not find a secret that has
+marks inside it or before it. So the scanner also scans the text without its marks (``undecorated``), and maps each hit
+back to the original bytes.
+
+Most texts contain no secret. ``Scanner.suspects`` excludes them with a faster test. The test also uses a text without
+marks, but ``bare`` records no offsets and keeps the margins of lines, which ``_escapes_apart`` handles.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -27,23 +31,26 @@ A hit has the name of the first rule that finds it.
 """
 
 RUN_MIN = 20
-"""Minimum length of a token in bytes. Most words are shorter, so only a few words are searched for tokens."""
+"""Minimum length of a run in bytes. A run is a sequence of bytes that can be part of a token.
+
+Most words of a text are shorter than the shortest token, so only a few are searched for tokens.
+"""
 
 LONG = 1024
-"""Maximum length in bytes that an unbounded pattern matches. A longer secret is still redacted to its end."""
+"""Maximum length in bytes of a match. A longer secret is still redacted to its end."""
 
 CHECKED = 512
 """Maximum number of bytes of a hit that the rule's check examines."""
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
-"""A run of characters after a backslash. The run begins with the letters of the escape."""
+"""A run after a backslash. It begins with the letters of the escape; the group is the rest."""
 _MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
-"""A run of characters after the sign of a diff or a line number."""
+"""A run that begins with the sign of a diff or a line number. The group is the rest."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
-"""An escape that can be part of a word or of a token.
+"""The escape of a character that a token can contain.
 
-Escapes of control characters, quotation marks, ``<``, ``>`` and ``&`` are not included, because these end a token.
+Control characters, quotation marks, ``<``, ``>`` and ``&`` are not included, because these end a token.
 """
 
 _REST = re.compile(rb"""[^\s"'`\\<>,;]*""")
@@ -55,14 +62,14 @@ _BACKSLASH = ord("\\")
 
 _REMEMBERED = 50_000
 _REMEMBERED_BYTES = 200
-"""Maximum number of cached runs without a token, and the maximum length of such a run in bytes.
+"""Maximum number of cached runs without a token, and maximum length of such a run in bytes.
 
-Paths and ids occur repeatedly.
+Runs are cached because paths and ids occur repeatedly.
 """
 
 _SIGNS = b"_-./:=~"
 _ENDS = re.compile(rb"[_./:=~-](?<=(.{3}))", re.DOTALL)
-"""Three bytes of a run that end with a sign. The words of most token rules contain such bytes."""
+"""A sign and the two bytes before it. The words of most token rules contain a sign."""
 
 
 _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
@@ -78,7 +85,7 @@ class SecretSpan(NamedTuple):
 
 
 class Scanner:
-    """A scanner with the built-in rules ``rules`` and the user's rules ``extra``. The latter can match at any offset.
+    """A scanner with the built-in rules ``rules`` and the user's rules ``extra``, which can match at any offset.
 
     ``allow``: texts that are never secrets, whichever rule finds them.
     """
@@ -100,12 +107,11 @@ class Scanner:
         self._own_words = {word for rule in self._extra for word in rule.words}
         self._always = any(not rule.words for rule in self._extra) or not all(map(_stays_itself, self._own_words))
 
-    def scan(self, text: str) -> list[SecretSpan]:
-        """Return the hits in ``text``, in order and without overlaps. Offsets are in characters."""
-        return self.scan_bytes(text.encode("latin-1", "replace"))
-
     def scan_bytes(self, data: bytes) -> list[SecretSpan]:
-        """Return the hits in ``data``, in UTF-8 or any other encoding. No hit splits a UTF-8 character."""
+        """Return the hits in ``data``, in order and without overlaps. No hit splits a UTF-8 character.
+
+        ``data`` is text in UTF-8 or in any other encoding.
+        """
         found = self._found(data)
         if self._allow:
             found = (hit for hit in found if data[hit.start : hit.end] not in self._allow)
@@ -125,29 +131,26 @@ class Scanner:
         return settled
 
     def may_hold(self, data: bytes) -> bool:
-        """Return whether a scan of ``data`` could find a secret, with or without escapes.
-
-        For most data, the result is false.
-        """
+        """Return whether ``data`` may contain a secret, with or without escapes. For most data, it cannot."""
         return bool(self.suspects([data]))
 
-    def mentions(self, data: bytes) -> bool:
-        """Return whether ``data`` contains a word of any rule. Words and values must be separate in ``data``."""
-        return bool(self.mentioning([data]))
-
-    def mentioning(self, texts: Sequence[bytes]) -> set[int]:
-        """Return the indexes of the ``texts`` for which ``mentions`` is true. Other indexes may be included."""
-        return self._among(texts, self._mentions)
-
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
-        """Return the indexes of the ``texts`` for which ``may_hold`` is true. All texts are searched at once."""
+        """Return the indexes of the ``texts`` that may contain a secret. All texts are searched at once."""
         return self._among(texts, self._places)
 
+    def mentioning(self, texts: Sequence[bytes]) -> set[int]:
+        """Return the indexes of the ``texts`` that may contain a word of a rule.
+
+        This test includes texts in which a secret is not next to its name, such as CBOR.
+        """
+        return self._among(texts, self._mentions)
+
     def _among(self, texts: Sequence[bytes], places: Callable[[bytes], Iterator[int]]) -> set[int]:
-        """Return the indexes of the ``texts`` in which ``places`` finds an offset. All texts are searched at once."""
+        """Return the indexes of the ``texts`` in which ``places`` finds an offset, before or after unescaping."""
         if self._always:
             return set(range(len(texts)))
-        texts = [_without_slashes(text) for text in texts]
+        # Of the bytes of a token, only the slash has a short escape in JSON.
+        texts = [_SLASH.sub(b"/", text) if b"\\/" in text else text for text in texts]
         joined = b"\n".join(texts)
         has_escapes = b"u00" in joined
         letters = (each.start() for each in _LETTER.finditer(joined)) if has_escapes else ()
@@ -179,14 +182,14 @@ class Scanner:
             yield from self._runs_with_tokens(data)
 
     def _runs_with_tokens(self, data: bytes) -> Iterator[int]:
+        """Yield the offsets of the runs in ``data`` in which a token rule finds a secret."""
         found = _runs(data, with_mark=True) - self._innocent
         runs = b" ".join(found)
         words = list(self._words_in(runs))
         runs = _escapes_apart(runs) if words else runs
-        guilty: set[bytes] = set()
-        for word, rules in words:
-            for hit in itertools.chain.from_iterable(_hits(rule, word, runs, runs) for rule in rules):
-                guilty.add(_run_at(runs, hit.start))
+        guilty = {
+            _run_at(runs, hit.start) for word, rules in words for rule in rules for hit in _hits(rule, word, runs, runs)
+        }
         for run in guilty:
             yield from _all_of(run, data)
         if not guilty:
@@ -210,7 +213,7 @@ class Scanner:
         runs = b" ".join(_runs(data)) if self._tokens else b""
         for word, rules in self._words_in(runs):
             for rule in rules:
-                if _finds(rule, word, runs):
+                if any(_hits(rule, word, runs, runs)):
                     yield from _hits(rule, word, data, data)
         for word, rules in self._plain:
             if word in data:
@@ -228,7 +231,7 @@ class Scanner:
 
 
 def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
-    """Return the indexes of the ``texts`` with one of ``places``, which are offsets in the texts joined by one byte."""
+    """Return the indexes of the ``texts`` that contain one of ``places``, offsets in the texts joined by one byte."""
     places = list(places)
     if not places:
         return set()
@@ -236,12 +239,8 @@ def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
     return {bisect_right(starts, place) - 1 for place in places}
 
 
-def _without_slashes(data: bytes) -> bytes:
-    """Return ``data`` with escaped slashes unescaped. No other byte of a token can be written as an escape."""
-    return _SLASH.sub(b"/", data) if b"\\/" in data else data
-
-
 def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
+    """Yield the offsets in ``data`` at which ``hint`` matches. ``lower``: ``data`` in lower case."""
     stem, size = hint.stem, len(hint.stem)
     at = lower.find(stem)
     if at < 0:
@@ -262,14 +261,14 @@ def _all_of(word: bytes, data: bytes) -> Iterator[int]:
 
 
 def _stays_itself(word: bytes) -> bool:
-    """Return whether the word is unescaped in every JSON string."""
+    """Return whether no program escapes a character of the word in a JSON string."""
     return word.isascii() and word.decode().isprintable() and not set(word) & set(b"\"'\\<>&`")
 
 
 def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
-    """Return the words of ``data`` that are long enough for a token.
+    """Return the runs in ``data`` that are long enough for a token.
 
-    ``with_mark``: include the backslash before a word.
+    ``with_mark``: whether to include the backslash before a run.
     """
     marks = data.translate(_MARKS)
     runs: set[bytes] = set()
@@ -285,7 +284,7 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """Return ``runs`` and, for each run that may begin with a part of an escape or mark, a copy without this part."""
+    """Return ``runs`` and a copy of each run that may begin with a part of an escape or a mark, without this part."""
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 
@@ -295,12 +294,8 @@ def _run_at(runs: bytes, at: int) -> bytes:
     return runs[runs.rfind(b" ", 0, at) + 1 : end if end >= 0 else len(runs)]
 
 
-def _finds(rule: Rule, word: bytes, runs: bytes) -> bool:
-    return next(_hits(rule, word, runs, runs), None) is not None
-
-
 def _by_end(tokens: Iterable[_Word]) -> tuple[dict[bytes, list[_Word]], list[_Word]]:
-    """Return the words in which ``_ENDS`` finds three bytes, indexed by these bytes, and the other words."""
+    """Return the words that contain a match of ``_ENDS``, indexed by their last match, and the other words."""
     found: dict[bytes, list[_Word]] = {}
     others: list[_Word] = []
     for word, rules in tokens:
@@ -318,7 +313,7 @@ def _by_word(rules: Iterable[Rule]) -> Sequence[_Word]:
 
 
 def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[SecretSpan]:
-    """Yield the hits of ``rule`` at each ``word`` in ``where``, which is ``data`` or its lower case."""
+    """Yield the hits of ``rule`` in ``data`` that begin at ``word``. ``where``: ``data``, or ``data`` in lower case."""
     match = rule.compiled.match
     at = where.find(word)
     while at >= 0:
@@ -353,9 +348,9 @@ def _whole_characters(data: bytes, start: int, end: int) -> tuple[int, int]:
 # ---- marks that programs insert into a text
 
 _BACKSLASHES = rb"(?<=\\)(?<!\\\\)\\*+"
-"""The rest of a run of backslashes after the first one, so that a run is read only once."""
+"""The backslashes after the first one of a sequence. A match begins at the first one, so each is read only once."""
 _ESC = rb"(?:(?<=\x1b)|" + _BACKSLASHES + rb"(?:u001[bB]|x1[bB]|0?33|e)|(?<=\^)\[)"
-"""The rest of an escape character, also in the notations of programming languages and of ``cat -v``."""
+"""The part of an escape character after its first byte, also in the notations of languages and of ``cat -v``."""
 _BELL = rb"(?:\x07|\\++u0007|(?:\x1b|\\++u001[bB])\\+)"
 _SEQUENCE = re.compile(
     rb"[\x00\x1b\\^E\[](?:(?<=\x00)|"
@@ -364,24 +359,25 @@ _SEQUENCE = re.compile(
 )
 """Terminal sequences (colors, erased lines, links), and the zero bytes of UTF-16.
 
-Color sequences without their first byte also match. Every match begins with one of a few bytes, so the search is fast.
+Color sequences without their first byte also match. The search is fast, because every match begins with one of a few
+bytes.
 """
 
 _WRITTEN = re.compile(rb"\[(?:\d{1,3}[\d;:]{0,60}|(?<=[bB3eC\[]\[))[mK]")
 """A sequence that sets a color or erases a line, without its first byte.
 
-A sequence without a number must follow the notation of that byte, because ``[m`` begins many words.
+A sequence without a number must follow a notation of that byte, because ``[m`` begins many words.
 """
 
 _NUMBER = (
     rb"[\w./@+-]{1,200}:\d{1,7}:|[\w./@+-]{1,200}-\d{1,7}-"
     rb"|\d{1,7}(?:[ \t]*+(?:\xe2\x86\x92|\xe2\x94\x82|\?|\|)|[:\t-]|(?= ))"
 )
-"""``?`` is an arrow or a bar that was written as an escape (see ``guard.decoded``)."""
+"""A line number, also with a file name. ``?`` stands for an escaped arrow or bar (see ``guard.decoded``)."""
 _SIGN = rb"[+-](?![+-])|\+\+(?!\+)|>|\#|//|\*|\||\xe2\x94\x82"
-"""The sign ``++`` of a diff precedes an added line that begins with ``+``.
+"""The sign of a diff, a comment or a quotation. ``++`` is an added line that begins with ``+``.
 
-``--`` is not removed, because options begin with it.
+``--`` is not included, because options begin with it.
 """
 _MARGIN = re.compile(rb'[\n"]((?:[ \t]*+(?:' + _NUMBER + rb"|" + _SIGN + rb")){1,6}+[ \t]?)")
 """The margin of a line, or of the first line in a string."""
@@ -395,64 +391,59 @@ _DECORATIONS = (
     (b"[", _WRITTEN),
     (b"%", _PERCENT),
 )
-"""The beginnings of marks that ``bare`` removes.
-
-Few texts contain marks, so ``bare`` first searches for these bytes.
-"""
+"""Patterns of marks that ``bare`` removes, each with its first byte, for which ``decorations`` searches first."""
 
 
 @dataclass(slots=True)
 class OffsetMap:
-    """A map from offsets in a view to the original. The run at ``starts[i]`` in the view was at ``places[i]``."""
+    """A map of offsets in a view to offsets in the original.
+
+    The view consists of runs of bytes. The run at ``starts[i]`` begins at ``places[i]`` in the original, where each of
+    its bytes is ``sizes[i]`` bytes long.
+    """
 
     starts: list[int]
     places: list[int]
+    sizes: list[int]
 
-    def back(self, at: int) -> int:
+    def add(self, start: int, place: int, size: int) -> None:
+        """Add a run after the others."""
+        self.starts.append(start)
+        self.places.append(place)
+        self.sizes.append(size)
+
+    def start(self, at: int) -> int:
         """Return the original offset of the byte at offset ``at`` of the view. The end of the view maps to the end."""
-        number = bisect_right(self.starts, at) - 1
-        return self.places[number] + at - self.starts[number]
-
-    def end(self, at: int) -> int:
-        """Return the original end of the byte before offset ``at``. It is the start of the next byte."""
-        return self.back(at)
-
-
-@dataclass(slots=True)
-class UndecoratedText(OffsetMap):
-    """Bytes without marks. The run at ``starts[i]`` in ``data`` was originally at ``places[i]`` to ``ends[i]``."""
-
-    ends: list[int]
-    data: bytes = b""
+        run = bisect_right(self.starts, at) - 1
+        return self.places[run] + (at - self.starts[run]) * self.sizes[run]
 
     def end(self, at: int) -> int:
         """Return the original end of the byte before offset ``at``, excluding the marks after the byte."""
-        number = bisect_left(self.starts, at) - 1
-        is_all = at == (self.starts[number + 1] if number + 1 < len(self.starts) else len(self.data))
-        return self.ends[number] if is_all else self.places[number] + at - self.starts[number]
+        run = bisect_right(self.starts, at - 1) - 1
+        return self.places[run] + (at - self.starts[run]) * self.sizes[run]
 
 
-def undecorated(data: bytes) -> list[UndecoratedText]:
-    """Return successive views of ``data``. Each has fewer marks than the one before; the last has none.
+def undecorated(data: bytes) -> list[tuple[bytes, OffsetMap]]:
+    """Return successive views of ``data``, each with the map of its offsets to the view before it.
 
-    If ``data`` has no marks, the list is empty.
+    Each view has fewer marks than the one before, and the last has none. If ``data`` has no marks, the list is empty.
     """
-    views: list[UndecoratedText] = []
+    views: list[tuple[bytes, OffsetMap]] = []
     for spans in (_sequences, _margins, _percents):
         found = list(spans(data))
         if found:
             views.append(_undecorated(data, found))
-            data = views[-1].data
+            data = views[-1][0]
     return views
 
 
 def bare(data: bytes) -> bytes:
-    """Return ``data`` without terminal sequences and with ``%3D`` as ``=``. Other marks and escapes are not changed."""
+    """Return ``data`` without terminal sequences and with ``%3D`` as ``=``. Other marks and escapes are kept."""
     return _PERCENT.sub(_meant, _SEQUENCE.sub(b"", data))
 
 
 def decorations(data: bytes, *, has_escapes: bool) -> Iterator[int]:
-    """Yield the offsets in ``data`` of marks that ``bare`` may remove.
+    """Yield the offsets in ``data`` of marks that ``bare`` may change.
 
     ``has_escapes``: whether ``data`` contains ``u00``.
     """
@@ -491,19 +482,16 @@ def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
     return ()
 
 
-def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> UndecoratedText:
+def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> tuple[bytes, OffsetMap]:
     """Return ``data`` with each of ``spans`` replaced by the byte that it encodes, or removed."""
-    view = UndecoratedText([], [], [])
+    offsets = OffsetMap([], [], [])
     parts: list[bytes] = []
     size = at = 0
     for start, end, meant in (*spans, (len(data), len(data), b"")):
-        for place, to, part in ((at, start, data[at:start]), (start, end, meant)):
+        for place, part, part_size in ((at, data[at:start], 1), (start, meant, end - start)):
             if part:
-                view.starts.append(size)
-                view.places.append(place)
-                view.ends.append(to)
+                offsets.add(size, place, part_size)
                 parts.append(part)
                 size += len(part)
         at = end
-    view.data = b"".join(parts)
-    return view
+    return b"".join(parts), offsets

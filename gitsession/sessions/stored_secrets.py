@@ -126,7 +126,7 @@ def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry |
     parts = entry_tree(store, node)
     data = full_payload(store, node, parts)
     redacted = guard.redact(parts.form, data)
-    if not redacted.is_changed:
+    if not redacted.rows:
         return None
     digest = parts.digest
     stored = _stored(parts.form, redacted, _shift_rows(holes.hidden(parts.holes), data, redacted))

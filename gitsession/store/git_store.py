@@ -60,7 +60,7 @@ class SecretGuard:
         from gitsession.redaction.guard import Guard
 
         settings = config.redaction(self._git_dir)
-        return Guard.by(self.vault, settings.rules) if settings.is_on else None
+        return Guard.load(settings.rules) if settings.is_on else None
 
     @functools.cached_property
     def vault(self) -> Vault:

@@ -15,7 +15,6 @@ from gitsession.errors import Corrupt, MissingObject, Unavailable
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.redaction.guard import Guard
-from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
 from gitsession.store.state import Staging
 
@@ -27,7 +26,7 @@ class MemoryStore:
 
     def __init__(self, *, redacts: bool = True) -> None:
         self._vault = Vault(None)
-        self._guard = Guard(Scanner(), self._vault) if redacts else None
+        self._guard = Guard.load() if redacts else None
         self._objects: dict[Oid, tuple[Kind, bytes]] = {}
         self._refs: dict[str, RefValue] = {}
         self._lock = threading.Lock()

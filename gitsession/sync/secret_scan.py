@@ -18,8 +18,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git import config, process
 from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid
-from gitsession.redaction.guard import find, in_file, redact, scanner, suspects
-from gitsession.redaction.scan import Scanner
+from gitsession.redaction.guard import Guard, find
 from gitsession.sessions import content
 from gitsession.sessions.node import Node, parse
 from gitsession.sessions.read_ahead import ReadAheadReader
@@ -92,10 +91,10 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     )
     if not new:
         return []
-    rules = scanner(config.redaction(store.git_dir).rules)
+    guard = Guard.load(config.redaction(store.git_dir).rules)
     allowed = set(allowances(store))
     found: dict[Oid, list[_Secret]] = {}
-    for secret in _secrets(store, list(new), rules):
+    for secret in _secrets(store, list(new), guard):
         if secret.key not in allowed:
             found.setdefault(secret.node.oid, []).append(secret)
     return list(_outgoing(store, moves, new, found))
@@ -185,8 +184,8 @@ def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Outgoi
 
     ``rule``: the rule that found the secrets to return; "" for all rules.
     """
-    rules = scanner(config.redaction(store.git_dir).rules)
-    found = _scan_entries(store, [node], rules, {})
+    guard = Guard.load(config.redaction(store.git_dir).rules)
+    found = _scan_entries(store, [node], guard, {})
     return [secret.to_outgoing(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
@@ -202,12 +201,12 @@ def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> d
     )
 
 
-def _secrets(store: ObjectStore, oids: Sequence[Oid], rules: Scanner) -> Iterator[_Secret]:
+def _secrets(store: ObjectStore, oids: Sequence[Oid], guard: Guard) -> Iterator[_Secret]:
     """Yield the secrets in entries. Entries are read and scanned in batches. Unreadable entries are skipped."""
     files: dict[Oid, tuple[str, ...]] = {}
     rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
     for row in progress.each("Scanning for secrets", rows):
-        yield from _scan_entries(store, _nodes(store, row), rules, files)
+        yield from _scan_entries(store, _nodes(store, row), guard, files)
 
 
 def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
@@ -222,7 +221,7 @@ def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:
 
 
 def _scan_entries(
-    store: ObjectStore, nodes: Iterable[Node], rules: Scanner, files: dict[Oid, tuple[str, ...]]
+    store: ObjectStore, nodes: Iterable[Node], guard: Guard, files: dict[Oid, tuple[str, ...]]
 ) -> Iterator[_Secret]:
     """Yield the secrets in the entries. ``files``: a cache of the rules that found a secret, by scanned file."""
     nodes = list(nodes)
@@ -233,14 +232,14 @@ def _scan_entries(
         with contextlib.suppress(*_UNREADABLE):
             parts = content.entry_tree(read, node)
             entries.append((node, parts, content.full_payload(read, node, parts)))
-    for number in sorted(suspects([(parts.form, data) for _, parts, data in entries], rules)):
+    for number in sorted(guard.suspects([(parts.form, data) for _, parts, data in entries])):
         node, parts, data = entries[number]
-        for rule in sorted({rule for *_, rule in redact(parts.form, data, rules).rows}):
+        for rule in sorted({rule for *_, rule in guard.redact(parts.form, data).rows}):
             yield _Secret(node, rule, "", f"{_digest(parts)}:{rule}")
     for node, parts, _ in entries:
         if parts.files is not None:
             with contextlib.suppress(*_UNREADABLE):
-                yield from _scan_files(store, node, parts, parts.files, rules, files)
+                yield from _scan_files(store, node, parts, parts.files, guard, files)
 
 
 def _digest(parts: content.EntryTree) -> str:
@@ -252,31 +251,31 @@ def _scan_files(
     node: Node,
     parts: content.EntryTree,
     tree: Oid,
-    rules: Scanner,
+    guard: Guard,
     files: dict[Oid, tuple[str, ...]],
 ) -> Iterator[_Secret]:
     before = content.files_of(store, node.parent) if node.parent else None
     for path, (old, new) in trees.diff(store, before, tree).items():
-        path, name_rule = _display_path(path, rules)
+        path, name_rule = _display_path(path, guard)
         if name_rule and old is None and new is not None:
             yield _Secret(node, name_rule, path, f"{_digest(parts)}:{name_rule}")
         if new is None or not store.contains(new.oid):
             continue
         if new.oid not in files:
             data = store.read(new.oid)[1]
-            is_clean = in_file(data, rules) is None
-            files[new.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, rules)}))
+            is_clean = guard.in_file(data) is None
+            files[new.oid] = () if is_clean else tuple(sorted({hit.rule for hit in find(data, guard.scanner)}))
         for rule in files[new.oid]:
             yield _Secret(node, rule, path, f"file:{new.oid}:{rule}")
 
 
-def _display_path(path: str, rules: Scanner) -> tuple[str, str]:
+def _display_path(path: str, guard: Guard) -> tuple[str, str]:
     """Return a path in a tree in a form for display, even if it is invalid (see ``read_file.display_path``)."""
     try:
         raw = names.unescape_path(path)
     except Malformed:
         raw = path.encode("utf-8", "surrogateescape")
-    return read_file.display_path(raw, lambda data: in_file(data, rules))
+    return read_file.display_path(raw, guard.in_file)
 
 
 def _session_of(store: ObjectStore, oid: Oid) -> str:

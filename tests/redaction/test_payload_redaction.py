@@ -13,12 +13,13 @@ from secret_shapes import a_token
 from gitsession.codec import cbor, holes, payload
 from gitsession.errors import Malformed
 from gitsession.model.entries import Custom
-from gitsession.redaction.guard import decoded, offset_map, placeholder, redact
-from gitsession.redaction.original import Original, matches
+from gitsession.redaction.guard import Guard, decoded, offset_map
+from gitsession.redaction.original import Original, matches, placeholder
 from gitsession.redaction.scan import Scanner
 from gitsession.redaction.vault import Vault
 
 SCANNER = Scanner()
+GUARD = Guard(SCANNER)
 NONCE = bytes(16)
 TOKENS = [a_token(seed) for seed in range(5)]
 
@@ -50,7 +51,7 @@ def check(original, redacted, *, is_ours=False):
 @settings(max_examples=300)
 def test_any_json_stays_json_of_the_same_shape(value, ascii_only, indent):
     line = json.dumps(value, ensure_ascii=ascii_only, indent=indent).replace("\n", " ").encode()
-    redacted = redact("jsonl", line, SCANNER)
+    redacted = GUARD.redact("jsonl", line)
     check(line, redacted)
     assert shape_of(json.loads(redacted.payload), keys=False) == shape_of(value, keys=False)
 
@@ -59,7 +60,7 @@ def test_any_json_stays_json_of_the_same_shape(value, ascii_only, indent):
 @settings(max_examples=100)
 def test_grouped_lines_stay_separate_lines(values):
     lines = b"\n".join(json.dumps(value).encode() for value in values)
-    redacted = redact("jsonl", lines, SCANNER)
+    redacted = GUARD.redact("jsonl", lines)
     check(lines, redacted)
     assert len([json.loads(line) for line in redacted.payload.split(b"\n")]) == len(values)
 
@@ -68,7 +69,7 @@ def test_grouped_lines_stay_separate_lines(values):
 @settings(max_examples=300)
 def test_any_own_entry_stays_valid(value):
     data = payload.encode(Custom(at_ms=1, custom_type="x", data=value), NONCE)
-    redacted = redact("cbor", data, SCANNER)
+    redacted = GUARD.redact("cbor", data)
     check(data, redacted, is_ours=True)  # lengths come before texts, so such payloads are not compared
     entry, _ = payload.decode(redacted.payload)
     assert shape_of(entry.data, keys=True) == shape_of(value, keys=True)
@@ -78,7 +79,7 @@ def test_any_own_entry_stays_valid(value):
 @settings(max_examples=200)
 def test_bytes_that_are_nothing_are_redacted_too(before, secret, after, form):
     data = before + b"\n" + secret.encode() + b"\n" + after
-    check(data, redact(form, data, SCANNER))
+    check(data, GUARD.redact(form, data))
 
 
 def shape_of(value, *, keys):
@@ -99,7 +100,7 @@ def shape_of(value, *, keys):
 def test_unescaped_positions_map_to_their_escapes(text):
     data = text.encode()
     back, plain = offset_map(data), decoded(data)
-    places = [back.back(at) for at in range(len(plain) + 1)]
+    places = [back.start(at) for at in range(len(plain) + 1)]
     assert places == sorted(set(places))
     assert places[0] == 0
     assert places[-1] == len(data)

@@ -10,12 +10,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from places import SHARED
 from secret_shapes import CONTEXTS, SHAPES, Shape, nested
-from unhinted_scan import NONCE, PLAIN, SCANNER, check
+from unhinted_scan import GUARD, NONCE, PLAIN, PLAIN_GUARD, SCANNER, check
 
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
 from gitsession.redaction import guard, scan
-from gitsession.redaction.guard import SecretLookahead, redact
+from gitsession.redaction.guard import Guard
 from gitsession.redaction.rule import HINTS, CharacterTurns, Rule
 from gitsession.redaction.scan import RULES, Scanner
 
@@ -129,14 +129,15 @@ def test_any_own_entry_has_the_same_findings(key, value):
 @settings(max_examples=60)
 def test_batch_pre_check_includes_every_payload_with_findings(texts, writers):
     data = [written(text, writers) for text in texts]
-    assert SCANNER.suspects(data) >= {number for number, each in enumerate(data) if redact("jsonl", each, PLAIN).rows}
+    found = {number for number, each in enumerate(data) if PLAIN_GUARD.redact("jsonl", each).rows}
+    assert SCANNER.suspects(data) >= found
 
 
 def test_look_ahead_is_independent_of_its_start_and_length(monkeypatch):
     monkeypatch.setattr(guard, "_LOOKAHEAD_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
-        look = SecretLookahead(SCANNER, len(texts), texts.__getitem__)
+        look = GUARD.lookahead(len(texts), texts.__getitem__)
         assert [look.may_hold(number) for number in numbers] == [number % 3 == 0 for number in numbers]
 
 
@@ -149,9 +150,9 @@ def test_words_of_user_rules_are_found_in_any_notation(word):
     mine = Scanner(extra=[rule])
     for writer in WRITERS:
         data = written(f"say {word}12345 now", [writer])
-        assert mine.suspects([b"no", data]) >= ({1} if redact("jsonl", data, Scanner((), [rule])).rows else set())
+        assert mine.suspects([b"no", data]) >= ({1} if Guard(Scanner((), [rule])).redact("jsonl", data).rows else set())
         if word.isascii() or writer == "as it is":
-            assert redact("jsonl", data, mine).rows, writer
+            assert Guard(mine).redact("jsonl", data).rows, writer
 
 
 def _real_lines(most):

@@ -12,10 +12,11 @@ from secret_shapes import Shape
 from unhinted_scan import check as check_first_look
 
 from gitsession import Message, Store
-from gitsession.redaction.guard import in_file, redact
+from gitsession.redaction.guard import Guard
 from gitsession.redaction.scan import Scanner, _hits, undecorated
 
 SCANNER = Scanner()
+GUARD = Guard(SCANNER)
 UNWRAPPED = [name for name in secret_matrix.CONTEXTS if not name.startswith("wrapped")]
 
 
@@ -50,19 +51,19 @@ def test_span_ends_before_the_marks_that_follow_and_covers_those_within():
     half = len(shape.text) // 2
     text = f"see {COLOUR}{shape.text[:half]}{PLAIN}{COLOUR}{shape.text[half:]}{PLAIN} there"
     expected = f"see {COLOUR}[redacted:github-token]{PLAIN} there"
-    assert redact("md", text.encode(), SCANNER).payload == expected.encode()
+    assert GUARD.redact("md", text.encode()).payload == expected.encode()
     line = json.dumps({"output": text}).encode()
-    assert json.loads(redact("jsonl", line, SCANNER).payload) == {"output": expected}
+    assert json.loads(GUARD.redact("jsonl", line).payload) == {"output": expected}
 
 
 def test_span_ends_after_a_percent_encoded_byte():
     text = "x=a&password%3DaB3dE5gH7jK9mN1p%21 and on"
-    assert redact("md", text.encode(), SCANNER).payload == b"x=a&password%3D[redacted:assigned-password] and on"
+    assert GUARD.redact("md", text.encode()).payload == b"x=a&password%3D[redacted:assigned-password] and on"
 
 
 def test_sign_of_a_diff_is_kept():
     shape = Shape("AKIA{b32:16}")
-    assert redact("md", f"@@\n+{shape.text}\n".encode(), SCANNER).payload == b"@@\n+[redacted:aws-access-key]\n"
+    assert GUARD.redact("md", f"@@\n+{shape.text}\n".encode()).payload == b"@@\n+[redacted:aws-access-key]\n"
 
 
 PARTS = ["\x1b[1m", "\x1b[K", "12:", "+", "> ", "%3D", "%C3%A9", "\0", "\n", '"', "ab", "\u00e9"]
@@ -72,26 +73,25 @@ PARTS = ["\x1b[1m", "\x1b[K", "12:", "+", "> ", "%3D", "%C3%A9", "\0", "\n", '"'
 @settings(max_examples=200)
 def test_views_lead_back_to_the_bytes_they_are_made_of(text):
     data = text.encode()
-    for view in undecorated(data):
-        assert len(view.starts) == len(view.places) == len(view.ends)
+    for view, offsets in undecorated(data):
         at = 0
-        for place in range(len(view.data)):
-            start, end = view.back(place), view.end(place + 1)
+        for place in range(len(view)):
+            start, end = offsets.start(place), offsets.end(place + 1)
             assert at <= start < end <= len(data)
-            assert data[start:end] in (view.data[place : place + 1], b"%%%02X" % view.data[place])
+            assert data[start:end] in (view[place : place + 1], b"%%%02X" % view[place])
             at = end
-        data = view.data
+        data = view
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
 def test_file_in_utf_16_is_withheld(encoding):
     text = f"# settings\n{Shape('API_KEY={an:32}').text}\n"
-    assert in_file(text.encode(encoding), SCANNER) is not None
-    assert in_file("nothing to hide\n".encode(encoding), SCANNER) is None
+    assert GUARD.in_file(text.encode(encoding)) is not None
+    assert GUARD.in_file("nothing to hide\n".encode(encoding)) is None
 
 
 def test_binary_file_is_no_text():
-    assert in_file(bytes(range(256)) * 20, SCANNER) is None
+    assert GUARD.in_file(bytes(range(256)) * 20) is None
 
 
 def test_coloured_secret_is_exact_from_the_vault(tmp_path):
@@ -107,7 +107,7 @@ def test_coloured_secret_is_exact_from_the_vault(tmp_path):
 
 def test_key_names_in_camel_case_are_names_of_keys():
     for name in ("signing", "encryption", "master", "private", "auth", "account", "service"):
-        assert redact("md", Shape(f'{name}Key: "{{an:40}}"').text.encode(), SCANNER).rows, name
+        assert GUARD.redact("md", Shape(f'{name}Key: "{{an:40}}"').text.encode()).rows, name
 
 
 @pytest.mark.parametrize("start", ["\\x1b[", "\\x1B[", "\\033[", "\\e[", "\\u001B[", "^[[", "ESC[", "["])
@@ -117,15 +117,13 @@ def test_secret_is_found_after_a_written_color_sequence(template, start):
     name, sign, secret = shape.text.rpartition("=")
     text = f"{start}34m{name}{start}0m{sign}{start}38;2;1;20;255m{secret}{start}0m"
     for form, data in (("md", text.encode()), ("jsonl", json.dumps({"output": text}).encode())):
-        assert secret.encode() not in redact(form, data, SCANNER).payload
+        assert secret.encode() not in GUARD.redact(form, data).payload
         check_first_look(form, data)
 
 
 def test_secret_is_found_behind_a_name_in_quotes_and_brackets():
     shape = Shape("os.environ['API_TOKEN'] = '{hex:40}'")
-    assert (
-        redact("md", shape.text.encode(), SCANNER).payload == b"os.environ['API_TOKEN'] = '[redacted:assigned-token]'"
-    )
+    assert GUARD.redact("md", shape.text.encode()).payload == b"os.environ['API_TOKEN'] = '[redacted:assigned-token]'"
 
 
 @pytest.mark.parametrize("unit", ["\\", "password=", "authorization:", "_auth=", "?sig="])
@@ -159,6 +157,6 @@ NOT_FOUND = {
 @pytest.mark.parametrize("name", NOT_FOUND)
 @pytest.mark.parametrize("template", ["API_KEY={an:32}", "DB_PASSWORD={an:14}"])
 def test_writing_that_the_page_lists_as_not_found_is_not_found(template, name):
-    assert not redact("md", NOT_FOUND[name](Shape(template).text).encode(), SCANNER).rows
+    assert not GUARD.redact("md", NOT_FOUND[name](Shape(template).text).encode()).rows
     listed = secret_matrix.PAGE.read_text().partition("The scan does not find:")[2].partition("\n## ")[0]
     assert name in " ".join(listed.split())

@@ -15,18 +15,20 @@ from secret_shapes import CONTEXTS, SHAPES, Shape, nested
 from gitsession.codec import payload
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Message
-from gitsession.redaction.guard import placeholder, redact
+from gitsession.redaction.guard import Guard
 from gitsession.redaction.heuristics import is_placeholder
+from gitsession.redaction.original import placeholder
 from gitsession.redaction.scan import RULES, Scanner
 
 SCANNER = Scanner()
+GUARD = Guard(SCANNER)
 NONCE = bytes(16)
 LEVELS = range(4)
 
 
 def check(redacted, shape):
     """Check that no part of the secret is left, and that each row points to a placeholder of its rule."""
-    assert redacted.is_changed
+    assert redacted.rows
     assert not shape.is_in(redacted.payload)
     for offset, length, rule in redacted.rows:
         assert redacted.payload[offset : offset + length].startswith(placeholder(rule))
@@ -47,7 +49,7 @@ def test_rules_have_names_that_a_placeholder_can_hold():
 def test_a_shape_is_found_in_plain_text(sample):
     for number, context in enumerate(CONTEXTS.values()):
         shape = Shape(sample, number)
-        check(redact("md", context.replace("{}", shape.text).encode(), SCANNER), shape)
+        check(GUARD.redact("md", context.replace("{}", shape.text).encode()), shape)
 
 
 @pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
@@ -56,7 +58,7 @@ def test_secret_is_found_in_nested_json_and_the_line_stays_json(sample):
         shape = Shape(sample, number)
         text = nested(context.replace("{}", shape.text), levels)
         line = {"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": text}]}}
-        redacted = redact("jsonl", json.dumps(line).encode(), SCANNER)
+        redacted = GUARD.redact("jsonl", json.dumps(line).encode())
         check(redacted, shape)
         assert json.loads(redacted.payload).keys() == line.keys()
 
@@ -65,9 +67,9 @@ def test_secret_is_found_in_nested_json_and_the_line_stays_json(sample):
 def test_secret_is_found_in_json_with_every_character_escaped(sample):
     shape = Shape(sample)
     for escaped in (f'"{_as_unicode(shape.text)}"', json.dumps(shape.text).replace("/", "\\/")):
-        redacted = redact("jsonl", b'{"content":%s}' % escaped.encode(), SCANNER)
+        redacted = GUARD.redact("jsonl", b'{"content":%s}' % escaped.encode())
         assert not shape.is_in(json.dumps(json.loads(redacted.payload)))
-        assert redacted.is_changed
+        assert redacted.rows
 
 
 def _as_unicode(text):
@@ -82,7 +84,7 @@ def test_a_shape_is_found_in_entries_of_our_own_and_they_stay_entries(sample):
         entry = Message(
             at_ms=1, role="assistant", content=(Text(f"so: {text}"), ToolCall("1", "bash", {"command": text}))
         )
-        redacted = redact("cbor", payload.encode(entry, NONCE), SCANNER)
+        redacted = GUARD.redact("cbor", payload.encode(entry, NONCE))
         check(redacted, shape)
         back, nonce = payload.decode(redacted.payload)
         assert (back.role, len(back.content), nonce) == ("assistant", 2, NONCE)
@@ -90,8 +92,8 @@ def test_a_shape_is_found_in_entries_of_our_own_and_they_stay_entries(sample):
 
 @pytest.mark.parametrize("sample", SHAPES.values(), ids=SHAPES)
 def test_redacted_text_has_no_secret(sample):
-    once = redact("md", Shape(sample).text.encode(), SCANNER).payload
-    assert not redact("md", once, SCANNER).is_changed
+    once = GUARD.redact("md", Shape(sample).text.encode()).payload
+    assert not GUARD.redact("md", once).rows
 
 
 NEVER = {f"{rule.name}: {text[:40]!r}": text for rule in RULES for text in rule.never}
@@ -99,7 +101,7 @@ NEVER = {f"{rule.name}: {text[:40]!r}": text for rule in RULES for text in rule.
 
 @pytest.mark.parametrize("text", NEVER.values(), ids=NEVER)
 def test_placeholders_of_other_programs_are_not_secrets(text):
-    assert SCANNER.scan(text) == []
+    assert SCANNER.scan_bytes(text.encode()) == []
 
 
 @pytest.mark.parametrize("levels", LEVELS)
@@ -108,19 +110,19 @@ def test_json_key_marks_its_value_as_a_secret(levels):
     text = json.dumps({"api_key": shape.text, "name": "x"})
     for _ in range(levels):
         text = json.dumps({"arguments": text})
-    check(redact("jsonl", text.encode(), SCANNER), shape)
+    check(GUARD.redact("jsonl", text.encode()), shape)
 
 
 def test_argument_name_marks_its_value_as_a_secret():
     shape = Shape("{an:40}")
     entry = Message(at_ms=1, role="assistant", content=(ToolCall("1", "call", {"api_key": shape.text}),))
-    check(redact("cbor", payload.encode(entry, NONCE), SCANNER), shape)
+    check(GUARD.redact("cbor", payload.encode(entry, NONCE)), shape)
 
 
 def test_two_secrets_as_keys_of_one_map_stay_two_keys():
     arguments = {Shape("ghp_{an:36}", seed).text: seed for seed in range(3)}
     entry = Message(at_ms=1, role="assistant", content=(ToolCall("1", "call", arguments),))
-    redacted = redact("cbor", payload.encode(entry, NONCE), SCANNER)
+    redacted = GUARD.redact("cbor", payload.encode(entry, NONCE))
     back, _ = payload.decode(redacted.payload)
     assert list(back.content[0].arguments.values()) == [0, 1, 2]
     assert len(redacted.rows) == 3

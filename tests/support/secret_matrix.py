@@ -14,7 +14,7 @@ from secret_shapes import Shape, nested
 
 from gitsession.codec import payload
 from gitsession.model.entries import Custom
-from gitsession.redaction.guard import in_file, redact
+from gitsession.redaction.guard import Guard
 from gitsession.redaction.scan import RULES, Scanner
 
 PAGE = ROOT / "docs/explanation/secrets.md"
@@ -140,7 +140,7 @@ def is_hidden(template, context, scanner):
     """Return whether the secret is removed completely: in text, in JSON, in nested JSON, and in an entry."""
     shape = Shape(template)
     text = CONTEXTS[context](shape.text)
-    if context == "UTF-16" and in_file(text.encode("utf-16"), scanner) is None:
+    if context == "UTF-16" and Guard(scanner).in_file(text.encode("utf-16")) is None:
         return False
     if context == "UTF-16":
         text = "\0".join(text)  # as a tool shows such a file
@@ -148,7 +148,7 @@ def is_hidden(template, context, scanner):
     payloads = [("md", text.encode()), ("cbor", payload.encode(Custom(at_ms=1, custom_type="x", data=text), bytes(16)))]
     payloads += [("jsonl", nested(text, levels).encode()) for levels in (1, 2)]
     for form, data in payloads:
-        redacted = redact(form, data, scanner).payload
+        redacted = Guard(scanner).redact(form, data).payload
         if form == "jsonl":
             json.loads(redacted)
         left = re.sub(rb"\0|\\+u0000", b"", redacted)
