@@ -379,18 +379,14 @@ class Session:
             Corrupt: An entry of the branch is damaged.
             MissingObject: An entry of the branch is lost.
         """
-        from gitsession.git.signing import Signing
         from gitsession.verify import signatures
 
-        made = signatures.make(
-            self._opened.objects, self.id, branch or self.branch_name, self._session.clock(), Signing.of_user(), key
-        )
+        made = signatures.make(self._opened.objects, self.id, branch or self.branch_name, self._session.clock(), key)
         self._session.seal(made)
         return made
 
     def signatures(self) -> list[SignatureCheck]:
         """Verify the signatures of this session, and return the results, the newest signature first."""
-        from gitsession.git.signing import Signing
         from gitsession.verify import signatures
 
-        return signatures.of_session(self._opened.objects, self.id, Signing.of_user())
+        return signatures.of_session(self._opened.objects, self.id)

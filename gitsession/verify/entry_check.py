@@ -1,4 +1,4 @@
-"""Check of one entry against docs/reference/format.md. Its commit, tree and payload are recomputed and compared."""
+"""The check of one entry against docs/reference/format.md. Its tree and payload are read, and its commit is rebuilt."""
 
 from __future__ import annotations
 
@@ -25,23 +25,22 @@ from gitsession.model.entries import (
     Tombstone,
 )
 from gitsession.model.headline import Headline
-from gitsession.redaction.original import OPENS
+from gitsession.redaction.original import OPENS, placeholder
 from gitsession.sessions import commit_writer, content, layout, tombstone
 from gitsession.sessions.content import Rows, tree_of
 from gitsession.sessions.meta import is_exported_line
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.workspace import trees
 from gitsession.workspace.names import DEPTH_MAX, tree_refusal
 from gitsession.workspace.trees import NAMES_MAX
 
 
 class Manifests:
-    """A check of trees of captured files. It reads each tree only once.
+    """A check of trees of captured files, which reads each tree only once.
 
-    ``is_partial``: whether the store is a partial clone. In a partial clone, missing file contents are not reported,
-    because git tracks them.
+    ``is_partial``: whether the store is a partial clone. Missing files are then not reported, because git can fetch
+    them.
     """
 
     def __init__(self, store: Reader, *, is_partial: bool = False) -> None:
@@ -75,23 +74,6 @@ class Manifests:
                 self._checked_depths[oid] = depth
             stack += [(f"{base}{name}/", child, depth + 1) for mode, name, child in rows if mode == TREE_MODE]
 
-    def path_problems(self, entry: Checkpoint) -> Iterator[str]:
-        """Yield the problems of the paths in a checkpoint.
-
-        A name with a placeholder is not checked, because no file with such a name is written.
-        """
-        for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
-            components = path.split("/")
-            reason = next((reason for name in components if OPENS not in name and (reason := tree_refusal(name))), None)
-            if len(components) > DEPTH_MAX:
-                reason = f"more than {DEPTH_MAX} folders deep"
-            if reason:
-                yield f"the checkpoint lists {_shown(path)}: {reason}"
-
-    def changed(self, before: Oid | None, after: Oid | None) -> set[str]:
-        """Return the paths of the files that differ between two trees. Raises the errors of ``trees.walk``."""
-        return set(trees.diff(self._store, before, after))
-
     def _folder_problems(self, base: str, rows: Rows) -> Iterator[str]:
         for mode, name, oid in rows:
             reason = tree_refusal(name)
@@ -103,6 +85,20 @@ class Manifests:
                 yield f"files/{_shown(base + name)} has the invalid mode {mode}"
             elif not self._is_partial and not self._store.contains(oid):
                 yield f"files/{_shown(base + name)}: the blob {oid} is missing"
+
+
+def path_problems(entry: Checkpoint) -> Iterator[str]:
+    """Yield the problems of the paths in a checkpoint.
+
+    A name with a placeholder is not checked, because no file with such a name is written.
+    """
+    for path in {*entry.paths, *entry.appeared, *(path for path, _ in entry.skipped)}:
+        components = path.split("/")
+        reason = next((reason for name in components if OPENS not in name and (reason := tree_refusal(name))), None)
+        if len(components) > DEPTH_MAX:
+            reason = f"more than {DEPTH_MAX} folders deep"
+        if reason:
+            yield f"the checkpoint lists {_shown(path)}: {reason}"
 
 
 def _shown(path: str) -> str:
@@ -176,7 +172,8 @@ def check(
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
     data = content.full_payload(store, node, parts)
-    if any(not _is_placeholder(data, row) for row in holes.hidden(parts.holes)):
+    hidden = holes.hidden(parts.holes)
+    if not all(data.startswith(placeholder(row.rule), row.offset, row.offset + row.length) for row in hidden):
         yield "a placeholder for a secret is not at its position in the list of holes"
     headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None
     if headline is None:
@@ -223,10 +220,6 @@ def _headline(node: Node, form: str, data: bytes) -> Headline | None:
     if form != expected:
         raise Malformed(f"stored as {layout.PAYLOAD}{form}, expected {layout.PAYLOAD}{expected}")
     return payload.headline(payload.decode(data)[0]) if format is None else format.headline(data)
-
-
-def _is_placeholder(data: bytes, row: holes.PlaceholderSpan) -> bool:
-    return data[row.offset : row.offset + row.length].startswith(f"[redacted:{row.rule}]".encode())
 
 
 def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:

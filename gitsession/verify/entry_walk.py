@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from gitsession import progress
@@ -51,8 +50,8 @@ def verify(
         store: The store.
         sid: The session; ``None`` for all sessions.
         sample: Number of entries to check, chosen at random; ``None`` for all entries.
-        max_seconds: Time limit in seconds.
-        known: Entries whose histories were checked before. Only later entries are checked.
+        max_seconds: Time limit in seconds; ``None`` for no limit.
+        known: Entries that were checked before, with their histories. Only later entries are checked.
         notices: Whether to also report notices.
     """
     report = Report()
@@ -66,18 +65,18 @@ def verify(
         chosen = random.sample(chosen, sample)
     if until is None:
         walk.check_all(chosen)
-        chosen = []
-    for oid in chosen:
-        if until is not None and time.monotonic() > until:
-            report.whole = False
-            break
-        walk.check(oid)
+    else:
+        for oid in chosen:
+            if time.monotonic() > until:
+                report.whole = False
+                break
+            walk.check(oid)
     walk.check_relations(notices=notices)
     return report
 
 
 class EntryChecks:
-    """The checks that all entries of a store share: against the tombstone set, and of the trees of captured files."""
+    """Data that the checks of all entries of a store share: the tombstone set, and the checked trees of files."""
 
     def __init__(self, store: ObjectStore, report: Report) -> None:
         self.manifests = Manifests(store, is_partial=getattr(store, "promised", None) is not None)
@@ -92,7 +91,7 @@ class EntryChecks:
             report.add(refs.ARCHIVE, str(error))
 
     def is_purged(self, sid: str) -> bool:
-        """Return whether the whole session was purged. All of its refs then have one tombstone as their value."""
+        """Return whether the whole session was purged. All of its refs then point to one tombstone."""
         return self.tombstones is not None and tombstone_set.SESSION + sid in self.tombstones
 
 
@@ -117,12 +116,11 @@ class Walk:
         node, checks = self.nodes[oid], self._checks
         self._report.checked += 1
         try:
-            parent, check_message = self.nodes.get(node.parent or ""), oid not in self._later
             for problem in check(
                 self._ahead,
                 node,
-                parent,
-                check_message=check_message,
+                self.nodes.get(node.parent or ""),
+                check_message=oid not in self._later,
                 tombstones=checks.tombstones,
                 manifests=checks.manifests,
             ):
@@ -153,13 +151,13 @@ class Walk:
 
     def check_relations(self, *, notices: bool = False) -> None:
         """Check the relations between entries, and the signatures."""
-        store, report, checks = self._store, self._report, self._checks
+        report, checks = self._report, self._checks
         leaves = {name: value for name, value in self._tips.items() if not checks.is_purged(refs.session_of(name))}
-        sessions = Sessions(leaves, self.nodes, partial(content.entry_of, store))
+        sessions = Sessions(self._store, leaves, self.nodes)
         _check_ref_types(sessions, report)
-        for finding in semantics.problems(sessions, self._active, partial(content.files_of, store), checks.manifests):
+        for finding in semantics.problems(sessions, self._active):
             report.add(finding.where, finding.what, finding.ref or self._reached_from.get(finding.where, ""))
-        for signature in signatures.check_signatures(sessions, tombstones=checks.tombstones):
+        for signature in signatures.check_signatures(sessions, checks.tombstones):
             report.signatures.append(signature)
             problem = signatures.problem(signature)
             if problem is not None:
@@ -169,7 +167,7 @@ class Walk:
 
 
 def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
-    """Return the store with its archived sessions, the session refs, and the refs of active branches.
+    """Return a view of the store with the archived sessions, the session refs, and the refs of active branches.
 
     If ``sid`` is set, only the refs of this session are returned. The refs are read only once, because a second read
     could return a different state of the store.
@@ -182,7 +180,7 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 def _nodes(
     store: ObjectStore, tips: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
-    """Return the entries from the tips back to ``known``, inclusive, and the ref from which each entry is reachable."""
+    """Return the entries from the tips back to ``known``, inclusive, and a ref from which each entry is reachable."""
     nodes: dict[Oid, Node] = {}
     reached_from: dict[Oid, str] = {}
     damaged: set[str] = set()
@@ -223,7 +221,7 @@ def _add_unreached(
 def _check_ref_types(sessions: Sessions, report: Report) -> None:
     """Check that ``meta`` and ``files`` have only entries that may be on them, back to the start of a session.
 
-    On ``meta``, this must be the start of the session of the ref.
+    The start of the history of ``meta`` must be the start of the same session.
     """
     for name, leaf in sessions.leaves.items():
         sid, branch = refs.parse(name) or ("", "")
@@ -271,7 +269,7 @@ def check_log(store: ObjectStore, report: Report) -> None:
 
 
 def _entries_of_later_views(store: ObjectStore, nodes: Mapping[Oid, Node], report: Report) -> set[Oid]:
-    """Return the entries of sessions with a view number unknown to this release; report the start of each of them."""
+    """Return the entries of sessions whose view number is unknown to this release, and report those sessions."""
     later: dict[Oid, bool] = {}
     for oid in nodes:
         history: dict[Oid, None] = {}  # in order; in a damaged store, a history can be a cycle
@@ -281,18 +279,14 @@ def _entries_of_later_views(store: ObjectStore, nodes: Mapping[Oid, Node], repor
             at = nodes[at].parent
         is_known_later = later.get(at, False) if at is not None else False
         for member in reversed(history):
-            view = _stated_view(store, nodes[member])
-            if view is not None:
-                is_known_later = view > VIEW
+            entry = content.entry_of(store, nodes[member]) if nodes[member].starts_session else None
+            if isinstance(entry, SessionHeader | Fork) and entry.view is not None:
+                is_known_later = entry.view > VIEW
                 if is_known_later:
-                    report.add(member, f"unknown view {view}: the commit messages of its entries are not checked")
+                    what = f"unknown view {entry.view}: the commit messages of its entries are not checked"
+                    report.add(member, what)
             later[member] = is_known_later
     return {oid for oid, is_later in later.items() if is_later}
-
-
-def _stated_view(store: ObjectStore, node: Node) -> int | None:
-    entry = content.entry_of(store, node) if node.starts_session else None
-    return entry.view if isinstance(entry, SessionHeader | Fork) else None
 
 
 T = TypeVar("T")
@@ -304,15 +298,15 @@ ITEMS_MIN = 2_000
 PROCESSES_MAX = 4
 
 _AT_ONCE = 256
-"""Number of consecutive items that one process gets. Consecutive items are near each other in a pack."""
+"""Number of consecutive items that one process gets. The objects of consecutive items are close together in a pack."""
 
 
 def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
     """Return the results of ``work`` for ``items``, one result for each process."""
-    count = min(len(items) // ITEMS_MIN, PROCESSES_MAX, _processors())
-    if count < 2 or sys.platform != "linux" or threading.active_count() > 1:
+    if sys.platform != "linux" or threading.active_count() > 1:
         return [work(items)]
-    return _in_processes(items, work, count)
+    count = min(len(items) // ITEMS_MIN, PROCESSES_MAX, len(os.sched_getaffinity(0)))
+    return _in_processes(items, work, count) if count > 1 else [work(items)]
 
 
 def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
@@ -351,10 +345,3 @@ def _send_result(items: Sequence[T], work: Callable[[Sequence[T]], R], connectio
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
     with progress.by(None):
         connection.send(work(items))
-
-
-def _processors() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return 1

@@ -1,25 +1,32 @@
 """Checks of whole sessions: each session must have one root, and entries to which other entries refer must exist.
 
-The functions have no side effects. They read the content of an entry only if its kind can refer to other entries. A
-*problem* is a state that gitsession cannot have written. A *notice* is an unusual state that an agent or a program may
-have written, such as a tool call without a result, or a label for an entry that does not exist.
+The content of an entry is read only if its kind can refer to other entries. A *problem* is a state that gitsession
+cannot have written. A *notice* is an unusual state that an agent or a program may have written, such as a tool call
+without a result, or a label for an entry that does not exist.
 """
+
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
-from gitsession.git.types import Oid, RefValue
+from gitsession.git.types import Oid, Reader, RefValue
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock, ToolCall
 from gitsession.model.entries import KINDS, Entry
+from gitsession.sessions import content
 from gitsession.sessions.node import Node, position, short_id
 from gitsession.store import refs
-from gitsession.verify.entry_check import Manifests
+from gitsession.verify.entry_check import path_problems
 from gitsession.verify.findings import Finding
+from gitsession.workspace import trees
+
+E = TypeVar("E", bound=Entry)
 
 
 @dataclass
@@ -27,14 +34,14 @@ class Sessions:
     """The sessions to check.
 
     Attributes:
+        store: Reader of the store's objects.
         leaves: Refs of sessions, with their values.
         nodes: All entries that are reachable from these refs, by id.
-        read: Function that returns the content of an entry, or ``Opaque`` if the content cannot be read.
     """
 
+    store: Reader
     leaves: Mapping[str, Oid]
     nodes: Mapping[Oid, Node]
-    read: Callable[[Node], Entry]
     _roots: dict[Oid, Oid | None] = field(default_factory=dict)
 
     @cached_property
@@ -44,6 +51,18 @@ class Sessions:
         for name in sorted(self.leaves, key=lambda name: (not _is_conversation(name), name)):
             found.setdefault(refs.session_of(name), {})[name] = self.leaves[name]
         return found
+
+    def read(self, node: Node) -> Entry:
+        """Return the content of an entry; ``Opaque`` if it cannot be read."""
+        return content.entry_of(self.store, node)
+
+    def own_entries(self, nodes: Iterable[Node], kind: type[E]) -> Iterator[tuple[Node, E]]:
+        """Yield those of ``nodes`` that are entries of ``kind`` written by gitsession, each with its content."""
+        for node in nodes:
+            if node.kind == kind.kind and node.source is None:
+                entry = self.read(node)
+                if isinstance(entry, kind):
+                    yield node, entry
 
     def history(self, oid: Oid | None) -> Iterator[Node]:
         """Yield the history of ``oid``, as far as it can be read. In a damaged store, the history can be a cycle."""
@@ -56,7 +75,7 @@ class Sessions:
     def root(self, leaf: Oid) -> Oid | None:
         """Return the root of the history of ``leaf``; ``None`` if the root cannot be read.
 
-        Each entry is visited once.
+        Results are cached, so that no entry is visited twice.
         """
         visited: dict[Oid, None] = {}
         oid: Oid | None = leaf
@@ -78,22 +97,17 @@ class Sessions:
         """Yield the entries of ``meta`` and of its diverged branches, newest first, back to the session's start."""
         for name, leaf in self.refs_of(sid).items():
             if refs.is_meta(name.rpartition("/")[2]):
-                for node in self.history(leaf):
-                    if node.starts_session:
-                        break
-                    yield node
+                yield from itertools.takewhile(lambda node: not node.starts_session, self.history(leaf))
 
     @property
     def sids(self) -> list[str]:
         return sorted(self._refs.keys() - {""})
 
 
-def problems(
-    sessions: Sessions, active: Mapping[str, RefValue], files: Callable[[Oid], Oid | None], manifests: Manifests
-) -> Iterator[Finding]:
+def problems(sessions: Sessions, active: Mapping[str, RefValue]) -> Iterator[Finding]:
     """Yield a finding for every state that gitsession cannot have written.
 
-    ``active``: the refs that select an active branch. ``files``: function that returns the tree of files of an entry.
+    ``active``: the refs that select an active branch.
     """
     yield from _check_starts(sessions)
     yield from _repeated_headers(sessions)
@@ -102,7 +116,7 @@ def problems(
         if node.source is None and node.kind == kinds.Compaction.kind:
             yield from _first_kept(sessions, node)
         elif node.kind == kinds.Checkpoint.kind:
-            yield from _checkpoint(sessions, node, files, manifests)
+            yield from _checkpoint(sessions, node)
     for sid in sessions.sids:
         yield from _leaf_of_file(sessions, sid)
     for name, value in active.items():
@@ -147,13 +161,8 @@ def _check_starts(sessions: Sessions) -> Iterator[Finding]:
 
 
 def _forks(sessions: Sessions) -> set[str]:
-    """Return the sessions that begin with a ``fork`` entry or may do so because a part of their history was purged."""
-    found: set[str] = set()
-    for node in sessions.nodes.values():
-        if node.kind == kinds.Fork.kind and node.source is None:
-            entry = sessions.read(node)
-            if isinstance(entry, kinds.Fork):
-                found.add(entry.session)
+    """Return the sessions that begin with a ``fork`` entry, or may have begun with one that was purged."""
+    found = {entry.session for _, entry in sessions.own_entries(sessions.nodes.values(), kinds.Fork)}
     if any(node.is_tombstone for node in sessions.nodes.values()):
         for name, leaf in sessions.leaves.items():
             if any(node.is_tombstone for node in sessions.history(leaf)):
@@ -162,7 +171,7 @@ def _forks(sessions: Sessions) -> set[str]:
 
 
 def _repeated_headers(sessions: Sessions) -> Iterator[Finding]:
-    """Find session headers in the middle of a history. On ``meta``, such an entry is an updated header."""
+    """Check that no session header is in the middle of a history. On ``meta``, such an entry is an updated header."""
     found = {
         oid: node
         for oid, node in sessions.nodes.items()
@@ -184,7 +193,7 @@ def _duplicates(sessions: Sessions) -> Iterator[Finding]:
     by_position: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
     for node in sessions.nodes.values():
         if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
-            continue  # the files of a checkpoint are not in its chain; a replaced entry keeps its original chain
+            continue  # the chain digest does not include a checkpoint's files; a replaced entry keeps the original one
         key = (node.parent, node.source.line if node.source else None, node.chain)
         other = by_position.setdefault(key, node.oid)
         if other != node.oid:
@@ -204,23 +213,21 @@ def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:
         yield Finding(node.oid, f"the first kept entry, {entry.first_kept[:60]!a}, is not in its history")
 
 
-def _checkpoint(
-    sessions: Sessions, node: Node, files: Callable[[Oid], Oid | None], manifests: Manifests
-) -> Iterator[Finding]:
+def _checkpoint(sessions: Sessions, node: Node) -> Iterator[Finding]:
     entry = sessions.read(node)
     if not isinstance(entry, kinds.Checkpoint):
         return
-    for problem in manifests.path_problems(entry):
+    for problem in path_problems(entry):
         yield Finding(node.oid, problem)
     before = sessions.nodes.get(node.parent or "")
     if entry.mode != "edited" or before is None or before.is_tombstone:
         return
-    base = files(before.oid) if before.kind == kinds.Checkpoint.kind else None
+    base = content.files_of(sessions.store, before.oid) if before.kind == kinds.Checkpoint.kind else None
     try:
-        changed = manifests.changed(base, files(node.oid))
+        changed = trees.diff(sessions.store, base, content.files_of(sessions.store, node.oid))
     except GitSessionError:
         return  # each tree is checked on its own
-    unlisted = sorted(changed - set(entry.paths))
+    unlisted = sorted(changed.keys() - set(entry.paths))
     if unlisted:
         more = f" and {len(unlisted) - 1} more" if len(unlisted) > 1 else ""
         problem = f"{unlisted[0][:80]!a}{more} changed, but the checkpoint does not list it"
@@ -229,7 +236,7 @@ def _checkpoint(
 
 def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
     """Check that a session contains the entry after which its agent's file continues."""
-    source_file = next((entry for _, entry in _source_files(sessions, sid)), None)
+    source_file = next((entry for _, entry in sessions.own_entries(sessions.meta(sid), kinds.SourceFile)), None)
     if source_file is None or source_file.leaf is None:
         return
     is_complete = True
@@ -244,22 +251,13 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
         yield Finding(refs.meta(sid), problem, refs.meta(sid))
 
 
-def _source_files(sessions: Sessions, sid: str) -> Iterator[tuple[Node, kinds.SourceFile]]:
-    """Yield the entries of ``meta`` that describe the agent's file, newest first."""
-    for node in sessions.meta(sid):
-        if node.kind == kinds.SourceFile.kind and node.source is None:
-            entry = sessions.read(node)
-            if isinstance(entry, kinds.SourceFile):
-                yield node, entry
-
-
 # ---- notices
 
 
 def notices(sessions: Sessions) -> Iterator[Finding]:
     """Yield a finding for each unusual state that a program may have written. Every entry is read.
 
-    An entry in several sessions, or a call on several branches, is reported once.
+    A finding about an entry of several sessions, or about a call on several branches, is reported once.
     """
     reported: set[tuple[str, str]] = set()
     for sid in sessions.sids:
@@ -270,7 +268,7 @@ def notices(sessions: Sessions) -> Iterator[Finding]:
 
 
 class _SessionNames:
-    """The names of the entries of one session, and its tool calls and results."""
+    """The entries of one session's conversation, and the names by which other entries refer to them."""
 
     def __init__(self, sessions: Sessions, sid: str) -> None:
         self._sessions = sessions
@@ -327,7 +325,10 @@ class _SessionNames:
                     break
 
     def _spans(self, wanted: set[Oid]) -> dict[Oid, tuple[int, int]]:
-        """Return the first and last number in the subtree of each entry in ``wanted``. One walk numbers all entries."""
+        """Return the first and the last number in the subtree of each entry in ``wanted``.
+
+        One walk numbers all entries, so that an entry and its descendants have consecutive numbers.
+        """
         children: dict[Oid | None, list[Oid]] = {}
         for oid in self._conversation:
             parent = self._sessions.nodes[oid].parent
@@ -359,7 +360,11 @@ class _SessionNames:
 
 
 def _names_of(node: Node) -> Iterable[str]:
-    """Return the names of an entry: its chain digest, and the agent's id or else the short id that exports contain."""
+    """Return the names by which other entries refer to an entry.
+
+    These are its chain digest and the agent's id. An entry of gitsession has the short id that exports contain instead
+    of the agent's id.
+    """
     names = [to_base64url(node.chain)]
     if node.source is None:
         names.append(short_id(node.chain))
@@ -374,9 +379,9 @@ def _calls(entry: Entry) -> Iterator[str]:
 
 
 def _results(entry: Entry) -> Iterator[str]:
-    """Yield the ids of tool calls whose results are in ``entry``.
+    """Yield the ids of the tool calls whose results are in ``entry``.
 
-    The entry is a tool message, or in opencode's sessions, the message with the calls.
+    Results are in a tool message. In opencode's sessions, they are in the message with the calls.
     """
     if isinstance(entry, kinds.Message):
         if entry.role == "tool" and entry.tool_call_id:

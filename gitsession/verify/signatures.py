@@ -1,16 +1,14 @@
 """Signatures: signed statements about the tip of a branch, stored as ``Seal`` entries on ``meta`` (decision 0026).
 
-The signed text contains the chain digest of the tip. The chain digest is a hash of all payloads up to the tip, so the
-signature covers these payloads. Unlike an oid, the chain digest is the same in every store, with every object format of
-git, and after a purge. A signature does not lock a branch. Entries that are appended after the signed tip are not
-signed.
+The signed text contains the chain digest of the tip, which is a hash of all payloads up to the tip. So the signature
+covers these payloads. Unlike an oid, the chain digest is the same in every store, with every object format of git, and
+after a purge. A signed branch can be continued. The entries after the signed tip are then not signed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
 
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed, NotFound
@@ -18,7 +16,6 @@ from gitsession.git.signing import Signature, Signing
 from gitsession.git.types import Oid
 from gitsession.model.entries import Seal, Tombstone
 from gitsession.sessions import graph, session_ids, tombstone_set
-from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
@@ -37,7 +34,7 @@ _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
 def problem(check: SignatureCheck) -> Finding | None:
-    """Return the problem of a signature; ``None`` if there is none.
+    """Return a finding if a signature is invalid, else ``None``.
 
     A signature that cannot be checked is not a problem.
     """
@@ -67,11 +64,11 @@ def statement(entry: Seal) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key: str = "") -> Seal:
-    """Return a signature of the current tip of ``branch``. The signature is not stored.
+def make(store: ObjectStore, sid: str, branch: str, at_ms: int, key: str = "") -> Seal:
+    """Sign the current tip of ``branch`` with ``key``, by default the user's key. The signature is not stored.
 
-    Raises ``NotFound``, and ``Unavailable`` if signing fails. If an entry is lost, raises the errors of
-    ``graph.history``, because entries that cannot be read must not be signed.
+    Raises ``NotFound``, and ``Unavailable`` if signing fails. If an entry of the branch cannot be read, raises the
+    errors of ``graph.history``, because such an entry must not be signed.
     """
     leaf = store.ref(refs.leaf(sid, branch)) if refs.is_branch(branch) else None
     if leaf is None:
@@ -79,44 +76,31 @@ def make(store: ObjectStore, sid: str, branch: str, at_ms: int, by: Signing, key
     history = list(graph.history(store, leaf))
     fields = {"session": sid, "branch": branch, "leaf": to_base64url(history[0].chain), "entries": len(history)}
     text = statement(Seal(at_ms=at_ms, format="", signature=b"", **fields))  # type: ignore[arg-type]
-    signature = by.sign(text, key)
+    signature = Signing.of_user().sign(text, key)
     return Seal(at_ms=at_ms, format=signature.format, signature=signature.armoured, **fields)  # type: ignore[arg-type]
 
 
-def of_session(store: ObjectStore, sid: str, by: Signing) -> list[SignatureCheck]:
+def of_session(store: ObjectStore, sid: str) -> list[SignatureCheck]:
     """Check the signatures of one session, newest first."""
     leaves = store.refs(refs.session(sid))
-    nodes = {node.oid: node for leaf in leaves.values() for node in _readable(store, sid, leaf)}
-    return list(check_signatures(Sessions(leaves, nodes, partial(entry_of, store)), by, tombstone_set.read(store)))
+    histories = (graph.history_with_gaps(store, sid, leaf) for leaf in leaves.values())
+    nodes = {node.oid: node for history in histories for node in history if isinstance(node, Node)}
+    return list(check_signatures(Sessions(store, leaves, nodes), tombstone_set.read(store)))
 
 
-def _readable(store: ObjectStore, sid: str, leaf: str) -> Iterator[Node]:
-    return (node for node in graph.history_with_gaps(store, sid, leaf) if isinstance(node, Node))
+def check_signatures(sessions: Sessions, tombstones: Tombstones | None) -> Iterator[SignatureCheck]:
+    """Check every signature of ``sessions`` against the user's trusted signers.
 
-
-def check_signatures(
-    sessions: Sessions, by: Signing | None = None, tombstones: Tombstones | None = None
-) -> Iterator[SignatureCheck]:
-    """Check every signature of ``sessions``.
-
-    ``by``: settings with the trusted signers; by default, those of the user. ``tombstones``: the tombstone set; without
-    it, replaced entries are not checked.
+    ``tombstones``: the tombstone set; without it, replaced entries are not checked.
     """
+    signing: Signing | None = None
     for sid in sessions.sids:
-        seals = list(_seals(sessions, sid))
+        seals = list(sessions.own_entries(sessions.meta(sid), Seal))
         if seals:
-            by = by or Signing.of_user()
+            signing = signing or Signing.of_user()
             branches = _Branches(sessions, sid, tombstones)
             for node, entry in seals:
-                yield branches.check_seal(node, entry, by)
-
-
-def _seals(sessions: Sessions, sid: str) -> Iterator[tuple[Node, Seal]]:
-    for node in sessions.meta(sid):
-        if node.kind == Seal.kind and node.source is None:
-            entry = sessions.read(node)
-            if isinstance(entry, Seal):
-                yield node, entry
+                yield branches.check_seal(node, entry, signing)
 
 
 class _Branches:
@@ -140,29 +124,29 @@ class _Branches:
             self._positions[branch] = {chain: len(history) - at for at, chain in enumerate(chains)}
             self._leaves |= chains
 
-    def check_seal(self, node: Node, entry: Seal, by: Signing) -> SignatureCheck:
+    def check_seal(self, node: Node, entry: Seal, signing: Signing) -> SignatureCheck:
         own = self._positions.get(entry.branch, {})
         after = max(own.values()) - own[entry.leaf] if entry.leaf in own else None
+        state, name, replaced = self._state(entry, signing)
+        return SignatureCheck(self._sid, node, entry, state, name, after, replaced)
+
+    def _state(self, entry: Seal, signing: Signing) -> tuple[State, str, int]:
+        """Return the state of a signature, the name of the signer, and the number of replaced entries."""
         counts = {positions[entry.leaf] for positions in self._positions.values() if entry.leaf in positions}
         try:
             text = statement(entry)
         except Malformed:
-            return SignatureCheck(self._sid, node, entry, "misplaced", "", after)
-        signature = Signature(entry.format, entry.signature)
-        state, name = by.check(text, signature, entry.at_ms // 1000)
+            return "misplaced", "", 0
+        state, name = signing.check(text, Signature(entry.format, entry.signature), entry.at_ms // 1000)
         if state in ("bad", "revoked") or not self._is_complete:
-            return SignatureCheck(self._sid, node, entry, state, name, after)
+            return state, name, 0
         if entry.session != self._sid or (counts and counts != {entry.entries}):
-            return SignatureCheck(self._sid, node, entry, "misplaced", name, after)
+            return "misplaced", name, 0
         if not counts:
-            return SignatureCheck(self._sid, node, entry, "gone", name, after)
-        replaced = [
-            member
-            for member in self._sessions.history(self._leaves[entry.leaf])
-            if member.is_tombstone or member.replaces
-        ]
-        result: State = state if all(self._is_explained(member) for member in replaced) else "altered"
-        return SignatureCheck(self._sid, node, entry, result, name, after, len(replaced))
+            return "gone", name, 0
+        history = self._sessions.history(self._leaves[entry.leaf])
+        replaced = [member for member in history if member.is_tombstone or member.replaces]
+        return state if all(map(self._is_explained, replaced)) else "altered", name, len(replaced)
 
     def _is_explained(self, node: Node) -> bool:
         """Return whether the replacement of ``node`` was caused by a purge or a redaction."""

@@ -9,7 +9,6 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,6 @@ from gitsession.errors import NotFound, Unavailable
 from gitsession.git.signing import SSH, Signature, Signing
 from gitsession.model.entries import Message, Seal
 from gitsession.sessions import graph
-from gitsession.sessions.content import entry_of
 from gitsession.sessions.session import StoredSession
 from gitsession.sessions.tombstone_set import NONE
 from gitsession.store import refs
@@ -72,14 +70,14 @@ def talk(tmp_path: Path) -> Iterator[StoredSession]:
 
 
 def seal(held: StoredSession, branch: str = "main", at_ms: int = 1_800_000_000_000, **change: object) -> Seal:
-    made = signatures.make(held._store, held.id, branch, at_ms, Signing.of_user())
+    made = signatures.make(held._store, held.id, branch, at_ms)
     made = replace(made, **change)  # type: ignore[arg-type]
     held.seal(made)
     return made
 
 
 def looked_at(held: StoredSession) -> list[SignatureCheck]:
-    return signatures.of_session(held._store, held.id, Signing.of_user())
+    return signatures.of_session(held._store, held.id)
 
 
 def states(held: StoredSession) -> list[str]:
@@ -219,7 +217,7 @@ CHANGED: dict[str, tuple[Callable[[Seal], dict[str, object]], str]] = {
 def test_changed_signature_is_a_problem(
     talk: StoredSession, keys: Path, change: Callable[[Seal], dict[str, object]], state: str
 ) -> None:
-    made = signatures.make(talk._store, talk.id, "main", 1_800_000_000_000, Signing.of_user())
+    made = signatures.make(talk._store, talk.id, "main", 1_800_000_000_000)
     talk.seal(replace(made, **change(made)))  # type: ignore[arg-type]
     assert states(talk) == [state]
     assert "signature" in "".join(problems(talk._store))
@@ -235,7 +233,7 @@ def test_good_signature_of_another_session_is_a_problem(talk: StoredSession, key
 
 @needs_ssh
 def test_wrong_signed_count_is_a_problem(talk: StoredSession, keys: Path) -> None:
-    made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user())
+    made = signatures.make(talk._store, talk.id, "main", 1000)
     lie = replace(made, entries=7)
     talk.seal(replace(lie, signature=Signing.of_user().sign(signatures.statement(lie)).armoured))
     assert states(talk) == ["misplaced"]
@@ -334,7 +332,7 @@ def test_path_of_a_key_may_be_relative_to_the_working_directory(
 ) -> None:
     setting("user.signingKey", "")
     monkeypatch.chdir(keys)
-    made = signatures.make(talk._store, talk.id, "main", 1000, Signing.of_user(), "ada")
+    made = signatures.make(talk._store, talk.id, "main", 1000, "ada")
     talk.seal(made)
     assert states(talk) == ["good"]
 
@@ -363,7 +361,7 @@ def test_changed_branch_without_a_purge_is_a_problem(talk: StoredSession, keys: 
     purge(store, find(store, "one"))
     leaves = store.refs(refs.session(talk.id))
     nodes = {node.oid: node for leaf in leaves.values() for node in graph.history(store, leaf)}
-    [found] = signatures.check_signatures(Sessions(leaves, nodes, partial(entry_of, store)), Signing.of_user(), NONE)
+    [found] = signatures.check_signatures(Sessions(store, leaves, nodes), NONE)
     assert (found.state, found.purged) == ("altered", 1)
     problem = signatures.problem(found)
     assert problem is not None and "not by a purge or a redaction" in problem.what
