@@ -373,7 +373,7 @@ class _Planner:
         plan, damaged = self._plan, self._store.damaged_refs()
         existing = self._store.refs("refs/")
         mark = lost_refs.read(self._store.git_dir)
-        lost = lost_refs.find(self._store, mark, seen=self._seen, unreadable=damaged)
+        lost = lost_refs.find(self._store, mark, self._seen)
         lost = [found for found in lost if found.name not in plan.moves]  # the journal has the values of the other refs
         self._recorded = {found.name: found.was for found in lost if found.now is None}
         recorded = self._recorded_values()

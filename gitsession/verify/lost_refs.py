@@ -1,14 +1,19 @@
 """A search for refs that have lost a recorded value although no command moved them.
 
-If the file of a ref is missing, git does not list the ref. If a ref was moved back, its value is as valid as any other.
-So only a record of an earlier value shows the loss. The recorded value of a ref is the value that the last flush wrote
-(store/flush_record.py), that the last check without problems found (``VerifiedState``, called the mark), or that a
-later operation recorded. If there is no mark, the whole operation log is read. If a ref is in none of these records,
-the value in the catalog is used.
+git does not list a ref whose file is missing. If a ref was moved back to an earlier entry, its value is as valid as any
+other. So only a record of the lost value shows the loss. There are four records:
 
-Nothing is lost if another program moved a ref and gitsession renamed its own branch (store/flushing.py). The old value
-is then still on a branch of the session. Nothing is lost, either, if the entries of a ref were appended again to
-another history (sessions/merge_remote_branches.py). The commits then differ, but their content is the same.
+    1. the values that flushes wrote (store/flush_record.py)
+    2. the values that the last check without problems found (``VerifiedState``, called the mark)
+    3. the values that operations after the mark recorded; if there is no mark, all operations
+    4. the values in the catalog, which are used only if a ref is in none of the other records
+
+A recorded value is not lost in two cases:
+
+    1. Another program moved the ref, and gitsession then renamed its own branch (store/flushing.py). The value is still
+       on a branch of the session.
+    2. The entries were appended again to another history (sessions/merge_remote_branches.py). The commits then differ,
+       but their content is the same.
 """
 
 from __future__ import annotations
@@ -52,15 +57,8 @@ class VerifiedState:
     loose: list[str]
 
     def covers(self, now: VerifiedState) -> bool:
-        """Return whether all packs and indexes of this state also exist, unchanged, in ``now``. Refs may have moved."""
+        """Return whether all packs and indexes of this state still exist, unchanged, in the state ``now``."""
         return all(now.packs.get(name) == seen for name, seen in self.packs.items())
-
-    def new_packs(self, now: VerifiedState) -> list[str]:
-        """Return the packs and indexes that are in ``now`` but not in this state."""
-        return sorted(now.packs.keys() - self.packs.keys())
-
-    def new_loose(self, now: VerifiedState) -> list[str]:
-        return sorted(set(now.loose) - set(self.loose))
 
 
 def current_state(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
@@ -72,7 +70,7 @@ def current_state(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
 
 
 def read(git_dir: Path) -> VerifiedState | None:
-    """Return the recorded state of the last check without problems; ``None`` if it is missing or cannot be read."""
+    """Return the mark; ``None`` if it is missing or cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") == VERSION:
@@ -89,10 +87,7 @@ def write(git_dir: Path, mark: VerifiedState) -> None:
 
 
 def forget(git_dir: Path, ref: str) -> None:
-    """Remove ``ref``, which was deleted intentionally, from the recorded state of the last check.
-
-    Raises ``OSError``.
-    """
+    """Remove a ref that was deleted intentionally from the mark. Raises ``OSError``."""
     mark = read(git_dir)
     if mark is not None and mark.refs.pop(ref, None) is not None:
         write(git_dir, mark)
@@ -107,8 +102,8 @@ class LostRefFinding:
         was: Recorded value.
         when: Description of the time at which the value was recorded.
         now: Current value; ``None`` if the ref is missing.
-        unreached: Number of entries in the history of ``was`` that are no longer on a branch of the session; ``None``
-            if objects of this history are missing.
+        unreached: Number of entries in the history of ``was`` that are on no branch of the session; ``None`` if
+            objects of this history are missing.
     """
 
     name: str
@@ -129,12 +124,12 @@ class LostRefFinding:
         return f"{what} ({entries} on no branch)" if self.unreached else what
 
 
-def find(
-    store: GitStore, mark: VerifiedState | None, *, seen: Mapping[str, RefValue], unreadable: Collection[str]
-) -> list[LostRefFinding]:
-    """Return the refs that lost a value. ``seen``: values of refs in the catalog. ``unreadable``: refs to leave out."""
+def find(store: GitStore, mark: VerifiedState | None, seen: Mapping[str, RefValue]) -> list[LostRefFinding]:
+    """Return the refs that lost a value, except refs with damaged files. ``seen``: values of refs in the catalog."""
+    unreadable = store.damaged_refs()
     for _ in range(_TRIES):
-        # Records are read before refs. In between, an append only moves refs forward, and a command changes the log.
+        # The records are read before the refs. Meanwhile, an append can only move a ref forward, which is no loss, and
+        # a command changes the log. If the log or a record has changed, the search is repeated.
         log_tip, records = _log_tip(store), _records(store)
         known, replaced = _recorded_values(store, mark, seen, records)
         found = [finding for finding in _compare(store, known, records, replaced) if finding.name not in unreadable]
@@ -159,7 +154,10 @@ _TRIES = 8
 def _recorded_values(
     store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
 ) -> tuple[_RecordedValues, set[tuple[str, RefValue | None]]]:
-    """Return each ref's last recorded value (``None``: removed) with its time, and values that commands replaced."""
+    """Return the last recorded value of each ref with its time, and the values that commands replaced.
+
+    The value of a removed ref is ``None``.
+    """
     marked = mark.refs if mark else {}
     later: _RecordedValues = {}
     unflushed: _RecordedValues = {}
@@ -224,9 +222,9 @@ def _compare(
 
 
 def _is_target_removed(was: RefValue, known: _RecordedValues, current: Mapping[str, RefValue]) -> bool:
-    """Return whether ``was`` is the value of a symbolic ref whose branch was removed.
+    """Return whether ``was`` is the value of a symbolic ref to a branch that was removed.
 
-    The purge of a whole session also deletes its symbolic ref. This deletion is not in the operation log.
+    The purge of a whole session also deletes its symbolic ref. The operation log does not contain this deletion.
     """
     target = refs.target(was)
     if target is None or target in current:
@@ -237,7 +235,7 @@ def _is_target_removed(was: RefValue, known: _RecordedValues, current: Mapping[s
 def _ever_archived(store: ObjectStore) -> Collection[str]:
     """Return the sessions that were ever archived.
 
-    Archiving deletes their active-branch refs, and the log does not record this.
+    Archiving deletes the refs that select their active branches. The operation log does not contain these deletions.
     """
     try:
         return archive_set.read(store).turns.keys()
@@ -252,10 +250,10 @@ def _is_watched(name: str) -> bool:
 def _unreached(
     store: ObjectStore, name: str, was: RefValue, current: Mapping[str, RefValue], *, is_flushed: bool
 ) -> int | None:
-    """Return the number of entries up to ``was`` that are on no branch of the session of ``name``. Trees are compared.
+    """Return the number of entries in the history of ``was`` that are on no branch of the session of ``name``.
 
-    If the branches cannot be read because of damage, the result is 0. If the history of ``was`` cannot be read, the
-    result is ``None`` if a flush wrote ``was``, and 0 otherwise.
+    Entries are compared by their trees. If a branch cannot be read because of damage, the result is 0. If the history
+    of ``was`` cannot be read, the result is ``None`` if a flush wrote ``was``, and 0 otherwise.
     """
     if not refs.is_session_ref(name) or refs.target(was) is not None:
         return 0

@@ -1,9 +1,9 @@
 """The check of a whole store on disk: its journal, its refs, `git fsck`, and every entry.
 
-A quick check covers only new data. It reads the packs and loose objects that the mark of the last check without
-problems (verify/lost_refs.py) does not list, and compares their checksums. On each branch, it checks only the entries
-after the value in the mark. If there is no mark, or if a pack in the mark is missing or has changed, everything is
-checked.
+A quick check covers only the data that was added after the last check without problems. That check left a mark
+(verify/lost_refs.py). A quick check reads the packs and loose objects that the mark does not list, and compares their
+checksums. On each branch, it checks the entries after the value in the mark. If there is no mark, or if a pack in the
+mark is missing or has changed, everything is checked.
 
 A large store can be checked in parts, with a limit for each part. The parts of one complete check are called a round.
 """
@@ -15,11 +15,11 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gitsession.archive import archive_set
-from gitsession.durable import replace as replace_file
+from gitsession.durable import replace
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import config, damage, process
 from gitsession.git.repository import VerifiedRepository
@@ -39,7 +39,7 @@ ENTRIES_AT_ONCE = 64
 """Number of entries that are checked between two reads of the clock."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CheckPosition:
     """The progress of a round. Times are Unix time in ms.
 
@@ -74,17 +74,16 @@ def continue_round(
     report = Report()
     position = read(store.git_dir)
     is_start = not position.since_ms
+
+    def is_over() -> bool:
+        is_late = deadline is not None and clock() > deadline
+        return is_late or (sample is not None and report.checked >= sample)
+
+    part = _Part(store, report, position, is_over)
     if is_start:
-        position = replace(position, since_ms=now_ms)
-    part = _Part(
-        store, report, EntryChecks(store, report), sample, lambda: deadline is not None and clock() > deadline
-    )
-    if is_start:
+        position.since_ms = now_ms
         part.refs(seen)
-    position = part.sessions(position)
-    ended = False
-    if not part.is_over:
-        position, ended = part.files(position)
+    ended = part.sessions(sample) and part.files()
     report.whole = ended and is_start
     report.covered = _covered(store, position, ended)
     if not store.read_only:
@@ -94,73 +93,62 @@ def continue_round(
 
 
 class _Part:
-    def __init__(
-        self, store: GitStore, report: Report, checks: EntryChecks, sample: int | None, is_late: Callable[[], bool]
-    ) -> None:
-        self._store, self._report, self._checks = store, report, checks
-        self._sample, self._is_late = sample, is_late
-        self.is_over = False
-        """True if this part has reached its limit."""
+    """One part of a round. ``is_over``: function that returns whether the part has reached a limit."""
+
+    def __init__(self, store: GitStore, report: Report, position: CheckPosition, is_over: Callable[[], bool]) -> None:
+        self._store, self._report, self._position, self._is_over = store, report, position, is_over
+        self._checks = EntryChecks(store, report)
 
     def refs(self, seen: Mapping[str, RefValue]) -> None:
-        store = self._store
-        mark = lost_refs.read(store.git_dir)
-        lost = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
-        self._report.problems += [Finding(finding.name, finding.what, finding.name) for finding in lost]
-        for name in store.refs(refs.SESSIONS):
+        self._report.problems += _lost_refs(self._store, lost_refs.read(self._store.git_dir), seen)
+        for name in self._store.refs(refs.SESSIONS):
             if not refs.session_of(name):
                 self._report.add(name, "invalid name of a session branch")
-        check_log(store, self._report)
+        check_log(self._store, self._report)
 
-    def sessions(self, position: CheckPosition) -> CheckPosition:
-        """Check the sessions after ``position``; return the position at which this part ends."""
+    def sessions(self, sample: int | None) -> bool:
+        """Check the sessions after the position; return whether all sessions are checked."""
+        position = self._position
         for sid in _sids(self._store):
             if _sort_key(sid) < _sort_key(position.session) or (sid == position.session and not position.entry):
                 continue
-            position = self._session(
-                sid, replace(position, session=sid, entry=position.entry if sid == position.session else "")
-            )
-            if self.is_over:
-                return position
-        return replace(position, entry="")
+            if sid != position.session:
+                position.session, position.entry = sid, ""
+            self._session(sid, sample)
+            if self._is_over():
+                return False
+        position.entry = ""
+        return True
 
-    def _session(self, sid: str, position: CheckPosition) -> CheckPosition:
+    def _session(self, sid: str, sample: int | None) -> None:
+        position = self._position
         walk = Walk(self._store, sid, self._report, self._checks)
         remaining = sorted(oid for oid in walk.nodes if oid > position.entry)
-        limit = len(remaining) if self._sample is None else self._sample - self._report.checked
+        limit = len(remaining) if sample is None else sample - self._report.checked
         chosen = remaining[:limit]
-        done = 0
         for start in range(0, len(chosen), ENTRIES_AT_ONCE):
             batch = chosen[start : start + ENTRIES_AT_ONCE]
             walk.check_row(batch)
-            done += len(batch)
-            if self._is_late():
-                self.is_over = True
+            position.entry = batch[-1]
+            position.entries += len(batch)
+            if self._is_over():
                 break
-        position = replace(
-            position, entry=chosen[done - 1] if done else position.entry, entries=position.entries + done
-        )
-        if self._sample is not None and self._report.checked >= self._sample:
-            self.is_over = True
-        if done < len(remaining):
-            self.is_over = True
-            return position
-        walk.check_relations()
-        self.is_over = self.is_over or self._is_late()
-        return replace(position, entry="")
+        if not remaining or position.entry == remaining[-1]:
+            walk.check_relations()
+            position.entry = ""
 
-    def files(self, position: CheckPosition) -> tuple[CheckPosition, bool]:
-        """Check the files after ``position``; return the new position and whether the round is complete."""
+    def files(self) -> bool:
+        """Check the files after the position; return whether all files are checked."""
         for name in damage.object_files(self._store.git_dir):
-            if name <= position.file:
+            if name <= self._position.file:
                 continue
             problem = damage.problem(self._store.git_dir, name)
             if problem:
                 self._report.add(name, problem)
-            position = replace(position, file=name)
-            if self._is_late():
-                return position, False
-        return position, True
+            self._position.file = name
+            if self._is_over():
+                return False
+        return True
 
 
 def _sort_key(sid: str) -> tuple[str, str]:
@@ -181,7 +169,7 @@ def _covered(store: GitStore, position: CheckPosition, ended: bool) -> CheckCove
 
 
 def read(git_dir: Path) -> CheckPosition:
-    """Return the position after the last part of a round; the beginning of a new round if it cannot be read."""
+    """Return the position after the last part of the round; the start of a new round if it cannot be read."""
     try:
         value = json.loads((git_dir / FILE).read_bytes())
         if value.pop("version") != VERSION:
@@ -196,9 +184,9 @@ def read(git_dir: Path) -> CheckPosition:
 
 
 def write(git_dir: Path, position: CheckPosition) -> None:
-    """Write the position. Raises ``OSError``."""
+    """Write ``position``. Raises ``OSError``."""
     data = json.dumps({"version": VERSION, **asdict(position)}).encode()
-    replace_file(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
+    replace(git_dir / FILE, data, by=git_dir / f"{FILE}.{os.getpid()}.tmp")
 
 
 def verify(
@@ -211,16 +199,16 @@ def verify(
     notices: bool = False,
     now_ms: int = 0,
 ) -> Report:
-    """Check the whole store.
+    """Check a store.
 
     If ``quick`` is set and the mark is valid, only new data is checked. Otherwise, if ``sample`` or ``max_seconds`` is
-    set, the next part of a round is checked.
+    set, the next part of a round is checked. Otherwise, everything is checked.
 
     Args:
         store: The store.
         seen: Values of the session refs when the catalog last read them.
-        sample: Maximum number of entries to check.
-        max_seconds: Time limit in seconds.
+        sample: Maximum number of entries to check; ``None`` for no limit.
+        max_seconds: Time limit in seconds; ``None`` for no limit.
         quick: Whether to check only new data.
         notices: Whether to also report notices.
         now_ms: Current time, as Unix time in ms.
@@ -239,8 +227,7 @@ def verify(
         report = continue_round(store, seen=seen, sample=sample, max_seconds=max_seconds, now_ms=now_ms)
         report.problems[:0] = problems
         return report
-    lost = lost_refs.find(store, mark, seen=seen, unreadable=store.damaged_refs())
-    problems += [Finding(finding.name, finding.what, finding.name) for finding in lost]
+    problems += _lost_refs(store, mark, seen)
     if is_quick and mark is not None:
         problems += _new_files(store, mark, now)
         known = frozenset(value for name, value in mark.refs.items() if refs.parse(name))
@@ -262,6 +249,10 @@ def verify(
     return report
 
 
+def _lost_refs(store: GitStore, mark: VerifiedState | None, seen: Mapping[str, RefValue]) -> list[Finding]:
+    return [Finding(lost.name, lost.what, lost.name) for lost in lost_refs.find(store, mark, seen)]
+
+
 def files_of_refs(store: GitStore) -> list[Finding]:
     """Return the damage in the journal, in ref files, and in the files by which git recognizes a repository."""
     found = [Finding(name, what) for name, what in config.problems(store.git_dir).items()]
@@ -270,13 +261,14 @@ def files_of_refs(store: GitStore) -> list[Finding]:
 
 
 def _new_files(store: GitStore, mark: VerifiedState, now: VerifiedState) -> list[Finding]:
+    """Return the damaged packs, indexes and loose objects that are in ``now`` but not in the mark."""
     found = []
-    for name in mark.new_packs(now):
+    for name in sorted(now.packs.keys() - mark.packs.keys()):
         problem = damage.checksum_problem(store.git_dir / "objects/pack" / name)
         if problem:
             found.append(Finding(f"objects/pack/{name}", problem))
     repository = VerifiedRepository(store.git_dir)
-    for oid in mark.new_loose(now):
+    for oid in sorted(set(now.loose) - set(mark.loose)):
         try:
             repository.read_loose(oid)
         except GitSessionError as error:
