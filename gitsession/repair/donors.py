@@ -1,14 +1,15 @@
-"""Sources of lost objects, called donors: other repositories, and agents' own files. No donor is trusted.
+"""Sources of lost objects, called donors: other repositories, and agents' own files.
 
-The caller of ``Donor.read`` checks the hash of the returned bytes. A donor is opened when it is first used.
+No donor is trusted: the caller of ``Donor.read`` checks the hash of the returned bytes.
 """
 
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from gitsession.discovery import sources
 from gitsession.discovery.sources import FoundSession
@@ -35,22 +36,25 @@ class UnreadFile(NamedTuple):
     what: str
 
 
-class Donor(Protocol):
-    """A source of lost objects.
+class Donor(ABC):
+    """A source of lost objects. By default, it has no refs.
 
     Attributes:
+        name: Name of the donor in messages.
         is_copy: Whether the donor is a copy of this store that the user named. Refs that only a copy has are restored.
         journals: Content of the donor's journal files.
-        unread: Agents' files that could not be imported so far.
     """
 
     name: str
-    is_copy: bool
-    journals: Sequence[bytes]
+    is_copy = False
+    journals: Sequence[bytes] = ()
 
     @property
-    def unread(self) -> Sequence[UnreadFile]: ...
+    def unread(self) -> Sequence[UnreadFile]:
+        """The agents' files that could not be imported so far."""
+        return ()
 
+    @abstractmethod
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         """Return the object; ``None`` if the donor does not have it.
 
@@ -59,18 +63,17 @@ class Donor(Protocol):
 
     def refs(self) -> Mapping[str, RefValue]:
         """Return the values of the donor's refs."""
+        return {}
 
 
-class Repository:
+class Repository(Donor):
     """A clone, another store, or an alternate on this machine. The pending records of its journal are included."""
-
-    unread: Sequence[UnreadFile] = ()
 
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
         # The journal is read first, so that records that are flushed in the meantime are found in git.
-        aside, live = journal_files(git_dir)
-        self.journals: Sequence[bytes] = (*aside, *live)
+        aside, live = _journal_files(git_dir)
+        self.journals = (*aside, *live)
         self._pending = journals.objects_of(journals.records(self.journals))
         self._moved = {ref: new for record in journals.records(live) for ref, _, new in record.moves}
         self._verified = VerifiedRepository(git_dir)
@@ -86,8 +89,8 @@ class Repository:
         return {name: value for name, value in values.items() if value is not None}
 
 
-def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
-    """Return the journal files of a store that were set aside, and its other journal files.
+def _journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
+    """Return the content of a store's journal files that were set aside, and of its other journal files.
 
     A clone has no journal files.
     """
@@ -96,14 +99,11 @@ def journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
     return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
 
 
-class RemoteDonor:
+class RemoteDonor(Donor):
     """A repository at a URL. It is fetched into its own bare repository, and git checks every object."""
 
-    journals: Sequence[bytes] = ()
-    unread: Sequence[UnreadFile] = ()
-
-    def __init__(self, url: str, folder: Path, name: str, *, is_copy: bool = False) -> None:
-        self.name, self.is_copy = name, is_copy
+    def __init__(self, url: str, folder: Path, *, is_copy: bool = False) -> None:
+        self.name, self.is_copy = url, is_copy
         self._url, self._folder = url, folder
         self._fetched: Repository | None = None
 
@@ -124,8 +124,8 @@ class RemoteDonor:
         return self._fetched
 
 
-class RebuiltObjects:
-    """Objects that are rebuilt from agents' files. The files are imported again, into temporary stores.
+class RebuiltObjects(Donor):
+    """A donor of objects that are rebuilt from agents' files. The files are imported again, into temporary stores.
 
     The same bytes yield the same objects. If a file continues another file, and ``locate`` finds the other file, the
     other file is imported first, into the same store.
@@ -150,16 +150,11 @@ class RebuiltObjects:
             self._failed |= {waiting.path: str(waiting.error) for waiting in self._queue.waiting}
             self._queue.waiting.clear()
 
-    def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
+    def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         return next((store.read(oid) for pair in self._store_pairs for store in pair if store.contains(oid)), None)
-
-    def refs_of(self, path: Path) -> Mapping[str, RefValue]:
-        """Return the refs of the file at ``path``; none if several files were added, because some may be missing."""
-        return self._store_pairs[0][0].refs("refs/") if self._tried == {path} else {}
 
     @property
     def unread(self) -> Sequence[UnreadFile]:
-        """The files that could not be imported, each with the reason."""
         return [UnreadFile(os.fsencode(path).decode("utf-8", "replace"), what) for path, what in self._failed.items()]
 
     def _import_file(self, path: Path, format: Format | None = None, *, named: bool = False) -> None:
@@ -196,58 +191,43 @@ class RebuiltObjects:
 
 
 def _stores() -> tuple[MemoryStore, MemoryStore]:
-    """Return a store that redacts by the current rules, and one that does not redact, like releases without rules."""
+    """Return a store that redacts by the current rules, and one that does not redact, as early releases did."""
     return MemoryStore(), MemoryStore(redacts=False)
 
 
-class NamedFileDonor:
+class NamedFileDonor(RebuiltObjects):
     """A session file that the user names, and the files in the same folder that it continues."""
 
-    is_copy = False
-    journals: Sequence[bytes] = ()
-
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self.name = os.fsencode(path).decode("utf-8", "replace")
         self._path = path
-        self._rebuilt = RebuiltObjects()
-
-    @property
-    def unread(self) -> Sequence[UnreadFile]:
-        return self._rebuilt.unread
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        self._rebuilt.add([self._path])
-        return self._rebuilt.read(oid)
+        self.add([self._path])
+        return super().read(oid, sid)
 
     def refs(self) -> Mapping[str, RefValue]:
-        self._rebuilt.add([self._path])
-        return self._rebuilt.refs_of(self._path)
+        """Return the refs of the session; none if it consists of several files, because some refs may be missing."""
+        self.add([self._path])
+        return self._store_pairs[0][0].refs("refs/") if self._tried == {self._path} else {}
 
 
-class AgentFiles:
+class AgentFiles(RebuiltObjects):
     """The agents' files that the catalog lists for each requested session, and the files that they continue."""
 
     name = "the agent's own file"
-    is_copy = False
-    journals: Sequence[bytes] = ()
 
     def __init__(self, catalogue: Catalogue) -> None:
+        super().__init__(self._bases)
         self._catalogue = catalogue
-        self._rebuilt = RebuiltObjects(self._bases)
         self._requested: set[str] = set()
-
-    @property
-    def unread(self) -> Sequence[UnreadFile]:
-        return self._rebuilt.unread
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         if sid not in self._requested:
             self._requested.add(sid)
-            self._rebuilt.add(self._catalogue.files_of(sid))
-        return self._rebuilt.read(oid)
-
-    def refs(self) -> Mapping[str, RefValue]:
-        return {}
+            self.add(self._catalogue.files_of(sid))
+        return super().read(oid, sid)
 
     def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
         """Yield all files of the session that ``waiting`` continues, in import order, and then files in its folder."""
@@ -258,13 +238,10 @@ class AgentFiles:
         yield from session_files.nearby_files(waiting)
 
 
-class FirstCommitDonor:
+class FirstCommitDonor(Donor):
     """A donor of the first commit, which is the same in every store."""
 
     name = "the first commit of every store"
-    is_copy = False
-    journals: Sequence[bytes] = ()
-    unread: Sequence[UnreadFile] = ()
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
         return create.first_commit()[1].get(oid)
@@ -274,13 +251,16 @@ class FirstCommitDonor:
 
 
 def donor_of(argument: str, folder: Path, *, is_copy: bool = True) -> Donor:
-    """Return the donor for a user's argument: a repository, a session file, or a URL."""
+    """Return the donor for a user's argument: a repository, a session file, or a URL.
+
+    ``folder``: a folder that does not exist yet, into which a URL is fetched.
+    """
     path = Path(argument)
     if path.is_dir():
         return Repository(path / ".git" if (path / ".git").is_dir() else path, argument, is_copy=is_copy)
-    return NamedFileDonor(path.absolute()) if path.is_file() else RemoteDonor(
-        argument, folder, argument, is_copy=is_copy
-    )
+    if path.is_file():
+        return NamedFileDonor(path.absolute())
+    return RemoteDonor(argument, folder, is_copy=is_copy)
 
 
 def alternates(git_dir: Path) -> Iterator[Donor]:
@@ -297,7 +277,7 @@ def alternates(git_dir: Path) -> Iterator[Donor]:
 
 
 def remotes(git_dir: Path, folder: Path) -> Iterator[Donor]:
-    """Yield the remotes in the store's own git configuration."""
+    """Yield the remotes in the store's own git configuration. ``folder``: folder for the data of remotes."""
     arguments = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
     result = process.run(None, *arguments, accept=range(256))
     for number, line in enumerate(result.out.decode("utf-8", "surrogateescape").splitlines()):

@@ -1,6 +1,6 @@
 """Salvage of objects and ref values from damaged journal files and from the journals of copies.
 
-Objects are checked by their hash. Only the value after the last move of a ref is applied. It is called the end. These
+Objects are checked by their hash. Of the moves of a ref, only the last one counts. Its value is called the end. These
 rules ensure that nothing is lost:
 
     1. the ref's history contains the end, or a command removed the ref   -> nothing to do
@@ -8,10 +8,12 @@ rules ensure that nothing is lost:
     3. the current value is older than the first value in the file        -> the ref moves to the end
     4. otherwise: the history was continued without the lost records      -> the end becomes a new branch
 
-If only the position of a record is proven and not its content, a ref name in the record may be damaged. The moves in
-the record are then applied only to refs that other records also name. A hole in the file is closed if a copy of the
-same journal has the records. A hole of one record is also closed if every history that includes the record can be read.
-A file with an open hole is not moved, so that ``verify`` reports it.
+A record is proven if a digest proves its content. If only its position is proven, a ref name in it may be damaged. Its
+moves are then applied only to refs that a proven record also names.
+
+A hole is a part of the file in which records are lost. It is closed if a copy of the same journal has the records. A
+hole of one record is also closed if every history that includes the record can be read. A file with an open hole is not
+moved, so that ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -107,36 +109,34 @@ def objects_of(records: Iterable[JournalRecord]) -> dict[Oid, tuple[Kind, bytes]
 
 
 def read(files: Mapping[str, bytes], copies: Mapping[bytes, SoundRecord]) -> Journals:
-    """Read damaged journal files. ``files``: their content by name, oldest first.
+    """Read damaged journal files.
 
-    ``copies``: the records of copies of these files, as ``records_by_predecessor`` returns them.
+    Args:
+        files: Content of the files by name, oldest first.
+        copies: Records of copies of the files, as ``records_by_predecessor`` returns them.
     """
     result = Journals()
     for name, data in files.items():
-        rows: list[tuple[JournalRecord, bool] | JournalHole] = []
+        parts: list[SoundRecord | JournalHole] = []
         for part in scan(data).found:
-            rows += [_decode(part)] if isinstance(part, SoundRecord) else _fill_hole(part, copies)
-        _collect(name, rows, result)
+            parts += [part] if isinstance(part, SoundRecord) else _fill_hole(part, copies)
+        _collect(name, parts, result)
     return result
 
 
-def _decode(record: SoundRecord) -> tuple[JournalRecord, bool]:
-    return decode_record(record.payload), record.proven
-
-
-def _fill_hole(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[
-    tuple[JournalRecord, bool] | JournalHole
-]:
+def _fill_hole(hole: JournalHole, copies: Mapping[bytes, SoundRecord]) -> list[SoundRecord | JournalHole]:
     """Return the records in a hole that ``copies`` has, followed by the hole if some records are still missing."""
-    found: list[tuple[JournalRecord, bool] | JournalHole] = []
+    found: list[SoundRecord | JournalHole] = []
     at = hole.before
     while at != hole.until and at in copies:
-        found.append(_decode(copies[at]))
+        found.append(copies[at])
         at = copies[at].digest
     return found if at == hole.until else [*found, hole]
 
 
-def _collect(name: str, rows: list[tuple[JournalRecord, bool] | JournalHole], result: Journals) -> None:
+def _collect(name: str, parts: Iterable[SoundRecord | JournalHole], result: Journals) -> None:
+    """Add the records and the open holes of the journal file ``name`` to ``result``."""
+    rows = [part if isinstance(part, JournalHole) else (decode_record(part.payload), part.proven) for part in parts]
     records = [row for row in rows if not isinstance(row, JournalHole)]
     result.objects |= objects_of(record for record, _ in records)
     known = {ref for record, proven in records if proven for ref, _, _ in record.moves}

@@ -7,11 +7,12 @@
               last values in the journal
     report    list what was repaired, what was set aside, and which entries of which sessions are still missing
 
-A ref that cannot be read is restored to a recorded value. The sources are the refs of donors, the catalog, the last
-check without findings, and the operation log. If the recorded values differ but are in one history, the newest value is
-used. If they are in different histories, the ref is not restored, because the right value cannot be determined. An
-existing ref is moved only by journal records. If a ref was moved back, its earlier value becomes a new branch. If a
-session ref exists only in a copy that the user named, it is restored if all of its objects exist and no operation of
+A ref that cannot be read is restored to a recorded value. The sources of values are the refs of donors, the catalog,
+the last check without problems, and the operation log. If the values differ but are in one history, the newest one is
+used. If they are in different histories, the ref is not restored, because the right value cannot be determined.
+
+An existing ref is moved only by journal records. If a ref was moved back, its earlier value becomes a new branch. If
+only a copy that the user named has a session ref, the ref is restored if all of its objects exist and no operation of
 this store removed it.
 """
 
@@ -51,9 +52,10 @@ _UNREADABLE = "has damaged records"
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """An object that is reachable from a ref but not found in any source.
+    """An object that is reachable from a ref but that no source contains.
 
     Attributes:
+        oid: Id of the object.
         ref: Ref from which the object is reachable.
         entry: Id of the entry to which the object belongs; the id of the object itself if it belongs to no entry.
         what: Message of the read error.
@@ -67,7 +69,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class LostRef:
-    """A ref that cannot be read. Its value cannot be determined with certainty from any source."""
+    """A ref that cannot be restored, or whose last value is lost. ``what``: description of the problem."""
 
     name: str
     what: str
@@ -86,10 +88,10 @@ class RepairPlan:
         ref_files: New content of damaged loose refs and of a damaged packed-refs file, by path.
         ref_values: New values of refs that cannot be read or are missing.
         lost_refs: Refs that cannot be restored or whose last value is lost.
-        log_lost: Value of the operation log's ref, if a part of the log is lost. The log is then emptied, and earlier
-            commands cannot be undone.
+        log_lost: Value of the operation log's ref if a part of the log is lost, else "". A new log is then started,
+            and earlier commands cannot be undone.
         settings: New content of ``HEAD`` and of the configuration, if a part of them is missing, by path.
-        beside: New branches for the earlier values of refs that were moved back. The value is the name of the ref.
+        beside: New branches for the earlier values of refs that were moved back, each with the name of the ref.
         copied: Refs that exist only in a copy, each with the name of the copy.
         unheard: Names of donors that could not be read.
         unread: Agents' files from which nothing could be rebuilt.
@@ -118,7 +120,7 @@ class RepairPlan:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether there is nothing to repair. Data can be lost even so."""
+        """Return whether nothing can be repaired. Data may still be missing."""
         refs_to_do = self.ref_files or self.log_lost or self.moves or self.dangling
         return not (self.bad or self.taken or refs_to_do or self.settings)
 
@@ -233,9 +235,8 @@ class _Planner:
         self._store, self._donors, self._seen, self._scratch = store, donors, seen, scratch
         self._plan = RepairPlan()
         self._done: set[Oid] = set()
-        self._recorded: dict[str, RefValue] = {}
-        self._copies: dict[str, str] = {}
         self._problem = ""
+        """Message of the last read error."""
 
     def plan(self) -> RepairPlan:
         plan = self._plan
@@ -278,7 +279,7 @@ class _Planner:
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
-        """Return whether the hole is a single lost record and all histories that include it can be read again."""
+        """Return whether the hole is one lost record, and all histories that include this record can be read."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
         damaged_sessions = {refs.session_of(lost.ref) for lost in self._plan.lost}
         known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
@@ -287,7 +288,10 @@ class _Planner:
     # -- objects
 
     def _read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        """Return an object from the store, or else from a donor if its content matches the id."""
+        """Return an object from the store, or from a donor whose object has the right hash; ``None`` if there is none.
+
+        ``sid``: session to which the object belongs; "" if unknown.
+        """
         if oid in self._plan.taken:
             return self._plan.taken[oid]
         try:
@@ -313,10 +317,7 @@ class _Planner:
         return None
 
     def _follow_all(self, values: Mapping[str, RefValue]) -> None:
-        """Follow every ref, refs of sessions first.
-
-        An object's session determines which agent's files may contain it.
-        """
+        """Follow every ref, refs of sessions first, because an object's session determines the files to search."""
         plan = self._plan
         for name, value in sorted(values.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:
@@ -328,7 +329,7 @@ class _Planner:
             plan.lost = [lost for lost in plan.lost if lost.ref != refs.OPLOG]
 
     def _follow(self, ref: str, start: Oid) -> None:
-        """Read every object that is reachable from ``start``, each once, and record the lost ones."""
+        """Read every object that is reachable from ``start``, each once, and add the lost ones to the plan."""
         sid = refs.session_of(ref)
         stack: list[tuple[Oid, str]] = [(start, "")]
         while stack:
@@ -346,7 +347,7 @@ class _Planner:
                 self._plan.lost.append(Lost(oid, ref, entry or oid, str(error)))
 
     def _follow_copied(self, ref: str) -> None:
-        """Follow a ref that exists only in a copy. The ref is restored completely or not at all."""
+        """Follow a ref that only a copy has. If an object is lost, remove the ref from the plan."""
         plan = self._plan
         lost = len(plan.lost)
         self._follow(ref, plan.ref_values[ref])
@@ -375,12 +376,9 @@ class _Planner:
         mark = lost_refs.read(self._store.git_dir)
         lost = lost_refs.find(self._store, mark, self._seen)
         lost = [found for found in lost if found.name not in plan.moves]  # the journal has the values of the other refs
-        self._recorded = {found.name: found.was for found in lost if found.now is None}
-        recorded = self._recorded_values()
+        recorded, copies = self._recorded_values({found.name: found.was for found in lost if found.now is None})
         problems = self._unreadable_refs(damaged, existing, recorded, lost)
-        plan.copied = {
-            name: copy for name, copy in self._copies.items() if name not in existing and name not in problems
-        }
+        plan.copied = {name: copy for name, copy in copies.items() if name not in existing and name not in problems}
         problems |= dict.fromkeys(plan.copied, "has different values in several copies")
         for name, what in sorted(problems.items()):
             value = self._restorable(name, what, recorded.get(name, []))
@@ -431,10 +429,14 @@ class _Planner:
         self._plan.ref_values[name] = found.was
         self._plan.ref_files[name] = f"{found.was}\n".encode()
 
-    def _recorded_values(self) -> dict[str, list[RefValue]]:
-        """Return the values of each ref that are recorded in the sources."""
+    def _recorded_values(self, lost: Mapping[str, RefValue]) -> tuple[dict[str, list[RefValue]], dict[str, str]]:
+        """Return the values of each ref that are recorded in the sources, and the session refs that copies have.
+
+        ``lost``: the last values of missing refs. Each ref that a copy has is returned with the name of the copy.
+        """
         found: dict[str, list[RefValue]] = {}
-        for values in (self._seen, self._recorded):
+        copies: dict[str, str] = {}
+        for values in (self._seen, lost):
             for name, value in values.items():
                 found.setdefault(name, []).append(value)
         last: dict[str, RefValue | None] = {}
@@ -459,14 +461,14 @@ class _Planner:
                 if last.get(name, value) is not None and is_own and refs.target(value) is None:
                     found.setdefault(name, []).append(value)
                     if donor.is_copy and refs.is_session_ref(name):
-                        self._copies.setdefault(name, donor.name)
-        return found
+                        copies.setdefault(name, donor.name)
+        return found, copies
 
     def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
-        """Return the new value of a lost ref.
+        """Return the new value of a lost ref; ``None`` if it cannot be restored.
 
-        If no source has the last value, an earlier value is used, and the loss is reported. A ref to a missing commit
-        would make git fail in the whole store, so such a ref is not restored.
+        If no source has the last value, the ref is set to an earlier value, and the loss is reported. It is not set to
+        a missing commit, because git would then fail in the whole store.
         """
         value = self._newest(values)
         if value is None or not self._exists(name, value):
@@ -492,17 +494,16 @@ class _Planner:
         return None
 
     def _history(self, value: RefValue) -> set[RefValue]:
-        history: set[RefValue] = {value}
-        oid: Oid | None = value if refs.target(value) is None else None
-        while oid is not None:
-            found = self._read(oid, "")
-            oid = None
+        """Return ``value`` and the entries before it, as far as they can be read."""
+        history: set[RefValue] = set()
+        at: RefValue | None = value
+        while at is not None and at not in history:
+            history.add(at)
+            found = self._read(at, "") if refs.target(at) is None else None
+            at = None
             if found is not None and found[0] == "commit":
                 with contextlib.suppress(GitSessionError):
-                    oid = next(iter(parse_commit(found[1]).parents), None)
-            if oid in history:
-                break
-            history |= {oid} if oid else set()
+                    at = next(iter(parse_commit(found[1]).parents), None)
         return history
 
 

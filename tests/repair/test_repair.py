@@ -22,6 +22,7 @@ from gitsession.formats import FORMATS
 from gitsession.git.types import Kind
 from gitsession.model.entries import Message
 from gitsession.repair import repair as repairing
+from gitsession.repair.donors import Donor
 from gitsession.sessions import graph
 from gitsession.store import refs, salvage
 from gitsession.store.salvage import QUARANTINE
@@ -398,17 +399,13 @@ def test_ref_repaired_concurrently_keeps_later_entries(tmp_path, monkeypatch):
         assert store.session(session.id).leaf.subject == "user: late"
 
 
-class Liar:
+class Liar(Donor):
     """A source that has every object, but with wrong bytes."""
 
     name = "a liar"
-    unread = ()
 
     def read(self, oid: str, sid: str) -> tuple[Kind, bytes]:
         return "blob", b"something else"
-
-    def refs(self) -> dict[str, str]:
-        return {}
 
 
 def test_object_of_a_donor_is_hashed(tmp_path):

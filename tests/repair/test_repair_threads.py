@@ -134,7 +134,7 @@ def test_older_copy_of_a_file_is_imported_by_itself(tmp_path: Path) -> None:
     for file, content in {"1": data, "2": older}.items():
         (tmp_path / file).write_bytes(content)
     rebuilt.add([tmp_path / "1", tmp_path / "2"])
-    assert [oid for oid in whole.oids() if rebuilt.read(oid) is None] == []
+    assert [oid for oid in whole.oids() if rebuilt.read(oid, "") is None] == []
 
 
 def test_missing_base_is_searched_once(tmp_path: Path) -> None:
