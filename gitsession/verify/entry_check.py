@@ -158,7 +158,10 @@ def check(
         yield f"the parent {node.parent} cannot be read"
         return
     if node.second_parent is not None:
-        yield from _second_parent_problems(store, node.second_parent)
+        try:
+            load(store, node.second_parent)
+        except GitSessionError as error:
+            yield f"the second parent is not an entry: {error}"
     tree = content.tree_of(store, node.tree)
     yield from _tree_problems(store, node.tree, tree)
     parts = content.entry_tree_from_rows(store, node.tree, tree)
@@ -200,13 +203,6 @@ def purge_problems(node: Node, digest: str, original: str, tombstones: Tombstone
         yield f"replaces {original}, which was not redacted"
     elif tombstones.has_entry(digest):
         yield f"the entry {digest} was purged"
-
-
-def _second_parent_problems(store: Reader, oid: Oid) -> Iterator[str]:
-    try:
-        load(store, oid)
-    except GitSessionError as error:
-        yield f"the second parent is not an entry: {error}"
 
 
 def _headline(node: Node, form: str, data: bytes) -> Headline | None:

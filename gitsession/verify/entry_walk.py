@@ -1,4 +1,4 @@
-"""A check of every entry that is reachable from a session ref against docs/reference/format.md."""
+"""The check of all entries that are reachable from session refs against docs/reference/format.md."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class EntryChecks:
 
 
 class Walk:
-    """The entries of one session, or of all sessions. Problems are added to ``report``."""
+    """A check of the entries of one session, or of all sessions. Problems are added to ``report``."""
 
     def __init__(
         self, store: ObjectStore, sid: str | None, report: Report, checks: EntryChecks, known: Collection[Oid] = ()
@@ -228,33 +228,13 @@ def _check_ref_types(sessions: Sessions, report: Report) -> None:
         ref_type = refs.META if refs.is_meta(branch) else refs.FILES if refs.is_files(branch) else ""
         for node in sessions.history(leaf) if ref_type else ():
             if node.starts_session:
-                if ref_type == refs.META and _reaches(sessions.nodes, _branches(sessions, sid), node.oid) is False:
+                if ref_type == refs.META and sessions.on_branches(sid, node.__eq__) is False:
                     report.add(name, "its history starts in another session")
                 break
             if not is_allowed_on(node, ref_type):
                 problem = f"an entry of kind {node.kind[:40]!r} is not allowed on {name}"
                 report.add(node.oid, problem, name if ref_type == refs.FILES else "")
                 break
-
-
-def _branches(sessions: Sessions, sid: str) -> list[Oid]:
-    """Return the tips of a session's conversation branches."""
-    return [oid for name, oid in sessions.refs_of(sid).items() if refs.is_branch(name.rpartition("/")[2])]
-
-
-def _reaches(nodes: Mapping[Oid, Node], leaves: Collection[Oid], start: Oid) -> bool | None:
-    """Return whether ``start`` is in the history of one of ``leaves``; ``None`` if damage prevents the check."""
-    open_ended = False
-    for leaf in leaves:
-        seen: set[Oid] = set()
-        at: Oid | None = leaf
-        while at is not None and at in nodes and at not in seen:
-            if at == start:
-                return True
-            seen.add(at)
-            at = nodes[at].parent
-        open_ended |= at is not None
-    return None if open_ended else False
 
 
 def check_log(store: ObjectStore, report: Report) -> None:

@@ -28,8 +28,7 @@ class Finding:
     @property
     def session(self) -> str:
         """The affected session; "" if no session or several sessions are affected."""
-        parsed = refs.parse(self.ref)
-        return parsed[0] if parsed else ""
+        return refs.session_of(self.ref)
 
 
 @dataclass(frozen=True, slots=True)

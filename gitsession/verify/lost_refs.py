@@ -18,6 +18,7 @@ A recorded value is not lost in two cases:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -71,12 +72,10 @@ def current_state(git_dir: Path, refs: dict[str, str]) -> VerifiedState:
 
 def read(git_dir: Path) -> VerifiedState | None:
     """Return the mark; ``None`` if it is missing or cannot be read."""
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         value = json.loads((git_dir / FILE).read_bytes())
-        if value.pop("version") == VERSION:
+        if value["version"] == VERSION:
             return VerifiedState(dict(value["refs"]), dict(value["packs"]), list(value["loose"]))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        pass
     return None
 
 
@@ -130,19 +129,22 @@ def find(store: GitStore, mark: VerifiedState | None, seen: Mapping[str, RefValu
     for _ in range(_TRIES):
         # The records are read before the refs. Meanwhile, an append can only move a ref forward, which is no loss, and
         # a command changes the log. If the log or a record has changed, the search is repeated.
-        log_tip, records = _log_tip(store), _records(store)
-        known, replaced = _recorded_values(store, mark, seen, records)
-        found = [finding for finding in _compare(store, known, records, replaced) if finding.name not in unreadable]
-        if not found or (_log_tip(store) == log_tip and _records(store) == records):
+        log_tip, flushed = _records(store)
+        known, replaced = _recorded_values(store, mark, seen, flushed)
+        found = [finding for finding in _compare(store, known, flushed, replaced) if finding.name not in unreadable]
+        if not found or _records(store) == (log_tip, flushed):
             break
     return found
 
 
-def _records(store: GitStore) -> FlushedRefs:
-    try:
-        return flush_record.read(store.git_dir)
-    except OSError:
-        return FlushedRefs()
+def _records(store: GitStore) -> tuple[RefValue | None, FlushedRefs]:
+    """Return the tip of the operation log and the values that flushes wrote, as far as they can be read."""
+    log_tip, flushed = None, FlushedRefs()
+    with contextlib.suppress(GitSessionError):
+        log_tip = store.ref(refs.OPLOG)
+    with contextlib.suppress(OSError):
+        flushed = flush_record.read(store.git_dir)
+    return log_tip, flushed
 
 
 _RecordedValues = dict[str, tuple[RefValue | None, str]]
@@ -152,7 +154,7 @@ _TRIES = 8
 
 
 def _recorded_values(
-    store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], records: FlushedRefs
+    store: ObjectStore, mark: VerifiedState | None, seen: Mapping[str, RefValue], flushed: FlushedRefs
 ) -> tuple[_RecordedValues, set[tuple[str, RefValue | None]]]:
     """Return the last recorded value of each ref with its time, and the values that commands replaced.
 
@@ -163,11 +165,11 @@ def _recorded_values(
     unflushed: _RecordedValues = {}
     logged: set[str] = set()
     replaced: set[tuple[str, RefValue | None]] = set()
-    after_mark, after_flush = True, refs.OPLOG in records.last
+    after_mark, after_flush = True, refs.OPLOG in flushed.last
     try:
         for operation in operation_log.history(store):
             after_mark = after_mark and operation.id != marked.get(refs.OPLOG)
-            after_flush = after_flush and operation.id != records.last[refs.OPLOG]
+            after_flush = after_flush and operation.id != flushed.last[refs.OPLOG]
             for move in operation.moves:
                 logged.add(move.ref)
                 replaced.add((move.ref, move.old))
@@ -179,7 +181,7 @@ def _recorded_values(
     at_listing = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in logged}
     last_flushed, since_flush = (
         {name: (value, later[name][1] if later.get(name, ("",))[0] == value else _BY_FLUSH) for name, value in values}
-        for values in (records.last.items(), records.since.items())
+        for values in (flushed.last.items(), flushed.since.items())
     )
     return {**at_listing, **last_flushed, **at_mark, **later, **since_flush, **unflushed}, replaced
 
@@ -193,7 +195,7 @@ def _describe_time(operation: operation_log.Operation) -> str:
 
 
 def _compare(
-    store: ObjectStore, known: _RecordedValues, records: FlushedRefs, replaced: Collection[tuple[str, RefValue | None]]
+    store: ObjectStore, known: _RecordedValues, flushed: FlushedRefs, replaced: Collection[tuple[str, RefValue | None]]
 ) -> list[LostRefFinding]:
     current = archive_set.UnarchivedStore.of(store).refs("refs/")
     unselected = {refs.active(sid) for sid in _ever_archived(store)}
@@ -205,10 +207,10 @@ def _compare(
         now = current.get(name)
         if was is None or now == was or not _is_watched(name) or (now is None and name in unselected):
             continue
-        unreached = _unreached(store, name, was, current, is_flushed=records.last.get(name) == was)
+        unreached = _unreached(store, name, was, current, is_flushed=flushed.last.get(name) == was)
         if now is None or unreached != 0:
             found.append(LostRefFinding(name, was, when, now, unreached))
-    for name, values in sorted(records.passed.items()):
+    for name, values in sorted(flushed.passed.items()):
         last = current.get(name) or known[name][0]
         if last is None or not _is_watched(name):
             continue
@@ -282,10 +284,3 @@ def _trees(store: ObjectStore, tip: Oid | None, seen: Mapping[Oid, Oid]) -> dict
         found[oid] = commit.tree
         oid = next(iter(commit.parents), None)
     return found
-
-
-def _log_tip(store: ObjectStore) -> RefValue | None:
-    try:
-        return store.ref(refs.OPLOG)
-    except GitSessionError:
-        return None

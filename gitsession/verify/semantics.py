@@ -8,7 +8,7 @@ without a result, or a label for an entry that does not exist.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
@@ -77,21 +77,32 @@ class Sessions:
 
         Results are cached, so that no entry is visited twice.
         """
-        visited: dict[Oid, None] = {}
-        oid: Oid | None = leaf
-        while oid is not None and oid not in self._roots and oid not in visited:
-            node = self.nodes.get(oid)
-            visited[oid] = None
-            if node is not None and node.parent is None:
-                self._roots[oid] = oid
-            oid = node.parent if node is not None and node.parent is not None else None
-        found = self._roots.get(oid) if oid is not None else self._roots.get(next(reversed(visited), ""))
+        visited: list[Oid] = []
+        found: Oid | None = None
+        for node in self.history(leaf):
+            if node.oid in self._roots:
+                found = self._roots[node.oid]
+                break
+            visited.append(node.oid)
+            if node.parent is None:
+                found = node.oid
         self._roots.update(dict.fromkeys(visited, found))
         return found
 
     def refs_of(self, sid: str) -> Mapping[str, Oid]:
         """Return the refs of one session. The refs of the conversation's branches come first."""
         return self._refs.get(sid, {})
+
+    def branches_of(self, sid: str) -> dict[str, Oid]:
+        """Return the refs of the branches of a session's conversation."""
+        return {name: leaf for name, leaf in self.refs_of(sid).items() if _is_conversation(name)}
+
+    def on_branches(self, sid: str, test: Callable[[Node], bool]) -> bool | None:
+        """Return whether ``test`` is true for an entry of the conversation; ``None`` if damage prevents the check."""
+        leaves = self.branches_of(sid).values()
+        if any(test(node) for leaf in leaves for node in self.history(leaf)):
+            return True
+        return None if any(self.root(leaf) is None for leaf in leaves) else False
 
     def meta(self, sid: str) -> Iterator[Node]:
         """Yield the entries of ``meta`` and of its diverged branches, newest first, back to the session's start."""
@@ -239,14 +250,7 @@ def _leaf_of_file(sessions: Sessions, sid: str) -> Iterator[Finding]:
     source_file = next((entry for _, entry in sessions.own_entries(sessions.meta(sid), kinds.SourceFile)), None)
     if source_file is None or source_file.leaf is None:
         return
-    is_complete = True
-    for name, leaf in sessions.refs_of(sid).items():
-        if _is_conversation(name):
-            for node in sessions.history(leaf):
-                if position(node) == source_file.leaf:
-                    return
-            is_complete = is_complete and sessions.root(leaf) is not None
-    if is_complete:
+    if sessions.on_branches(sid, lambda node: position(node) == source_file.leaf) is False:
         problem = f"the agent's file continues from {source_file.leaf[:60]!a}, which is missing"
         yield Finding(refs.meta(sid), problem, refs.meta(sid))
 
@@ -275,12 +279,11 @@ class _SessionNames:
         self._sid = sid
         self._conversation: dict[Oid, str] = {}
         """The entries of the conversation, each with a ref from which it is reachable."""
-        for name, leaf in sessions.refs_of(sid).items():
-            if _is_conversation(name):
-                for node in sessions.history(leaf):
-                    if node.oid in self._conversation:
-                        break
-                    self._conversation[node.oid] = name
+        for name, leaf in sessions.branches_of(sid).items():
+            for node in sessions.history(leaf):
+                if node.oid in self._conversation:
+                    break
+                self._conversation[node.oid] = name
         self._names: dict[str, list[Oid]] = {}
         for oid in self._conversation:
             for name in _names_of(sessions.nodes[oid]):
@@ -297,8 +300,9 @@ class _SessionNames:
             for call in _results(entry):
                 results.setdefault(call, []).append(oid)
             if isinstance(entry, kinds.Compaction) and entry.first_kept is not None:
-                what = f"the first kept entry, {entry.first_kept[:60]!a}, is not in its history"
-                if node.source is not None and not self._is_before(node, entry.first_kept):
+                before = itertools.chain.from_iterable(map(_names_of, self._sessions.history(node.parent)))
+                if node.source is not None and entry.first_kept not in before:
+                    what = f"the first kept entry, {entry.first_kept[:60]!a}, is not in its history"
                     yield Finding(oid, what, name)
             for target in _targets(entry):
                 if target not in self._names:
@@ -347,9 +351,6 @@ class _SessionNames:
             stack.append((oid, True))
             stack += [(child, False) for child in children.get(oid, ())]
         return {oid: found.get(oid, (0, -1)) for oid in wanted}
-
-    def _is_before(self, node: Node, name: str) -> bool:
-        return any(name in _names_of(before) for before in self._sessions.history(node.parent))
 
     def _dangling_labels(self) -> Iterator[Finding]:
         meta = refs.meta(self._sid)

@@ -114,14 +114,11 @@ class _Branches:
         self._leaves: dict[str, Oid] = {}
         """Ids of entries, by chain digest."""
         self._is_complete = True
-        for name, leaf in sessions.refs_of(sid).items():
-            _, branch = refs.parse(name) or ("", "")
-            if not refs.is_branch(branch):
-                continue
+        for name, leaf in sessions.branches_of(sid).items():
             history = list(sessions.history(leaf))
             self._is_complete = self._is_complete and sessions.root(leaf) is not None
             chains = {to_base64url(node.chain): node.oid for node in history}
-            self._positions[branch] = {chain: len(history) - at for at, chain in enumerate(chains)}
+            self._positions[name.rpartition("/")[2]] = {chain: len(history) - at for at, chain in enumerate(chains)}
             self._leaves |= chains
 
     def check_seal(self, node: Node, entry: Seal, signing: Signing) -> SignatureCheck:

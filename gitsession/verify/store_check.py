@@ -100,6 +100,7 @@ class _Part:
         self._checks = EntryChecks(store, report)
 
     def refs(self, seen: Mapping[str, RefValue]) -> None:
+        """Check the refs and the operation log."""
         self._report.problems += _lost_refs(self._store, lost_refs.read(self._store.git_dir), seen)
         for name in self._store.refs(refs.SESSIONS):
             if not refs.session_of(name):
@@ -152,14 +153,13 @@ class _Part:
 
 
 def _sort_key(sid: str) -> tuple[str, str]:
+    """Return a key that sorts session ids by their random part, and not by their date."""
     return sid.partition("-")[2], sid
 
 
 def _sids(store: GitStore) -> list[str]:
-    return sorted(
-        {refs.session_of(name) for name in archive_set.UnarchivedStore.of(store).refs(refs.SESSIONS)} - {""},
-        key=_sort_key,
-    )
+    names = archive_set.UnarchivedStore.of(store).refs(refs.SESSIONS)
+    return sorted({refs.session_of(name) for name in names} - {""}, key=_sort_key)
 
 
 def _covered(store: GitStore, position: CheckPosition, ended: bool) -> CheckCoverage:
@@ -170,17 +170,15 @@ def _covered(store: GitStore, position: CheckPosition, ended: bool) -> CheckCove
 
 def read(git_dir: Path) -> CheckPosition:
     """Return the position after the last part of the round; the start of a new round if it cannot be read."""
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         value = json.loads((git_dir / FILE).read_bytes())
-        if value.pop("version") != VERSION:
-            return CheckPosition()
-        position = CheckPosition(**value)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return CheckPosition()
-    texts = (position.session, position.entry, position.file)
-    numbers = (position.since_ms, position.entries, position.before_ms or 0)
-    is_sound = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
-    return position if is_sound else CheckPosition()
+        version, position = value.pop("version"), CheckPosition(**value)
+        texts = (position.session, position.entry, position.file)
+        numbers = (position.since_ms, position.entries, position.before_ms or 0)
+        is_sound = all(type(text) is str for text in texts) and all(type(number) is int for number in numbers)
+        if version == VERSION and is_sound:
+            return position
+    return CheckPosition()
 
 
 def write(git_dir: Path, position: CheckPosition) -> None:
