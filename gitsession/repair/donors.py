@@ -5,6 +5,7 @@ No donor is trusted: the caller of ``Donor.read`` checks the hash of the returne
 
 from __future__ import annotations
 
+import functools
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,7 +73,9 @@ class Repository(Donor):
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
         # The journal is read first, so that records that are flushed in the meantime are found in git.
-        aside, live = _journal_files(git_dir)
+        folder = git_dir / create.JOURNAL
+        files = sorted(folder.glob(f"{ASIDE}*")), [folder / file_name(number) for number in numbers(str(folder))]
+        aside, live = ([file.read_bytes() for file in part] for part in files)
         self.journals = (*aside, *live)
         self._pending = journals.objects_of(journals.records(self.journals))
         self._moved = {ref: new for record in journals.records(live) for ref, _, new in record.moves}
@@ -89,39 +92,27 @@ class Repository(Donor):
         return {name: value for name, value in values.items() if value is not None}
 
 
-def _journal_files(git_dir: Path) -> tuple[list[bytes], list[bytes]]:
-    """Return the content of a store's journal files that were set aside, and of its other journal files.
-
-    A clone has no journal files.
-    """
-    folder = git_dir / create.JOURNAL
-    aside, live = sorted(folder.glob(f"{ASIDE}*")), [folder / file_name(number) for number in numbers(str(folder))]
-    return [file.read_bytes() for file in aside], [file.read_bytes() for file in live]
-
-
 class RemoteDonor(Donor):
     """A repository at a URL. It is fetched into its own bare repository, and git checks every object."""
 
     def __init__(self, url: str, folder: Path, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = url, is_copy
         self._url, self._folder = url, folder
-        self._fetched: Repository | None = None
 
     def read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
-        return self._repository().read(oid, sid)
+        return self._repository.read(oid, sid)
 
     def refs(self) -> Mapping[str, RefValue]:
-        return self._repository().refs()
+        return self._repository.refs()
 
+    @functools.cached_property
     def _repository(self) -> Repository:
-        if self._fetched is None:
-            process.run(None, "init", "-q", "--bare", str(self._folder))
-            if self._url.startswith("-"):  # git would parse it as an option, and some options name a program to run
-                raise Unavailable(f"invalid repository URL {self._url!r}: it begins with '-'")
-            checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
-            process.run(self._folder, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
-            self._fetched = Repository(self._folder, self.name)
-        return self._fetched
+        process.run(None, "init", "-q", "--bare", str(self._folder))
+        if self._url.startswith("-"):  # git would parse it as an option, and some options name a program to run
+            raise Unavailable(f"invalid repository URL {self._url!r}: it begins with '-'")
+        checked = ("-c", "transfer.fsckObjects=true", "fetch", "-q", "--no-tags", "--end-of-options")
+        process.run(self._folder, *checked, self._url, "+refs/heads/*:refs/heads/*", user_config=True)
+        return Repository(self._folder, self.name)
 
 
 class RebuiltObjects(Donor):
@@ -169,10 +160,8 @@ class RebuiltObjects(Donor):
                     self._queue.waiting.append(WaitingFile(path, found.format, named, error))
             if not is_session:
                 raise sources.unrecognized(path)
-        except OSError as error:
-            self._failed[path] = error.strerror or str(error)
-        except GitSessionError as error:
-            self._failed[path] = str(error)
+        except (OSError, GitSessionError) as error:
+            self._failed[path] = getattr(error, "strerror", None) or str(error)
 
     def _import(self, found: FoundSession) -> None:
         session = found.load()

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -229,9 +229,7 @@ def _writing(store: GitStore) -> Iterator[None]:
 
 
 class _Planner:
-    def __init__(
-        self, store: GitStore, donors: Sequence[Donor], seen: dict[str, RefValue], scratch: Path
-    ) -> None:
+    def __init__(self, store: GitStore, donors: Sequence[Donor], seen: dict[str, RefValue], scratch: Path) -> None:
         self._store, self._donors, self._seen, self._scratch = store, donors, seen, scratch
         self._plan = RepairPlan()
         self._done: set[Oid] = set()
@@ -275,19 +273,19 @@ class _Planner:
         for oid, (kind, data) in found.objects.items():
             if not self._store.contains(oid):
                 self._plan.taken[oid], self._plan.donors[oid] = (kind, data), "the journal"
-        self._plan.moves = journals.plan_moves(self._store, values, found.moves, lambda oid: self._read(oid, ""))
+        self._plan.moves = journals.plan_moves(self._store, values, found.moves, self._read)
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
         """Return whether the hole is one lost record, and all histories that include this record can be read."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
         damaged_sessions = {refs.session_of(lost.ref) for lost in self._plan.lost}
-        known = all(self._read(jump.lost, "") is not None for jump in hole.jumps)
+        known = all(self._read(jump.lost) is not None for jump in hole.jumps)
         return hole.count == 1 and bool(hole.jumps) and known and not sessions & damaged_sessions
 
     # -- objects
 
-    def _read(self, oid: Oid, sid: str) -> tuple[Kind, bytes] | None:
+    def _read(self, oid: Oid, sid: str = "") -> tuple[Kind, bytes] | None:
         """Return an object from the store, or from a donor whose object has the right hash; ``None`` if there is none.
 
         ``sid``: session to which the object belongs; "" if unknown.
@@ -371,13 +369,21 @@ class _Planner:
                 pass  # the error is reported and repaired like that of any other object
 
     def _refs(self) -> None:
+        """Plan the values of refs that are missing or cannot be read, and branches for refs that were moved back."""
         plan, damaged = self._plan, self._store.damaged_refs()
         existing = self._store.refs("refs/")
         mark = lost_refs.read(self._store.git_dir)
         lost = lost_refs.find(self._store, mark, self._seen)
         lost = [found for found in lost if found.name not in plan.moves]  # the journal has the values of the other refs
-        recorded, copies = self._recorded_values({found.name: found.was for found in lost if found.now is None})
-        problems = self._unreadable_refs(damaged, existing, recorded, lost)
+        missing = {found.name: found for found in lost if found.now is None}
+        recorded, copies = self._recorded_values({name: found.was for name, found in missing.items()})
+        problems = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
+        if ref_files.PACKED_REFS in damaged:
+            unread = recorded.keys() - existing.keys() - problems.keys()
+            problems |= dict.fromkeys(unread, "was in a damaged line of packed-refs")
+        problems |= {name: found.what for name, found in missing.items()}
+        if create.MAIN not in existing:
+            problems.setdefault(create.MAIN, "is missing")
         plan.copied = {name: copy for name, copy in copies.items() if name not in existing and name not in problems}
         problems |= dict.fromkeys(plan.copied, "has different values in several copies")
         for name, what in sorted(problems.items()):
@@ -396,33 +402,15 @@ class _Planner:
             data = read_regular(self._store.git_dir / ref_files.PACKED_REFS) or b""
             plan.ref_files[ref_files.PACKED_REFS] = ref_files.rebuilt_packed(data, restored)
 
-    def _unreadable_refs(
-        self,
-        damaged: Mapping[str, str],
-        existing: Mapping[str, RefValue],
-        recorded: Collection[str],
-        lost: Iterable[LostRefFinding],
-    ) -> dict[str, str]:
-        """Return the refs that are missing or cannot be read, with a description of each problem."""
-        found = {name: what for name, what in damaged.items() if name != ref_files.PACKED_REFS}
-        if ref_files.PACKED_REFS in damaged:
-            unread = {name for name in recorded if name not in existing} - found.keys()
-            found |= dict.fromkeys(unread, "was in a damaged line of packed-refs")
-        found |= {finding.name: finding.what for finding in lost if finding.now is None}
-        if create.MAIN not in existing:
-            found.setdefault(create.MAIN, "is missing")
-        return found
-
     def _plan_new_branch(self, found: LostRefFinding, existing: Mapping[str, RefValue]) -> None:
         """Plan a new branch for the earlier value of a ref that was moved back, if a source has that value."""
-        candidates = histories.candidate_names(
-            histories.read_or_raise(lambda oid: self._read(oid, "")), found.name, found.was, found.now
-        )
+        read = histories.read_or_raise(self._read)
+        candidates = histories.candidate_names(read, found.name, found.was, found.now)
         values = {**existing, **self._plan.ref_values}
         name = next((name for name in candidates if name not in values or found.was in self._history(values[name])), "")
         if name in values:
             return  # a restored branch includes this value
-        if not name or self._read(found.was, "") is None:
+        if not name or self._read(found.was) is None:
             self._plan.lost_refs.append(LostRef(found.name, f"{found.what}{_NO_COPY}"))
             return
         self._plan.beside[name] = found.name
@@ -487,11 +475,7 @@ class _Planner:
 
     def _newest(self, values: Sequence[RefValue]) -> RefValue | None:
         """Return the newest of ``values`` if all are in one history, else ``None``."""
-        distinct = list(dict.fromkeys(values))
-        for value in distinct:
-            if set(distinct) <= self._history(value):
-                return value
-        return None
+        return next((value for value in dict.fromkeys(values) if set(values) <= self._history(value)), None)
 
     def _history(self, value: RefValue) -> set[RefValue]:
         """Return ``value`` and the entries before it, as far as they can be read."""
@@ -499,7 +483,7 @@ class _Planner:
         at: RefValue | None = value
         while at is not None and at not in history:
             history.add(at)
-            found = self._read(at, "") if refs.target(at) is None else None
+            found = self._read(at) if refs.target(at) is None else None
             at = None
             if found is not None and found[0] == "commit":
                 with contextlib.suppress(GitSessionError):
