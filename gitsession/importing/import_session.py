@@ -450,7 +450,7 @@ def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
     guard, records = store.guard, source.records
     if guard is None:
         return lambda number: False
-    return functools.cache(guard.lookahead(len(records), lambda at: records[at].payload).may_hold)
+    return functools.cache(guard.lookahead(len(records), lambda at: records[at].payload))
 
 
 # Entries

@@ -18,16 +18,6 @@ def _context(
     return Rule(name, pattern, words, check, folds=True, is_token=False, samples=samples, never=never)
 
 
-def _is_chosen(value: bytes) -> bool:
-    """Return whether ``value`` looks like a password or a token."""
-    return heuristics.is_password(value) or heuristics.is_random(value)
-
-
-def _is_argument(value: bytes) -> bool:
-    """Return whether ``value``, which is at a position where a command accepts only a password, is a password."""
-    return _is_chosen(value) or heuristics.is_argument(value)
-
-
 _QUOTE = rb"""\\{0,7}["'`]"""
 _VALUE = rb"""(?P<secret>[^\s"'`\\<>,;]{4,1024})"""
 _ASSIGNS = rb"""(?:\\{0,7}["'`])?\]?[ \t]{0,20}(?::=|=>|==?|:)[ \t]{0,20}"""
@@ -45,15 +35,14 @@ _HTPASSWD = (
 )
 """The part of a `htpasswd -b` command before the password.
 
-With the option ``-n``, there is no file argument. With `docker run --entrypoint`, the name of an image follows
-`htpasswd`.
+With the option ``-n``, there is no file argument. In `docker run --entrypoint htpasswd`, the name of an image follows.
 """
 
 _NO_PROSE = (
     rb"(?!(?:[A-Z]?[a-z]+|[A-Z]+)[.,]?[ ]+"
     rb"(?!(?:ssh|scp|sftp|rsync|sudo|ansible|git|autossh|mosh|lftp|curl)\b)[a-z]{2,}[ ,.])"
 )
-"""A lookahead that excludes prose. After a real password, there is the command that ``sshpass`` runs, or nothing."""
+"""A lookahead that excludes prose. A real password is followed by the command that ``sshpass`` runs, or by nothing."""
 
 _P_OPTION = re.compile(rb"(?:thread|edantic|lugin|rotocol|refix|ersist|arents|rofile|roject|rint)[a-z=-]*")
 """The rest of an option that begins with ``-p`` and belongs to another command."""
@@ -174,7 +163,7 @@ CONTEXTS = (
         rb"(?i:(?:password|pwd)) ?= ?(?P<secret>[^\s\"'`\\;<>]{4,1024}+)(?=;|\\{0,7}[\"'`])",
         (b"password=", b"pwd=", b"password =", b"pwd ="),
         "Server=db;Database=x;User Id=app;Password={an:14};Encrypt=yes",
-        check=_is_chosen,
+        check=heuristics.is_chosen,
         never=("Server=db;User Id=app;Password=password;",),
     ),
     _context(
@@ -184,7 +173,7 @@ CONTEXTS = (
         rb"""(?P<secret>[^\s"'\\]{4,1024})""",
         (b"curl ",),
         "curl -s -u admin:{an:16} https://acme.dev/",
-        check=_is_chosen,
+        check=heuristics.is_chosen,
         never=("curl -u user:password https://acme.dev", "curl -u $USER:$PASS x"),
     ),
     _context(
@@ -193,7 +182,7 @@ CONTEXTS = (
         (b"mysql",),
         "mysql -h db -u app -p{an:16} main",
         "mysqldump -uroot -p'{an:12}' main > dump.sql",
-        check=lambda value: _is_argument(value) and not _P_OPTION.match(value),
+        check=lambda value: heuristics.is_argument(value) and not _P_OPTION.match(value),
         never=(
             "cc $(mysql_config --libs) -pthread -pedantic-errors",
             "mysql -u root -p main",
@@ -207,7 +196,7 @@ CONTEXTS = (
         (b"redis-cli ",),
         "redis-cli -h cache -a {an:20} ping",
         "redis-cli --user app --pass '{an:20}' -n 2",
-        check=_is_chosen,
+        check=heuristics.is_chosen,
         never=("redis-cli -a $PASSWORD ping", "redis-cli -a <password>", "redis-cli --askpass -h cache.acme.dev"),
     ),
     _context(
@@ -223,7 +212,7 @@ CONTEXTS = (
         "htpasswd -nbB admin {an:14}",
         "htpasswd -n -b -C 10 admin '{an:14}' > users",
         "docker run --rm --entrypoint htpasswd httpd:2 -Bbn admin {an:14}",
-        check=_is_argument,
+        check=heuristics.is_argument,
         never=(
             "the flag of sshpass -p argument shows it",
             "htpasswd -b mode expects arguments that anybody sees",
@@ -239,7 +228,7 @@ CONTEXTS = (
         rb"""(?P<secret>[^\s"'`\\]{4,1024})""",
         (b"docker login",),
         "docker login -u app -p {an:20} registry.acme.dev",
-        check=_is_chosen,
+        check=heuristics.is_chosen,
         never=("docker login -u app -p $TOKEN", "docker login -p <password>"),
     ),
     _context(
@@ -296,7 +285,7 @@ CONTEXTS = (
         "localhost:5433:main:app:{an:16}",
         "127.0.0.1:15432:main:app:{an:16}",
         "localhost:54322:postgres:app:{an:16}",
-        check=_is_chosen,
+        check=heuristics.is_chosen,
         never=("localhost:5433:database:username:password", "~/.pgpass: hostname:port:database:username:passw0rd"),
     ),
     _context(
@@ -328,7 +317,7 @@ CONTEXTS = (
         + _QUOTE,
         (b"variable ", b"variable\t"),
         'variable "db_password" {{\n  type = string\n  default = "{an:18}"\n}}',
-        check=_is_chosen,
+        check=heuristics.is_chosen,
         never=('variable "key_name" {\n  default = "my-deploy-key"\n}',),
     ),
     _context(
@@ -336,7 +325,7 @@ CONTEXTS = (
         rb"login[ \t]+\S{1,200}\s+password[ \t]+(?P<secret>\S{4,1024})",
         (b"login ", b"login\t"),
         "machine acme.dev login deploy password {an:16}",
-        check=_is_chosen,
+        check=heuristics.is_chosen,
     ),
     _context(
         "npmrc-auth",

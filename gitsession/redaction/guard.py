@@ -41,7 +41,7 @@ class Redacted(NamedTuple):
 
 
 class Guard:
-    """The redaction of payloads, texts and files by the rules of a store."""
+    """The redaction of payloads and texts by the rules of a store, and the search for secrets in files."""
 
     def __init__(self, scanner: Scanner) -> None:
         self.scanner = scanner
@@ -76,7 +76,7 @@ class Guard:
         return _replace_hits(payload, find(payload, scanner))
 
     def words(self, text: str) -> str:
-        """Return ``text`` with its secrets redacted. It is text that is stored outside the payload of an entry."""
+        """Return ``text``, which is stored outside a payload, with its secrets redacted."""
         data = text.encode("utf-8", "surrogatepass")
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
 
@@ -88,45 +88,42 @@ class Guard:
         return next((hit.rule for hit in find(data, self.scanner)), None)
 
     def suspects(self, payloads: Sequence[tuple[str, bytes]]) -> set[int]:
-        """Return the indexes of the ``payloads``, each a form and bytes, in which ``redact`` may find a secret."""
+        """Return the indexes of the payloads in which ``redact`` may find a secret.
+
+        ``payloads``: the form and the bytes of each payload.
+        """
         texts = {number: payload for number, (form, payload) in enumerate(payloads) if form != _CBOR}
         own = [number for number, (form, _) in enumerate(payloads) if form == _CBOR]
         mentioned = self.scanner.mentioning([payloads[number][1] for number in own])
         texts |= {own[index]: _cbor_view(payloads[own[index]][1]) for index in mentioned}
-        lookahead = self.lookahead(len(texts), list(texts.values()).__getitem__)
-        return {number for position, number in enumerate(texts) if lookahead.may_hold(position)}
+        may_hold = self.lookahead(len(texts), list(texts.values()).__getitem__)
+        return {number for position, number in enumerate(texts) if may_hold(position)}
 
-    def lookahead(self, count: int, payload: Callable[[int], bytes]) -> SecretLookahead:
-        """Return a lookahead scan of ``count`` payloads. ``payload``: function that reads a payload by its index."""
-        return SecretLookahead(self.scanner, count, payload)
+    def lookahead(self, count: int, payload: Callable[[int], bytes]) -> Callable[[int], bool]:
+        """Return a function that returns whether the payload with a given index may contain a secret.
 
+        The function tests the payloads after the requested one at the same time, and keeps the results.
 
-class SecretLookahead:
-    """A test of payloads for secrets that tests the payloads after the requested one at the same time.
+        Args:
+            count: Number of payloads.
+            payload: Function that reads a payload by its index.
+        """
+        tested = range(0)
+        suspects: set[int] = set()
 
-    ``count``: number of payloads. ``payload``: function that reads a payload by its index.
-    """
+        def may_hold(number: int) -> bool:
+            nonlocal tested, suspects
+            if number not in tested:
+                payloads: list[bytes] = []
+                size = 0
+                while number + len(payloads) < count and size < _LOOKAHEAD_BYTES:
+                    payloads.append(payload(number + len(payloads)))
+                    size += len(payloads[-1])
+                tested = range(number, number + len(payloads))
+                suspects = {number + index for index in self.scanner.suspects(payloads)}
+            return number in suspects
 
-    def __init__(self, scanner: Scanner, count: int, payload: Callable[[int], bytes]) -> None:
-        self._scanner = scanner
-        self._count, self._payload = count, payload
-        self._from = self._to = 0
-        self._suspects: set[int] = set()
-
-    def may_hold(self, number: int) -> bool:
-        """Return the result of ``Scanner.may_hold`` for the payload with the index ``number``."""
-        if not self._from <= number < self._to:
-            self._look(number)
-        return number in self._suspects
-
-    def _look(self, number: int) -> None:
-        payloads: list[bytes] = []
-        size = 0
-        while number + len(payloads) < self._count and size < _LOOKAHEAD_BYTES:
-            payloads.append(self._payload(number + len(payloads)))
-            size += len(payloads[-1])
-        self._from, self._to = number, number + len(payloads)
-        self._suspects = {number + index for index in self._scanner.suspects(payloads)}
+        return may_hold
 
 
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
@@ -176,7 +173,10 @@ def _replace_hits(payload: bytes, hits: Iterable[SecretSpan]) -> Redacted:
 
 
 def _replace(payload: bytes, changes: Iterable[tuple[int, int, Redacted]]) -> Redacted:
-    """Return ``payload`` with the bytes between each two offsets replaced. ``changes``: the replacements, in order."""
+    """Return ``payload`` with some of its bytes replaced.
+
+    ``changes``: the replacements in order, each with the start and the end offset of the replaced bytes.
+    """
     parts: list[bytes] = []
     rows: list[Row] = []
     at = size = 0
@@ -203,9 +203,10 @@ def _hits_in_literals(payload: bytes, hits: list[SecretSpan]) -> Iterator[Secret
     for line in payload.split(b"\n"):
         end = at + len(line)
         if any(hit.start < end and hit.end > at for hit in hits):
-            if _is_json(line):
+            try:
+                json.loads(line)
                 spans += [(at + found.start(1), at + found.end(1)) for found in _LITERAL.finditer(line)]
-            else:
+            except (ValueError, RecursionError):
                 spans.append((at, end))
         at = end + 1
     return _clip_hits(hits, spans)
@@ -221,14 +222,6 @@ def _clip_hits(hits: Iterable[SecretSpan], spans: list[tuple[int, int]]) -> Iter
                 break
             if max(start, hit.start) < min(end, hit.end):
                 yield SecretSpan(max(start, hit.start), min(end, hit.end), hit.rule)
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 # ---- CBOR

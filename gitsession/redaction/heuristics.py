@@ -32,7 +32,7 @@ def entropy(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Return whether ``value`` is a placeholder for a secret, as in documentation, or the name of a secret in code."""
+    """Return whether ``value`` is not a secret but stands for one, such as ``YOUR_API_KEY`` or ``os.environ[...]``."""
     return (
         _PLACEHOLDER.match(value) is not None
         or value.lower() in _COMMON_PLACEHOLDERS
@@ -77,9 +77,15 @@ def is_password(value: bytes) -> bool:
     return kinds >= 2 and entropy(value) >= 2.5
 
 
+def is_chosen(value: bytes) -> bool:
+    """Return whether ``value`` looks like a password or a token."""
+    return is_password(value) or is_random(value)
+
+
 def is_argument(value: bytes) -> bool:
     """Return whether ``value``, the argument of a password option, is a password and not the name of a password."""
-    return len(value) >= 8 and not is_placeholder(value) and _PASSWORD_NAME.search(value) is None
+    is_name = is_placeholder(value) or _PASSWORD_NAME.search(value) is not None
+    return is_chosen(value) or (len(value) >= 8 and not is_name)
 
 
 _PASSWORD_NAME = re.compile(rb"(?i)pass|pwd|secret|user|value|token|argument|option|\(\)?\Z|\Aget_|\.get\(")
@@ -109,10 +115,12 @@ def is_text(data: bytes) -> bool:
 
 
 def in_utf8(data: bytes) -> bytes:
-    """Return ``data`` in UTF-8 if it begins like UTF-16 text, with a byte order mark or ASCII characters."""
-    for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
-        if data.startswith(start):
-            return data.decode(encoding, "replace").encode()
+    """Return text in UTF-16 as UTF-8; return other data unchanged.
+
+    The text must begin with a byte order mark or with ASCII characters.
+    """
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace").encode()
     zeros = data[:64:2].count(0), data[1:64:2].count(0)
     if max(zeros) >= 8 and min(zeros) == 0:
         return data.decode("utf-16-be" if zeros[0] else "utf-16-le", "replace").encode()

@@ -2,10 +2,10 @@
 
 The pattern of a rule matches a secret and the text around it. The whole match is redacted, or only a part of it.
 
-Scanning a text with all rules is slow, so a text is scanned only if a hint matches it. A hint has a stem, such as
-``token``, and applies to all rules that have a word with this stem. Words like ``token`` are common, so most hints also
-require what the rules require: an assignment sign and a long value after the stem. A hint must match every text in
-which one of its rules finds a secret. It may match other texts.
+A scan with all rules is slow, so a faster test excludes most texts (``Scanner.suspects``). The test searches for tokens
+and for hints. A hint has a stem, such as ``token``, and stands for all context rules that have a word with this stem.
+Words like ``token`` are common, so most hints also require what the rules require: an assignment sign and a long value
+after the stem. A hint must match every text in which one of its rules finds a secret. It may match other texts.
 
 Hints are tried on escaped text. If a text has escapes that the hints do not cover, it is always scanned (see ``scan``).
 """

@@ -137,8 +137,8 @@ def test_look_ahead_is_independent_of_its_start_and_length(monkeypatch):
     monkeypatch.setattr(guard, "_LOOKAHEAD_BYTES", 200)
     texts = [nested(Shape("ghp_{an:36}", n).text if n % 3 == 0 else "nothing " * 9, 1).encode() for n in range(20)]
     for numbers in (range(20), range(5, 20), (19, 3, 4, 0)):
-        look = GUARD.lookahead(len(texts), texts.__getitem__)
-        assert [look.may_hold(number) for number in numbers] == [number % 3 == 0 for number in numbers]
+        may_hold = GUARD.lookahead(len(texts), texts.__getitem__)
+        assert [may_hold(number) for number in numbers] == [number % 3 == 0 for number in numbers]
 
 
 ODD_WORDS = ["acme_", "acme key", "acme/key", 'acme"', "acm\u00e9", "acme\t", "acme&", "a\\b"]
