@@ -126,12 +126,12 @@ def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None
     from gitsession.live import spool_snapshot
 
     def too_long(*_: object) -> None:
-        raise TimeoutError(f"the look took longer than {CAPTURE_SECONDS:g} s")
+        raise TimeoutError(f"the snapshot took longer than {CAPTURE_SECONDS:g} s")
 
     try:
         cwd = data.get("cwd")
         if not isinstance(cwd, str) or not os.path.isabs(cwd):
-            raise ValueError("the agent says no folder that it is in")
+            raise ValueError("the agent reported no working directory")
         # Create the spool first, so that a new store inside the workspace is detected and not captured.
         spool.make_folder(spool.folder(store))
         signal.signal(signal.SIGALRM, too_long)
@@ -145,8 +145,8 @@ def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None
             signal.setitimer(signal.ITIMER_REAL, 0)
     except (GitSessionError, OSError, ValueError, RuntimeError) as error:
         spool.fail(store, f"{event}: {str(error) or type(error).__name__}")
-        unlooked = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
-        spool.write(store, [unlooked.encode() + b"\n"])
+        without_snapshot = json.dumps({"v": spool.VERSION, **head, "gave_up": str(error)})
+        spool.write(store, [without_snapshot.encode() + b"\n"])
         if isinstance(error, TimeoutError | spool_snapshot.TooManyChanges):
             _start_drain(store)
 

@@ -90,7 +90,7 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 @click.command()
 @click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
 @click.option("--files", "only_files", is_flag=True, help="Restore only the files.")
-@click.option("--conversation", "only_talk", is_flag=True, help="Restore only the conversation.")
+@click.option("--conversation", "only_conversation", is_flag=True, help="Restore only the conversation.")
 @click.option("--dry-run", is_flag=True, help="Only show what would change.")
 @click.option(
     "--force", is_flag=True, help="Also restore files that you or others have changed, and discard those changes."
@@ -101,7 +101,7 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 @json_option
 @with_app
 def rewind_command(
-    app: App, entry: str | None, only_files: bool, only_talk: bool, dry_run: bool, force: bool, finish: bool,
+    app: App, entry: str | None, only_files: bool, only_conversation: bool, dry_run: bool, force: bool, finish: bool,
     abort: bool, workspace: Path | None,
 ) -> int:  # fmt: skip
     """Restore the files and the conversation of an earlier entry.
@@ -112,7 +112,7 @@ def rewind_command(
     rewind.
     """
     if finish or abort:
-        if (finish and abort) or dry_run or force or only_files or only_talk:
+        if (finish and abort) or dry_run or force or only_files or only_conversation:
             raise click.UsageError("--continue and --abort can be combined only with a session and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
         with report_interrupted_rewind(app):
@@ -121,7 +121,7 @@ def rewind_command(
     if entry is None:
         raise click.UsageError("missing argument: [SESSION@]ENTRY")
     session, at = _address(app, entry)
-    plan = session.files.plan_rewind(at, _what(only_files, only_talk), workspace=workspace, force=force)
+    plan = session.files.plan_rewind(at, _what(only_files, only_conversation), workspace=workspace, force=force)
     if dry_run:
         return _show_plan(session, plan)
     with report_interrupted_rewind(app):
@@ -129,8 +129,8 @@ def rewind_command(
     return _print_rewound(app, session, plan, done, verb="rewound")
 
 
-def _what(only_files: bool, only_talk: bool) -> What:
-    if only_files == only_talk:
+def _what(only_files: bool, only_conversation: bool) -> What:
+    if only_files == only_conversation:
         return "both"
     return "files" if only_files else "conversation"
 

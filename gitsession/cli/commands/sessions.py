@@ -25,7 +25,7 @@ from gitsession.index.current_folder import is_of, of_folder
 )
 @click.option(
     "--here",
-    "held_here",
+    "in_folder",
     is_flag=True,
     help="Show only sessions of the current folder, its parent folders, and its project.",
 )
@@ -43,14 +43,14 @@ def ls_command(
     number: int | None,
     agent: str | None,
     project: str | None,
-    held_here: bool,
+    in_folder: bool,
     since: int | None,
     in_trash: bool,
     in_archive: bool,
 ) -> int:
     """List sessions, newest first."""
     if in_trash or in_archive:
-        if agent or project or held_here or (in_trash and in_archive):
+        if agent or project or in_folder or (in_trash and in_archive):
             raise click.UsageError("--trash and --archived can be combined only with -n and --since")
         return _away(app, number, since, archive=in_archive)
     rows = found = app.catalogue().sessions()
@@ -61,7 +61,7 @@ def ls_command(
 
         identity = identity_of(Path(project))
         rows = [row for row in rows if is_of(row, project, identity)]
-    if held_here:
+    if in_folder:
         rows = of_folder(rows, here())
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
