@@ -29,7 +29,7 @@ class NewEntry(NamedTuple):
 def follow(
     store: GitStore, *, sid: str | None = None, every: float = EVERY_SECONDS, idle: bool = False
 ) -> Iterator[NewEntry | None]:
-    """Yield each entry that is written after the first call of ``next``, in the order of the entries of its branch.
+    """Yield each entry that is written after this call, in the order of the entries of its branch.
 
     The iterator never ends by itself. To end it, leave the loop or call ``close``. An entry is yielded once, even if
     its branch is removed and restored.
@@ -62,7 +62,10 @@ def _new_entries(
                 if before.get((session, branch)) == leaf:
                     continue
                 if session not in known:
-                    known[session] = _reachable(store, [oid for (of, _), oid in before.items() if of == session])
+                    known[session] = set()
+                    for (of, _), oid in before.items():
+                        if of == session:
+                            _add_new(store, oid, known[session])
                 for node in _add_new(store, leaf, known[session]):
                     count += 1
                     yield NewEntry(session, branch, node)
@@ -76,16 +79,6 @@ def _branch_tips(store: GitStore, sid: str | None) -> dict[tuple[str, str], Oid]
     found = store.refs(refs.SESSIONS if sid is None else refs.session(sid))
     heads = ((refs.parse(name), oid) for name, oid in found.items())
     return {branch: oid for branch, oid in heads if branch is not None and refs.is_branch(branch[1])}
-
-
-def _reachable(store: GitStore, leaves: list[Oid]) -> set[Oid]:
-    seen: set[Oid] = set()
-    for leaf in leaves:
-        for node in graph.history(store, leaf):
-            if node.oid in seen:
-                break
-            seen.add(node.oid)
-    return seen
 
 
 def _add_new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:

@@ -1,11 +1,11 @@
-"""The snapshot of a workspace that a hook writes to the spool, with all data that an ingestion requires.
+"""The snapshot of a workspace that a hook writes to the spool, with all data that its ingestion requires.
 
-    look      find the differences from the last snapshot, and read each file once
-    spool     write the differences to one file, with the name of this snapshot
-    accept    make this snapshot the base of the next one
+1. Find the differences from the last snapshot. Each file is read once.
+2. Write the differences to one file of the spool, with the name of this snapshot.
+3. Make this snapshot the base of the next one.
 
-If the process is killed between ``spool`` and ``accept``, no snapshot is based on the spooled one. The next snapshot
-has the same differences.
+If the process is killed between steps 2 and 3, no snapshot is based on the spooled one. The next snapshot then has the
+same differences.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ BYTES_MAX = 64 << 20
 
 
 class TooManyChanges(Unavailable):
-    """Changes that are larger than ``BYTES_MAX``."""
+    """An error: the changes in a snapshot are larger than ``BYTES_MAX``."""
 
 
 def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> WorkspaceRoot:
     """Open the workspace of an agent.
 
-    This is the top of the repository that contains ``cwd``, if it can be a workspace. Otherwise it is ``project`` if
-    ``cwd`` is inside it, or else ``cwd``. Raises ``NotFound`` and ``Refused``.
+    It is ``project`` if ``cwd`` is inside it, or else ``cwd``. If this folder is in a repository whose top folder does
+    not contain the user's home directory, the workspace is that top folder. Raises ``NotFound`` and ``Refused``.
     """
     at = os.path.realpath(cwd)
     outer = os.path.realpath(project) if project else ""
@@ -65,7 +65,7 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
     with (
         workspace_lock.hold_workspace_lock(store, root.path, wait_seconds=wait_seconds),
         take_snapshot(
-            root, folder, caps=caps()._replace(secret=_withheld_by(store)), wait_seconds=wait_seconds
+            root, folder, caps=caps()._replace(secret=_exclusion_rule(store)), wait_seconds=wait_seconds
         ) as snapshot,
     ):
         rows: list[tuple[str, str | None, str | None, int]] = []
@@ -93,54 +93,34 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
         return event
 
 
-def _withheld_by(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return the function that decides which files to leave out, like ``capturing.exclusion_rule``.
+def _exclusion_rule(store: Path) -> Callable[[bytes], str | None] | None:
+    """Return a function that excludes files with a secret and files whose content was purged, if any file is excluded.
 
-    The store may not exist yet.
+    It decides like ``capturing.exclusion_rule``, but the store may not exist yet, and modules are loaded only when they
+    are needed. Raises the errors of ``tombstone_set.at``.
     """
-    secret, was_purged = _secrets(store), _purged(store)
-    if was_purged is None:
-        return secret
-
-    def rule(data: bytes) -> str | None:
-        return was_purged(data) or (None if secret is None else secret(data))
-
-    return rule
-
-
-def _purged(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return a function that checks a file for purged content; ``None`` if no file was purged.
-
-    Raises the errors of ``tombstone_set.at``.
-    """
-    tip = RefReader(store).read(refs.TOMBSTONES)
-    if tip is None:
-        return None
-    from gitsession.sessions import tombstone_set  # few users purge files; without purges, this module is not loaded
-
-    tombstones = tombstone_set.at(VerifiedRepository(store), tip)
-    return (
-        (lambda data: tombstone_set.RULE if tombstones.has_file(oid_of("blob", data)) else None)
-        if tombstones.has_files
-        else None
-    )
-
-
-def _secrets(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return a function that checks a file for secrets by the store's rules. The rules are loaded at the first call."""
     settings = config.redaction(store)
-    if not settings.is_on:
-        return None
+    purged = None
+    tip = RefReader(store).read(refs.TOMBSTONES)
+    if tip is not None:
+        from gitsession.sessions import tombstone_set
+
+        tombstones = tombstone_set.at(VerifiedRepository(store), tip)
+        purged = tombstones if tombstones.has_files else None
     guards: list[Guard] = []
 
-    def secret(data: bytes) -> str | None:
+    def rule(data: bytes) -> str | None:
+        if purged is not None and purged.has_file(oid_of("blob", data)):
+            return tombstone_set.RULE
+        if not settings.is_on:
+            return None
         from gitsession.redaction.guard import Guard
 
         if not guards:
             guards.append(Guard.load(settings.rules))
         return guards[0].in_file(data)
 
-    return secret
+    return rule if settings.is_on or purged is not None else None
 
 
 def _base(snapshot: WorkspaceSnapshot) -> list[str | None] | None:
