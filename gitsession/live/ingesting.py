@@ -6,23 +6,21 @@ killed. Ingesting an event twice adds nothing, because an existing checkpoint is
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TypeAlias
 
 from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, WORKSPACE
 from gitsession.checkpoints.capturing import CaptureReason, take
 from gitsession.codec.cbor import to_profile, valid_text
-from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, NotFound, Unavailable
 from gitsession.formats import FORMATS
 from gitsession.git.types import Oid
 from gitsession.live import events, spool, spooled_events
-from gitsession.live.spooled_events import Calls, Event, SpooledSnapshot, Targets
+from gitsession.live.spooled_events import Calls, Event, SpooledSnapshot, Targets, load_state, save_state
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
@@ -44,14 +42,13 @@ After this time, the snapshot is left to the next ingestion.
 """
 
 
-class ImportSessionFile(Protocol):
-    """A function that imports a session's file as far as the agent has written it.
+ImportSessionFile: TypeAlias = Callable[[str, str, str], str | None]
+"""A function that imports a session's file as far as the agent has written it.
 
-    ``file`` is "" if the agent did not name it. The function returns the id of the session in the store, or ``None`` if
-    the session does not exist yet. Raises ``GitSessionError`` and ``OSError``.
-    """
-
-    def __call__(self, agent: str, source_id: str, file: str) -> str | None: ...
+The arguments are the agent, the agent's id of the session, and the file. The file is "" if the agent did not name it.
+The function returns the id of the session in the store, or ``None`` if the session does not exist yet. Raises
+``GitSessionError`` and ``OSError``.
+"""
 
 
 @dataclass
@@ -103,7 +100,7 @@ class _Ingestion:
     def __init__(self, store: GitStore, import_file: ImportSessionFile, home: Path, clock: Callable[[], int]) -> None:
         self._store, self._import_file, self._home, self._clock = store, import_file, home, clock
         self._spool = str(store.git_dir)
-        self._calls = Calls.load(store.git_dir)
+        self._calls = Calls(store.git_dir)
         self._chains = SnapshotTrees(store)
         self._sids: dict[tuple[str, str, str], str | None] = {}
         self._targets: dict[str, Targets] = {}
@@ -143,7 +140,7 @@ class _Ingestion:
             return None
 
     def _in_order(self) -> list[Event]:
-        """Return the events by time, but each snapshot after its base.
+        """Return the events in the order of time, but each snapshot after its base.
 
         The times can be wrong, because clocks can go backwards.
         """
@@ -311,7 +308,7 @@ class SnapshotTrees:
 
     def __init__(self, store: GitStore) -> None:
         self._store = store
-        self._known = _load(store.git_dir)
+        self._known: dict[str, Oid | None] = load_state(store.git_dir, FILE)
         self._last: dict[str, str] = {}
         self._is_noted = True
 
@@ -331,7 +328,7 @@ class SnapshotTrees:
         Call this method before the events with these snapshots are removed. Raises ``OSError``.
         """
         if not self._is_noted:
-            self._write(self._known)
+            save_state(self._store.git_dir, FILE, self._known)
             self._is_noted = True
 
     def _base(self, snapshot: SpooledSnapshot) -> Oid | None:
@@ -367,18 +364,5 @@ class SnapshotTrees:
             except Unavailable:  # the next snapshot by the store then reads all files
                 pass
         wanted = {event.snapshot.before for event in waiting if event.snapshot} | set(self._last.values())
-        self._write({name: tree for name, tree in self._known.items() if name in wanted})
-
-    def _write(self, trees: Mapping[str, Oid | None]) -> None:
-        path = f"{spool.folder(str(self._store.git_dir))}/{FILE}"
-        with open(f"{path}.new", "w") as file:
-            json.dump(trees, file)
-        os.replace(f"{path}.new", path)
-
-
-def _load(store: Path) -> dict[str, Oid | None]:
-    try:
-        trees = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return {str(name): tree for name, tree in trees.items()} if isinstance(trees, dict) else {}
+        trees = {name: tree for name, tree in self._known.items() if name in wanted}
+        save_state(self._store.git_dir, FILE, trees)

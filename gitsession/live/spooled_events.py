@@ -305,22 +305,14 @@ _UNNAMED = "?"
 class Calls:
     """The running tool calls of each session, oldest first. Each has the id of the first call that began after it."""
 
-    def __init__(self, store: Path, running: Mapping[str, Mapping[str, str]]) -> None:
-        """Initialize the state. Callers use ``load`` instead."""
+    def __init__(self, store: Path) -> None:
+        """Load the state after the last ingestion. If it cannot be read, the state is empty."""
         self._store = store
-        self._running = {key: dict(calls) for key, calls in running.items()}
-
-    @classmethod
-    def load(cls, store: Path) -> Calls:
-        """Return the state after the last ingestion; an empty state if it cannot be read."""
-        try:
-            value = json.loads(read_regular(f"{spool.folder(str(store))}/{FILE}") or b"{}")
-            running = {
-                str(key): {str(call): str(later) for call, later in calls.items()} for key, calls in value.items()
-            }
-        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-            running = {}
-        return cls(store, running)
+        self._running = {
+            key: {str(call): str(later) for call, later in calls.items()}
+            for key, calls in load_state(store, FILE).items()
+            if isinstance(calls, dict)
+        }
 
     def attribute(self, event: Event) -> tuple[str, str | None]:
         """Return the phase of the snapshot of ``event``, and the call to which its differences are attributed."""
@@ -350,8 +342,21 @@ class Calls:
 
     def save(self) -> None:
         """Save the running calls. Raises ``OSError``."""
-        running = dict(list(self._running.items())[-SESSIONS_MAX:])
-        path = f"{spool.folder(str(self._store))}/{FILE}"
-        with open(f"{path}.new", "w") as file:
-            json.dump(running, file)
-        os.replace(f"{path}.new", path)
+        save_state(self._store, FILE, dict(list(self._running.items())[-SESSIONS_MAX:]))
+
+
+def load_state(store: Path, name: str) -> dict[str, Any]:
+    """Return the JSON object in a file of the spool; an empty one if it cannot be read."""
+    try:
+        value = json.loads(read_regular(f"{spool.folder(str(store))}/{name}") or b"{}")
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def save_state(store: Path, name: str, value: Mapping[str, Any]) -> None:
+    """Replace a file of the spool by one with a JSON object. Raises ``OSError``."""
+    path = f"{spool.folder(str(store))}/{name}"
+    with open(f"{path}.new", "w") as file:
+        json.dump(value, file)
+    os.replace(f"{path}.new", path)
