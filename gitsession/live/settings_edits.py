@@ -13,12 +13,12 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gitsession.durable import make_directories, read_regular, sync_directory, write_new
+from gitsession.durable import make_directories, read_regular, replace, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.live import hook_locations
 from gitsession.live.hook_locations import Extension, HookSettings
@@ -53,8 +53,8 @@ def plan_enable(
 ) -> Edit:
     """Plan the installation of hooks.
 
-    Raises ``Refused`` if the settings cannot be parsed, or if the file of an extension was not created by gitsession.
-    Without ``force``, raises ``Refused`` also if the file of an extension was edited later. Raises ``OSError``.
+    Raises ``Refused`` if the settings cannot be parsed, or if gitsession did not create the file of an extension.
+    Without ``force``, raises ``Refused`` also if that file was edited later. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -99,8 +99,11 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
     """
     try:
         _check_as_planned(edit)
-        if edit.keeps:
-            _keep_copy(store, edit)
+        if edit.keeps and edit.old is not None:
+            copy = copy_of(store, edit)
+            make_directories(copy.parent)
+            copy.unlink(missing_ok=True)
+            write_new(copy, edit.old)
         if enable:
             _record_original(store, edit)
         if edit.new is None:
@@ -149,9 +152,9 @@ def _hooks(text: str, file: Path) -> tuple[Part, Part | None]:
         whole = parse(text, "")
     except Malformed as error:
         raise _unsupported(file, str(error)) from None
-    hooks = whole.get(HOOKS) if whole.is_object else None
     if not whole.is_object:
         raise _unsupported(file, "not a JSON object")
+    hooks = whole.get(HOOKS)
     if hooks is not None:
         wrong = [part.key for part in hooks.parts if text[part.start] != "["] if hooks.is_object else [HOOKS]
         if wrong:
@@ -167,11 +170,16 @@ def _seconds(spec: HookSettings, event: str) -> int:
     return spec.seconds.get(event, hook_locations.SECONDS)
 
 
-def _commands(group: Part) -> list[tuple[Part, str]]:
-    """Return the commands of a group of hooks, each with its position."""
-    inner = group.get(HOOKS)
-    found = [(hook, hook.get("command")) for hook in (inner.parts if inner is not None else [])]
-    return [(hook, command.value) for hook, command in found if command is not None and isinstance(command.value, str)]
+def _find_own(hooks: Part | None, spec: HookSettings) -> Iterator[tuple[Part, Part, Part, str]]:
+    """Yield gitsession's hooks, each with its event, its group and its command."""
+    for event in hooks.parts if hooks is not None else []:
+        for group in event.parts:
+            inner = group.get(HOOKS)
+            for hook in inner.parts if inner is not None else []:
+                command = hook.get("command")
+                text = command.value if command is not None else None
+                if isinstance(text, str) and hook_locations.is_own_command(text, spec.agent):
+                    yield event, group, hook, text
 
 
 def _timeout(hook: Part) -> int | None:
@@ -182,13 +190,7 @@ def _timeout(hook: Part) -> int | None:
 def _own_hooks(text: str, spec: HookSettings, file: Path) -> list[tuple[str, str, int | None]]:
     """Return the event, command and timeout (in seconds) of gitsession's hooks, in the order of the agent's events."""
     _, hooks = _hooks(text, file)
-    rows = [
-        (event.key, command, _timeout(hook))
-        for event in (hooks.parts if hooks is not None else [])
-        for group in event.parts
-        for hook, command in _commands(group)
-        if hook_locations.is_own_command(command, spec.agent)
-    ]
+    rows = [(event.key, command, _timeout(hook)) for event, _, hook, command in _find_own(hooks, spec)]
     order = {event: number for number, event in enumerate(spec.events)}
     return sorted(rows, key=lambda row: order.get(row[0], len(order)))
 
@@ -214,19 +216,10 @@ def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
     """
     while True:
         whole, hooks = _hooks(text, file)
-        found = next(
-            (
-                (event, group, hook)
-                for event in (hooks.parts if hooks is not None else [])
-                for group in event.parts
-                for hook, command in _commands(group)
-                if hook_locations.is_own_command(command, spec.agent)
-            ),
-            None,
-        )
+        found = next(_find_own(hooks, spec), None)
         if found is None or hooks is None:
             return text
-        event, group, hook = found
+        event, group, hook, _ = found
         inner = group.get(HOOKS)
         if inner is not None and len(inner.parts) > 1:
             text = remove(text, inner, hook)
@@ -271,14 +264,6 @@ def copy_of(store: Path, edit: Edit) -> Path:
     return store / FOLDER / name
 
 
-def _keep_copy(store: Path, edit: Edit) -> None:
-    assert edit.old is not None
-    path = copy_of(store, edit)
-    make_directories(path.parent)
-    path.unlink(missing_ok=True)
-    write_new(path, edit.old)
-
-
 # ---- the original of a file
 
 
@@ -297,13 +282,14 @@ def _record_original(store: Path, edit: Edit) -> None:
     }
     path = _record_path(store, edit.agent, edit.file)
     make_directories(path.parent)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp")
-    write_new(temporary, json.dumps(record).encode())
-    os.replace(temporary, path)
+    replace(path, json.dumps(record).encode(), by=path.with_name(f"{path.name}.{secrets.token_hex(4)}.tmp"))
 
 
 def _original(store: Path, agent: str, file: Path, current: bytes | None) -> tuple[bytes | None] | None:
-    """Return the original in a tuple of one; ``None`` if it is unknown or gitsession did not write the current file."""
+    """Return the original in a tuple of one. It is ``None`` in the tuple if there was no file before.
+
+    Return ``None`` if the original is unknown, or if gitsession did not write the current file.
+    """
     try:
         record = json.loads(read_regular(_record_path(store, agent, file)) or b"{}")
         if current is None or record["after"] != hashlib.sha256(current).hexdigest():
