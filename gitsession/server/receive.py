@@ -61,7 +61,9 @@ def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[st
     if create.is_purge_pending(git_dir):
         with suppress(GitSessionError):
             post_receive(git_dir)
-    flush(git_dir)
+    if (git_dir / create.JOURNAL).is_dir():
+        with suppress(GitSessionError), GitStore.open(git_dir) as store:  # if the flush fails, no data is lost
+            store.flush()
     variables = process.quarantine(environ)
     settings = server.own_settings(git_dir)
     allowed = settings.get(server.ALLOWED.lower(), [])
@@ -79,7 +81,10 @@ def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[st
             )
             refusals += [Refusal(refs.TOMBSTONES, new_sets[0], reason, "tombstones")] if reason else []
     if new_sets and not refusals:
-        _record_purge(git_dir)
+        from gitsession.purge import purging
+
+        with suppress(GitSessionError), GitStore.open(git_dir) as store:
+            purging.begin(store)  # if the purge does not run after this push, the next push runs it
     return refusals
 
 
@@ -100,26 +105,6 @@ def post_receive(git_dir: Path) -> PurgeResult | None:
         applied = purging.apply(store) if refs.TOMBSTONES in existing else None
         archiving.drop_archived_refs(store, grow=False)
         return applied
-
-
-def _record_purge(git_dir: Path) -> None:
-    """Record a pending purge. If the purge does not run after this push, the next push runs it."""
-    from gitsession.purge import purging
-
-    with suppress(GitSessionError), GitStore.open(git_dir) as store:
-        purging.begin(store)
-
-
-def flush(git_dir: Path) -> GitSessionError | None:
-    """Flush the journal of a store to git. If the flush fails, return the error. No data is lost in this case."""
-    if not (git_dir / create.JOURNAL).is_dir():
-        return None
-    try:
-        with GitStore.open(git_dir) as store:
-            store.flush()
-    except GitSessionError as error:
-        return error
-    return None
 
 
 def existing_refs(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oid]:

@@ -72,9 +72,12 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
     git_dir = _bare(repository)
     done: list[str] = []
     allowed = {*values(git_dir, ALLOWED), *allow}
-    other_refs = [name for name in _refs(git_dir) if not _is_own_ref(name) and not is_allowed(name, allowed)]
-    is_store = _is_store(git_dir)
-    if other_refs or (not is_store and create.MAIN in _refs(git_dir) and not is_allowed(create.MAIN, allowed)):
+    existing = process.run(git_dir, "for-each-ref", "--format=%(refname)").out.decode("utf-8", "replace").split()
+    own = (refs.SESSIONS, refs.STORE_BRANCHES, "refs/gitsession/", "refs/remotes/")
+    others = [name for name in existing if name != create.MAIN and not name.startswith(own)]
+    other_refs = [name for name in others if not is_allowed(name, allowed)]
+    is_foreign = create.MAIN in existing and not _is_store(git_dir) and not is_allowed(create.MAIN, allowed)
+    if other_refs or is_foreign:
         examples = ", ".join(other_refs[:3]) or create.MAIN
         raise Refused(
             f"cannot install the hooks in '{git_dir}': pushes to its other refs would be rejected ({examples})",
@@ -90,7 +93,7 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
         if hook_files.install(git_dir / "hooks", name):
             kept = f"; the existing hook was renamed to {name}{hook_files.LOCAL}" if before == hook_files.OTHER else ""
             done.append(f"hooks/{name} installed{kept}")
-    if not _refs(git_dir):
+    if not existing:
         _create_first_commit(git_dir)
         done.append(f"{create.MAIN} created: the repository is now a store")
     return done
@@ -178,17 +181,6 @@ def _bare(repository: Path) -> Path:
             hint="unset core.hooksPath in that repository",
         )
     return Path(lines[2])
-
-
-def _refs(git_dir: Path) -> list[str]:
-    return process.run(git_dir, "for-each-ref", "--format=%(refname)").out.decode("utf-8", "replace").split()
-
-
-def _is_own_ref(name: str) -> bool:
-    return (
-        name.startswith((refs.SESSIONS, refs.STORE_BRANCHES, "refs/gitsession/", "refs/remotes/"))
-        or name == create.MAIN
-    )
 
 
 def _is_store(git_dir: Path) -> bool:
