@@ -227,8 +227,3 @@ def _partial_stamp(stamp: Stat) -> Stat:
 def spelled(path: Path) -> str:
     """Return a path as printable text."""
     return os.fsencode(path).decode("utf-8", "replace")
-
-
-def known() -> str:
-    """Return a phrase for messages that lists the agents whose sessions can be imported."""
-    return f"supported agents: {', '.join(sorted(FORMATS))}"

@@ -98,7 +98,7 @@ GROUPS = {
         "prune": ("trash", "Move old sessions to the trash by age, number, or size"),
         "purge": ("purging", "Delete entries or sessions permanently"),
         "maintain": ("store", "Optimize the store"),
-        "doctor": ("doctor", "Diagnose problems and suggest fixes"),
+        "doctor": ("store", "Diagnose problems and suggest fixes"),
     },
     PLUMBING: {
         "hook": ("agents", "Record an event sent by an agent"),

@@ -128,18 +128,15 @@ class App:
         """Warn if a quick check detects damage of the journal. Return whether a warning was printed."""
         from gitsession.store.change_stamp import is_journal_doubtful
 
-        lost = self.objects().unread_records() if is_journal_doubtful(self.path) or self._opened else 0
+        is_open = self._store is not None or self._objects is not None
+        lost = self.objects().unread_records() if is_open or is_journal_doubtful(self.path) else 0
         if lost:
             warn(f"warning: the journal is damaged: {count(lost, 'record')} or more cannot be read")
             warn("hint: run `gitsession repair`")
         return bool(lost)
 
-    @property
-    def _opened(self) -> bool:
-        return self._store is not None or self._objects is not None
-
     def row(self, address: str) -> tuple[Row, str]:
-        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the text of the entry's address or ""."""
+        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the address of the entry, or ""."""
         name, entry = split(address)
         return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
 
@@ -153,30 +150,23 @@ class App:
         return self.store().session(name)
 
     def entry(self, address: str) -> tuple[Session, Node]:
-        """Return the session and the entry that ``SESSION[@ENTRY]`` names. The entry defaults to the leaf."""
+        """Return the session and the entry that ``SESSION[@ENTRY]`` names. The entry defaults to the leaf.
+
+        If a purge has changed the oid of the entry, print a warning and return the entry with the new oid.
+        """
         name, entry = split(address)
         session = self.store().session(name)
         try:
             return session, session.resolve(entry or "leaf")
         except NotFound:
-            new = self._renamed(entry)
-            if new is None:
+            from gitsession.sessions import purged_ids
+
+            found = purged_ids.find_renamed(self.path, entry.lower())
+            if len(found) != 1:
                 raise
+            old, new = found[0]
+            warn(f"warning: a purge has changed the id {old[:12]} to {new[:12]}")
             return session, session.resolve(new)
-
-    def _renamed(self, entry: str) -> str | None:
-        """Return the new oid of an entry whose oid a purge changed, and print a warning.
-
-        ``entry``: a prefix of the old oid.
-        """
-        from gitsession.sessions import purged_ids
-
-        found = purged_ids.find_renamed(self.path, entry.lower())
-        if len(found) != 1:
-            return None
-        old, new = found[0]
-        warn(f"warning: a purge has changed the id {old[:12]} to {new[:12]}")
-        return new
 
     def close(self) -> None:
         if self._catalogue is not None:
@@ -223,10 +213,6 @@ def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
     if not agent or agent in agents:
         return ""
     return f"no sessions of agent {agent!r}" + (f" (agents with sessions: {', '.join(agents)})" if agents else "")
-
-
-with_app = click.pass_obj
-"""Decorator that passes the ``App`` to a command."""
 
 
 def here() -> CurrentFolder:

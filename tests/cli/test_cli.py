@@ -704,7 +704,7 @@ def test_doctor_continues_if_a_check_fails(
     def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr("gitsession.cli.commands.doctor.local_checks", fail)
+    monkeypatch.setattr("gitsession.cli.checks.local_checks", fail)
     told = run("doctor", code=5)
     assert "cannot check the rest" in told and "read-only" in told.lower()
     assert "sessions" in told

@@ -119,6 +119,19 @@ def test_a_context_loads_the_agent_of_its_session_and_no_other(folder: Path) -> 
     assert "importlib.metadata" not in modules
 
 
+def test_the_help_of_a_command_does_not_load_the_library() -> None:
+    # compact is left out: it lists its strategies, and they are functions of the library
+    program = (
+        "import sys, click; from gitsession.cli.app import COMMANDS, gitsession\n"
+        "context = click.Context(gitsession)\n"
+        "for name in {*COMMANDS} - {'compact'}: gitsession.get_command(context, name).get_help(context)\n"
+        "print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "gitsession.cli.commands.checkpoints" in told
+    assert not {"gitsession.api", "pygit2", "cbor2"} & set(told)
+
+
 def test_importing_the_package_loads_none_of_it() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "import sys, gitsession; print(*sorted(sys.modules))"],

@@ -3,53 +3,38 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
-from gitsession.api import Store
-from gitsession.api.imports import Imports
+import gitsession
 from gitsession.cli import exits, hooking
-from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, program, with_app
-from gitsession.cli.output import (
-    complain,
-    confirm,
-    current_folder,
-    emit,
-    json_option,
-    say,
-    say_painted,
-    wants_json,
-    warn,
-)
+from gitsession.cli.commands.imports import project_folders
+from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, program
+from gitsession.cli.output import complain, confirm, emit, json_option, say, say_painted, wants_json, warn
 from gitsession.cli.text import count, on_a_line
-from gitsession.discovery import discover
 from gitsession.live import hook_locations, settings_edits, spool
 from gitsession.live.settings_edits import Edit
-from gitsession.live.watch import EVERY_SECONDS, Found, Watch
 
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="Only show the changes to the agent's settings, as a diff."
-)
+
+def _arguments(force: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the arguments of enable and disable. ``force``: the verb in the help of --force."""
+    text = f"{force} gitsession's hook file even if it was edited. A copy of the edited file is kept."
+    agent = click.argument("agent")
+    yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+    forced = click.option("--force", is_flag=True, help=text)
+    help = "Only show the changes to the agent's settings, as a diff."
+    dry_run = click.option("--dry-run", is_flag=True, help=help)
+    return lambda command: agent(yes(forced(dry_run(json_option(click.pass_obj(command))))))
 
 
 @click.command()
-@click.argument("agent")
-@yes_option
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Replace gitsession's hook file even if it was edited. A copy of the edited file is kept.",
-)
-@dry_run_option
-@json_option
-@with_app
+@_arguments("Replace")
 def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Install hooks that record an agent's sessions and files while it works.
 
@@ -59,20 +44,11 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
     location = hook_locations.find(agent)
     file = hook_locations.file_of(location, Path.home(), os.environ)
     edit = settings_edits.plan_enable(app.path, location, file, program(app.path), force=force)
-    return carry_out(app, "enable", edit, location.then, yes=yes, dry_run=dry_run)
+    return _carry_out(app, "enable", edit, location.then, yes=yes, dry_run=dry_run)
 
 
 @click.command()
-@click.argument("agent")
-@yes_option
-@click.option(
-    "--force",
-    is_flag=True,
-    help="Remove gitsession's hook file even if it was edited. A copy of the edited file is kept.",
-)
-@dry_run_option
-@json_option
-@with_app
+@_arguments("Remove")
 def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Remove the capture hooks of an agent.
 
@@ -82,14 +58,14 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
     location = hook_locations.find(agent)
     file = hook_locations.file_of(location, Path.home(), os.environ)
     edit = settings_edits.plan_disable(app.path, location, file, force=force)
-    return carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run)
+    return _carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run)
 
 
 @click.command()
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 @click.option("--forget-failures", is_flag=True, help="Clear the list of failures that `gitsession doctor` prints.")
 @json_option
-@with_app
+@click.pass_obj
 def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
     """Ingest the events that hooks recorded.
 
@@ -116,12 +92,15 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
 @click.option(
     "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this many seconds between checks. Default: 2."
 )
-@with_app
+@click.pass_obj
 def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | None) -> int:
     """Import sessions as agents write them, until you press Ctrl-C.
 
     Use this command for agents without hooks. If you pass paths, only these files and folders are watched.
     """
+    from gitsession.api.imports import Imports
+    from gitsession.live.watch import EVERY_SECONDS, Watch
+
     store = app.store(make=True)
     watch = Watch(lambda: _files(store, paths))
     failed: set[tuple[str, str]] = set()
@@ -149,19 +128,20 @@ def watch_command(app: App, paths: tuple[Path, ...], once: bool, every: float | 
         time.sleep(every or EVERY_SECONDS)
 
 
-def _files(store: Store, paths: tuple[Path, ...]) -> Iterator[Found]:
+def _files(store: gitsession.Store, paths: tuple[Path, ...]) -> Iterator[tuple[Path, gitsession.Format | None]]:
+    from gitsession.discovery import discover
+
     if paths:
         yield from ((path, None) for path in discover.files_in(paths))
         return
     yield from discover.find_all(Path.home(), os.environ)
-    folders = [row.project for row in store.sessions()]
-    yield from discover.in_projects(Path(folder) for folder in dict.fromkeys([current_folder(), *folders]) if folder)
+    yield from discover.in_projects(project_folders(store))
 
 
 @click.command()
 @click.argument("event")
 @click.option("--from", "agent", metavar="AGENT", help="Agent that sends the event.")
-@with_app
+@click.pass_obj
 def hook_command(app: App, event: str, agent: str | None) -> int:
     """Record an event sent by an agent. The hooks that `gitsession enable` installs run this command.
 
@@ -175,12 +155,21 @@ def hook_command(app: App, event: str, agent: str | None) -> int:
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool) -> int:
+def _carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool) -> int:
     """Show a change of a settings file, ask for confirmation, and write it. With ``dry_run``, only show it in full."""
-    diff = _diff(edit)
+    import difflib  # slow to import
+
+    old, new = ((data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in (edit.old, edit.new))
+    name = os.fspath(edit.file)
+    diff = [line.rstrip("\n") for line in difflib.unified_diff(old, new, name, name)]
     if wants_json() and not (yes or dry_run):
         raise click.UsageError("--json requires --yes or --dry-run")
-    _show_diff(edit.file, diff, full=dry_run)
+    if dry_run:
+        for line in diff:
+            say(line, fg=_COLORS.get(line[:1]))
+    elif diff:
+        added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
+        say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
     is_written = not edit.is_empty and not dry_run
     if is_written and not yes and not _is_wanted(f"{verb} {edit.agent}: write {edit.file}?"):
         warn("nothing was written")
@@ -203,16 +192,6 @@ def carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run:
     return exits.OK
 
 
-def _show_diff(file: Path, diff: Sequence[str], *, full: bool) -> None:
-    """Print a diff in full, or only the number of changed lines."""
-    if full:
-        for line in diff:
-            say(line, fg=_COLORS.get(line[:1]))
-    elif diff:
-        added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
-        say(f"{file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")
-
-
 def _is_wanted(question: str) -> bool:
     """Ask a question, and return the answer; False if standard input is not a terminal."""
     try:
@@ -223,13 +202,3 @@ def _is_wanted(question: str) -> bool:
         warn("")
         complain("cannot ask for confirmation: standard input is not a terminal", hint="pass --yes")
         return False
-
-
-def _diff(edit: Edit) -> list[str]:
-    old, new = (_lines(edit.old), _lines(edit.new))
-    name = os.fspath(edit.file)
-    return [line.rstrip("\n") for line in difflib.unified_diff(old, new, name, name)]
-
-
-def _lines(data: bytes | None) -> list[str]:
-    return (data or b"").decode("utf-8", "replace").splitlines(keepends=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from gitsession.api import Session
-from gitsession.cli.context import App, with_app
+import gitsession
+from gitsession.cli.context import App
 from gitsession.cli.output import emit, json_option, say
 from gitsession.errors import Corrupt, Malformed, MissingObject
 
@@ -15,7 +15,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject
 @click.argument("name", required=False)
 @click.option("--at", metavar="ENTRY", default="leaf", help="Start the branch at this entry. Default: leaf.")
 @json_option
-@with_app
+@click.pass_obj
 def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     """Create a branch at an entry, or list the branches of a session.
 
@@ -36,7 +36,7 @@ def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     say(f"  `gitsession switch {found.id} {name}` makes it the active branch")
 
 
-def _subject(session: Session, branch: str) -> str:
+def _subject(session: gitsession.Session, branch: str) -> str:
     try:
         return session.resolve(branch).subject
     except (Malformed, Corrupt, MissingObject) as error:
@@ -55,7 +55,7 @@ def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") ->
 @click.command()
 @click.argument("words", metavar="[SESSION] BRANCH", nargs=-1)
 @json_option
-@with_app
+@click.pass_obj
 def switch_command(app: App, words: tuple[str, ...]) -> None:
     """Select the active branch of a session on this machine.
 
@@ -71,7 +71,7 @@ def switch_command(app: App, words: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
-@with_app
+@click.pass_obj
 def fork_command(app: App, session: str) -> None:
     """Create a session that continues another one from an entry.
 
@@ -87,7 +87,7 @@ def fork_command(app: App, session: str) -> None:
 @click.command()
 @click.argument("words", metavar="[SESSION@ENTRY] TEXT", nargs=-1)
 @json_option
-@with_app
+@click.pass_obj
 def label_command(app: App, words: tuple[str, ...]) -> None:
     """Set or remove the label of an entry.
 
@@ -107,7 +107,7 @@ def label_command(app: App, words: tuple[str, ...]) -> None:
 @click.command()
 @click.argument("words", metavar="[SESSION] TEXT", nargs=-1)
 @json_option
-@with_app
+@click.pass_obj
 def name_command(app: App, words: tuple[str, ...]) -> None:
     """Set or remove the title of a session.
 
@@ -121,5 +121,5 @@ def name_command(app: App, words: tuple[str, ...]) -> None:
     say(f"{found.id} has the title {text!r}" if text.strip() else f"{found.id} has no title")
 
 
-def _position(session: Session) -> dict[str, str]:
+def _position(session: gitsession.Session) -> dict[str, str]:
     return {"session": session.id, "branch": session.branch_name, "leaf": session.resolve("leaf").oid}

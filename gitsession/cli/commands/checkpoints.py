@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,18 +12,11 @@ from typing import Any
 
 import click
 
-from gitsession.api import Session
-from gitsession.checkpoints.lookup import Files
-from gitsession.checkpoints.planning import RewindPlan, What
-from gitsession.checkpoints.rewind_decisions import UNCHANGED, PathDecision
-from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, split, with_app
+from gitsession.cli.context import App, split
 from gitsession.cli.output import complain, emit, json_option, paged, say, say_painted, wants_json, warn
 from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
-from gitsession.formats import Resumable, with_capability
-from gitsession.git import process
-from gitsession.model.entries import Checkpoint
 from gitsession.sessions.gaps import DAMAGE
 
 _SHOWN_MAX = 10
@@ -39,16 +34,18 @@ workspace_option = click.option(
 @click.option("-m", "--message", metavar="TEXT", help="Description of the checkpoint.")
 @workspace_option
 @json_option
-@with_app
+@click.pass_obj
 def checkpoint_command(app: App, session: str, message: str | None, workspace: Path | None) -> None:
     """Record the files of a session's workspace in a checkpoint.
 
     Files that git ignores are not recorded. Files larger than 10 MiB (by default), and repositories inside the
     workspace, are skipped and listed.
     """
+    from gitsession.model.entries import Checkpoint
+
     found = app.session(session)
     try:
-        before: Files | None = found.files.at()
+        before: gitsession.Files | None = found.files.at()
     except DAMAGE:
         before = None  # the last checkpoint cannot be read, so a new one is created
     node = found.files.take_checkpoint(workspace=workspace, reason=message)
@@ -77,14 +74,10 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
         changed = f"{count(len(changes), 'file')} changed since the previous checkpoint"
         say(f"checkpoint {node.oid[:8]} of {entry.workspace}: {changed}")
     if not wants_json():
-        _warn_of_skipped(entry.skipped)
-
-
-def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
-    for path, why in skipped[:_SHOWN_MAX]:
-        warn(f"  left out: {path} ({why})")
-    if len(skipped) > _SHOWN_MAX:
-        warn(f"  and {len(skipped) - _SHOWN_MAX:,} more; --json lists all")
+        for path, why in entry.skipped[:_SHOWN_MAX]:
+            warn(f"  left out: {path} ({why})")
+        if len(entry.skipped) > _SHOWN_MAX:
+            warn(f"  and {len(entry.skipped) - _SHOWN_MAX:,} more; --json lists all")
 
 
 @click.command()
@@ -99,7 +92,7 @@ def _warn_of_skipped(skipped: Sequence[tuple[str, str]]) -> None:
 @click.option("--abort", is_flag=True, help="Revert an interrupted rewind.")
 @workspace_option
 @json_option
-@with_app
+@click.pass_obj
 def rewind_command(
     app: App, entry: str | None, only_files: bool, only_conversation: bool, dry_run: bool, force: bool, finish: bool,
     abort: bool, workspace: Path | None,
@@ -120,8 +113,16 @@ def rewind_command(
         return _print_rewound(app, session, None, done, verb="finished" if finish else "aborted")
     if entry is None:
         raise click.UsageError("missing argument: [SESSION@]ENTRY")
-    session, at = _address(app, entry)
-    plan = session.files.plan_rewind(at, _what(only_files, only_conversation), workspace=workspace, force=force)
+    address = entry if "@" in entry else f"@@{entry}"  # without a session: an entry of the newest one of this folder
+    if not split(address)[1]:
+        raise click.UsageError(f"the address {address!r} has no entry: pass [SESSION@]ENTRY")
+    session, at = app.entry(address)
+    plan = session.files.plan_rewind(
+        at,
+        "both" if only_files == only_conversation else "files" if only_files else "conversation",
+        workspace=workspace,
+        force=force,
+    )
     if dry_run:
         return _show_plan(session, plan)
     with report_interrupted_rewind(app):
@@ -129,32 +130,21 @@ def rewind_command(
     return _print_rewound(app, session, plan, done, verb="rewound")
 
 
-def _what(only_files: bool, only_conversation: bool) -> What:
-    if only_files == only_conversation:
-        return "both"
-    return "files" if only_files else "conversation"
-
-
-def _address(app: App, entry: str) -> tuple[Session, Any]:
-    """Resolve the address of an entry. Without a session, it is an entry of the newest session of this folder."""
-    if "@" not in entry:
-        entry = f"@@{entry}"
-    if not split(entry)[1]:
-        raise click.UsageError(f"the address {entry!r} has no entry: pass [SESSION@]ENTRY")
-    return app.entry(entry)
-
-
-def _show_plan(session: Session, plan: RewindPlan) -> int:
+def _show_plan(session: gitsession.Session, plan: gitsession.RewindPlan) -> int:
     nothing = exits.NOTHING if plan.is_empty else exits.OK
     if wants_json():
-        emit("rewind", {**_document(session, plan), "branch": plan.onto or None, "dry_run": True,
-                        "files": planned_objects(plan)})  # fmt: skip
+        files = [
+            {"path": change.path, "action": change.action, "why": change.why, "now": _state(change.now),
+             "to": _state(change.to)}
+            for change in plan.changes
+        ]  # fmt: skip
+        emit("rewind", {**_document(session, plan), "branch": plan.onto or None, "dry_run": True, "files": files})
         return nothing
     if plan.moves:
         say(f"the conversation would continue after {plan.place.oid[:8]} {plan.place.subject}")
         say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
     if plan.workspace:
-        lines = planned_lines(plan.changes)
+        lines = _lines([(change.action, change.path, change.why) for change in _changed(plan.changes)])
         say(f"files in {plan.workspace}:" if lines else f"no file would change in {plan.workspace}")
         say_painted(lines)
     _report_no_checkpoints(session, plan)
@@ -163,13 +153,16 @@ def _show_plan(session: Session, plan: RewindPlan) -> int:
     return nothing
 
 
-def _print_rewound(app: App, session: Session, plan: RewindPlan | None, done: RewindResult, *, verb: str) -> int:
+def _print_rewound(
+    app: App, session: gitsession.Session, plan: gitsession.RewindPlan | None, done: gitsession.RewindResult, *,
+    verb: str,
+) -> int:  # fmt: skip
     wrote = any(one.did != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
     if wants_json():
-        document = {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
-                    "workspace": done.workspace, "files": outcome_objects(done)}  # fmt: skip
-        emit("rewind", document)
+        files = [dataclasses.asdict(one) for one in done.outcomes]
+        emit("rewind", {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
+                        "workspace": done.workspace, "files": files})  # fmt: skip
         return code
     if done.moved:
         leaf = session.resolve("leaf")
@@ -179,12 +172,8 @@ def _print_rewound(app: App, session: Session, plan: RewindPlan | None, done: Re
         print_files(done)
     _report_no_checkpoints(session, plan)
     if code == exits.NOTHING:
-        left = any(one.why != UNCHANGED for one in done.outcomes)
-        say(
-            "nothing changed"
-            if left
-            else "nothing changed: the files and the conversation are already in the state of this entry"
-        )
+        is_so = ": the files and the conversation are already in the state of this entry"
+        say("nothing changed" + ("" if _changed(done.outcomes) else is_so))
     elif not done.outcomes and not done.moved:
         say(f"{verb}: nothing to do")
     elif verb == "aborted":
@@ -201,17 +190,19 @@ def _print_rewound(app: App, session: Session, plan: RewindPlan | None, done: Re
     return code
 
 
-def _report_no_checkpoints(session: Session, plan: RewindPlan | None) -> None:
+def _report_no_checkpoints(session: gitsession.Session, plan: gitsession.RewindPlan | None) -> None:
     """Report that the session has no checkpoints, and that a rewind therefore restores only the conversation."""
     if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
         say("the session has no checkpoints: no file is restored")
 
 
-def _print_resume_hint(app: App, session: Session) -> None:
+def _print_resume_hint(app: App, session: gitsession.Session) -> None:
     """Print how to resume the session in its agent.
 
     The agent's own file does not contain the rewind. An agent that is started directly continues from the old entry.
     """
+    from gitsession.formats import Resumable, with_capability
+
     row = app.store().catalogue().session(session.id)
     if row is None or not row.source_id or with_capability(row.agent, Resumable) is None:
         return
@@ -219,7 +210,7 @@ def _print_resume_hint(app: App, session: Session) -> None:
         say(f"  `gitsession resume {session.id}` continues it in {row.agent}")
 
 
-def _document(session: Session, plan: RewindPlan | None) -> dict[str, Any]:
+def _document(session: gitsession.Session, plan: gitsession.RewindPlan | None) -> dict[str, Any]:
     if plan is None:
         return {"session": session.id, "prompt": None}
     return {
@@ -242,7 +233,7 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 @click.command(context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="A [B] [-- PATH...]", nargs=-1, required=True, type=click.UNPROCESSED)
 @json_option
-@with_app
+@click.pass_obj
 def diff_command(app: App, words: tuple[str, ...]) -> int:
     """Show file changes between two entries.
 
@@ -271,7 +262,7 @@ def diff_command(app: App, words: tuple[str, ...]) -> int:
     return exits.OK if changes else exits.NOTHING
 
 
-def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
+def _same(old: gitsession.Files, new: gitsession.Files, paths: tuple[str, ...]) -> str:
     """Return a message that the compared files do not differ."""
     if old.checkpoint is None and new.checkpoint is None:
         return "nothing to compare: the session has no checkpoints"
@@ -282,7 +273,7 @@ def _same(old: Files, new: Files, paths: tuple[str, ...]) -> str:
     return f"no differences between {ends[0]} and {ends[1]}{where}"
 
 
-def _id(files: Files) -> str | None:
+def _id(files: gitsession.Files) -> str | None:
     return files.checkpoint.oid if files.checkpoint else None
 
 
@@ -290,8 +281,10 @@ def _is_below(path: str, paths: tuple[str, ...]) -> bool:
     return any(path == one.rstrip("/") or path.startswith(one.rstrip("/") + "/") for one in paths)
 
 
-def _show_diff(app: App, old: Files, new: Files, paths: tuple[str, ...]) -> None:
+def _show_diff(app: App, old: gitsession.Files, new: gitsession.Files, paths: tuple[str, ...]) -> None:
     """Print git's diff. If standard output is a terminal, control sequences are removed."""
+    from gitsession.git import process
+
     store = app.store()
     store.flush()  # git does not read the journal
     trees = (old.tree or _EMPTY, new.tree or _EMPTY)
@@ -316,40 +309,26 @@ _FILES_MAX = 200
 """Maximum number of lines. ``--json`` lists all files."""
 
 
-def planned_lines(changes: Sequence[PathDecision]) -> list[str]:
-    """Return lines such as ``write   src/auth.py   the session changed it``."""
-    return _lines([(change.action, change.path, change.why) for change in changes if change.why != UNCHANGED])
+def outcome_lines(outcomes: Iterable[gitsession.FileOutcome]) -> list[str]:
+    """Return lines such as ``written   src/auth.py   the session changed it``."""
+    return _lines([(one.did, one.path, one.why) for one in _changed(outcomes)])
 
 
-def outcome_lines(outcomes: Sequence[FileOutcome]) -> list[str]:
-    return _lines([(one.did, one.path, one.why) for one in outcomes if one.why != UNCHANGED])
-
-
-def print_files(done: RewindResult) -> None:
-    """Print the outcome for each file of a workspace."""
+def print_files(done: gitsession.RewindResult) -> None:
+    """Print the outcome for each file of a workspace. Files that needed no change are not counted."""
     lines = outcome_lines(done.outcomes)
-    say(f"in {done.workspace}, {summary(done.outcomes)}{':' if lines else ''}")
+    counts = Counter(one.did for one in _changed(done.outcomes))
+    parts = [f"{counts[did]:,} {did}" for did in ("written", "removed", "left") if counts[did]]
+    summary = f"files: {', '.join(parts)}" if parts else "no file was changed"
+    say(f"in {done.workspace}, {summary}{':' if lines else ''}")
     say_painted(lines)
 
 
-def summary(outcomes: Iterable[FileOutcome]) -> str:
-    """Return text such as ``files: 2 written, 1 removed, 3 left``. Files that needed no change are not counted."""
-    done = [one.did for one in outcomes if one.why != UNCHANGED]
-    parts = [(done.count("written"), "written"), (done.count("removed"), "removed"), (done.count("left"), "left")]
-    phrases = [f"{number:,} {what}" for number, what in parts if number]
-    return f"files: {', '.join(phrases)}" if phrases else "no file was changed"
+def _changed(files: Iterable[Any]) -> list[Any]:
+    """Return the decisions or outcomes for the files that were not already in the state of the entry."""
+    from gitsession.checkpoints.rewind_decisions import UNCHANGED
 
-
-def planned_objects(plan: RewindPlan) -> list[dict[str, Any]]:
-    return [
-        {"path": change.path, "action": change.action, "why": change.why,
-         "now": _state(change.now), "to": _state(change.to)}
-        for change in plan.changes
-    ]  # fmt: skip
-
-
-def outcome_objects(done: RewindResult) -> list[dict[str, Any]]:
-    return [{"path": one.path, "did": one.did, "why": one.why} for one in done.outcomes]
+    return [file for file in files if file.why != UNCHANGED]
 
 
 def _state(state: tuple[str, str] | None) -> dict[str, str] | None:

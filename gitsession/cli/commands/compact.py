@@ -11,24 +11,20 @@ from typing import Any
 
 import click
 
-from gitsession.api import Session
+import gitsession
 from gitsession.api.compaction import users_options
 from gitsession.cli import exits
-from gitsession.cli.commands.context import as_lines
-from gitsession.cli.context import App, with_app
+from gitsession.cli.commands.context import as_lines, breakdown, profile_option, window_option
+from gitsession.cli.context import App
 from gitsession.cli.output import complain, emit, json_option, say_painted, warn
 from gitsession.cli.text import count, paint, shorten, width
 from gitsession.compaction.perform import tokens_after
-from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import APIS, Options
-from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import profiles
-from gitsession.context.value import Context, Tokens
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
-from gitsession.sessions.node import Node
 
 
 @click.command(
@@ -63,14 +59,8 @@ docs/reference/compaction.md lists the other settings."""
     metavar="TOKENS",
     help="Keep about this many tokens at the end of the context. Default for --strategy pi: 20,000.",
 )
-@click.option(
-    "--window", type=click.IntRange(1), metavar="TOKENS", help="Size of the model's context window, in tokens."
-)
-@click.option(
-    "--profile",
-    type=click.Choice(list(profiles.PROFILES)),
-    help="Build the context by the rules of this agent. Default: the session's own agent.",
-)
+@window_option
+@profile_option
 @click.option("--summarizer", metavar="NAME", help="Summarizer: extractive (default), command, http, or a plugin.")
 @click.option(
     "--summarizer-command",
@@ -83,7 +73,7 @@ docs/reference/compaction.md lists the other settings."""
 @click.option("--focus", metavar="TOPIC", default="", help="Topic that the summary must cover.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be summarized and kept, and its size in tokens.")
 @json_option
-@with_app
+@click.pass_obj
 def compact_command(
     app: App,
     session: str,
@@ -111,10 +101,10 @@ def compact_command(
         )
     found = app.session(session)
     entry = found.resolve(at) if at is not None else None
-    request = CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
+    request = gitsession.CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
     plan = found.compaction.plan(strategy, profile=profile, request=request)
     before = found.context(profile=profile)
-    done = CompactionOutcome(session=found.id, branch=found.branch_name, plan=plan, before=before)
+    done = CompactionOutcome(session=found, plan=plan, before=before)
     if plan.nothing:
         emit("compact", as_document(done))
         complain(f"nothing to summarize: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
@@ -123,7 +113,7 @@ def compact_command(
     options = _options(flags, summarizer_command)
     if not dry_run:
         try:
-            done = _perform(found, done, options, focus)
+            done = _perform(done, options, focus)
         except SummaryFailed as error:
             complain(f"{error} (nothing was written)", hint=error.hint)
             return exits.TRY_AGAIN
@@ -136,7 +126,7 @@ def compact_command(
     return exits.OK
 
 
-def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
+def _why_nothing(session: gitsession.Session, tokens: int, strategy: str) -> str:
     """Return the hint for a session with nothing to summarize."""
     if tokens == 0:
         return "pass a session that is not empty"
@@ -145,19 +135,19 @@ def _why_nothing(session: Session, tokens: int, strategy: str) -> str:
     return f"pass a --keep-tokens below the {tokens:,} tokens of the context"
 
 
-def _perform(session: Session, planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
+def _perform(planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
     def progress(text: str) -> None:
         if sys.stderr.isatty():
             warn(text)
 
-    how = SummaryOptions(summarizer=make(options), focus=focus, progress=progress)
+    how = gitsession.SummaryOptions(summarizer=make(options), focus=focus, progress=progress)
+    session = planned.session
     node = session.compact(planned.plan, how, undoable=True)
     assert node is not None
     entry = session.read(node)
     after = session.context(node, profile=planned.plan.profile)
     return dataclasses.replace(
         planned,
-        branch=session.branch_name,
         after=after,
         node=node,
         tokens_after=entry.tokens_after if isinstance(entry, Compaction) else after.tokens.used,
@@ -185,18 +175,17 @@ _FILES_MAX = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionOutcome:
-    """The result of ``compact``: the plan, the context before it, and, if it was applied, the entry and new context.
+    """The result of ``compact``: the plan and the context before it. If it was applied, also the entry and new context.
 
     ``tokens_after``: the number in the entry, or else the tokens of ``after``. Some profiles use the provider's token
-    counts of kept entries. With them, ``after`` does not show the reduction immediately.
+    counts of kept entries. With these profiles, ``after`` does not show the reduction immediately.
     """
 
-    session: str
-    branch: str
-    plan: Plan
-    before: Context
-    after: Context | None = None
-    node: Node | None = None
+    session: gitsession.Session
+    plan: gitsession.Plan
+    before: gitsession.Context
+    after: gitsession.Context | None = None
+    node: gitsession.Node | None = None
     tokens_after: int | None = None
     method: str | None = None
 
@@ -206,8 +195,8 @@ def as_document(done: CompactionOutcome) -> dict[str, Any]:
     plan, after = done.plan, done.after
     entries = (*plan.history, *plan.prefix)
     return {
-        "session": done.session,
-        "branch": done.branch,
+        "session": done.session.id,
+        "branch": done.session.branch_name,
         "id": done.node.oid if done.node else None,
         "first_kept": plan.first_kept.oid if plan.first_kept else None,
         "tokens_before": done.before.tokens.used,
@@ -226,8 +215,8 @@ def as_document(done: CompactionOutcome) -> dict[str, Any]:
         "read_files": list(plan.files.read),
         "modified_files": list(plan.files.modified),
         "breakdown": {
-            "before": _breakdown(done.before.tokens),
-            "after": _breakdown(after.tokens) if after else None,
+            "before": breakdown(done.before.tokens),
+            "after": breakdown(after.tokens) if after else None,
         },
         "nothing": plan.nothing or None,
     }
@@ -249,7 +238,7 @@ def as_text(done: CompactionOutcome) -> list[str]:
     ]
 
 
-def _summarised(plan: Plan, *, done: bool) -> Iterable[str]:
+def _summarised(plan: gitsession.Plan, *, done: bool) -> Iterable[str]:
     entries = (*plan.history, *plan.prefix)
     yield _fact("summarized" if done else "summarize", f"{_entries(len(entries))}, about {plan.replaced:,} tokens")
     yield from _ends(plan, entries)
@@ -264,19 +253,19 @@ def _kept_text(done: CompactionOutcome) -> Iterable[str]:
     if plan.onto is not None:
         onto = shorten(f"{plan.onto.oid[:8]}  {plan.onto.subject}", width() - 40)
         yield _fact("kept", f"all up to {onto}")
-        yield _fact("", f"the session continues there{f', on branch {done.branch}' if done.node else ''}")
+        yield _fact("", f"the session continues there{f', on branch {done.session.branch_name}' if done.node else ''}")
         yield _fact("", "the summarized entries stay on their own branch")
         return
     yield _fact("kept", f"{_entries(len(plan.kept))}, about {tokens_after(plan, ''):,} tokens" if plan.kept else "none")
     yield from _ends(plan, plan.kept[:1])
 
 
-def _ends(plan: Plan, items: tuple[Any, ...]) -> list[str]:
+def _ends(plan: gitsession.Plan, items: tuple[Any, ...]) -> list[str]:
     """Return lines that describe the first and the last of ``items``."""
     return as_lines(items[:1] + items[1:][-1:], profiles.profile(plan.profile).estimate, indent=" " * 14)
 
 
-def _table(before: Tokens, after: Tokens) -> Iterable[str]:
+def _table(before: gitsession.Tokens, after: gitsession.Tokens) -> Iterable[str]:
     """Yield lines with the number of tokens before and after, by role and by kind."""
     counts = {"by role": (before.by_role, after.by_role), "by kind": (before.by_kind, after.by_kind)}
     room = max((len(name) for was, is_now in counts.values() for name in (*was, *is_now)), default=0)
@@ -301,7 +290,3 @@ def _fact(name: str, value: str) -> str:
 
 def _entries(number: int) -> str:
     return count(number, "entry", "entries")
-
-
-def _breakdown(tokens: Tokens) -> dict[str, dict[str, int]]:
-    return {"role": dict(tokens.by_role), "kind": dict(tokens.by_kind)}

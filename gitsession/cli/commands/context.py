@@ -7,26 +7,27 @@ from typing import Any
 
 import click
 
-from gitsession.api import Session
-from gitsession.cli.context import App, with_app
+import gitsession
+from gitsession.cli.context import App
 from gitsession.cli.output import emit_bare, json_option, paged, titled, wants_json, warn_of_hidden
 from gitsession.cli.text import paint, shorten, width
-from gitsession.context.policies import Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS
-from gitsession.context.value import Context, Item, Shown
-from gitsession.model.blocks import Image, ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, Message
+from gitsession.context.value import Shown
 from gitsession.model.plain import plain
-from gitsession.sessions.node import Node
 
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "clear-tool-uses": clear_tool_uses,
-    "clear-thinking": clear_thinking,
-    "drop-images": drop_images,
-    "model-facing": model_facing,
-}
+POLICIES = ("clear-tool-uses", "clear-thinking", "drop-images", "model-facing")
+"""Values of ``--policy``. The policies are functions of the library, with underscores in their names."""
+
+profile_option = click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="Build the context by the rules of this agent. Default: the session's own agent.",
+)
+window_option = click.option(
+    "--window", type=click.IntRange(1), metavar="TOKENS", help="Size of the model's context window, in tokens."
+)
 
 
 @click.command(
@@ -38,11 +39,7 @@ Examples:
   gitsession context @ --as anthropic --raw > request.json"""
 )
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option(
-    "--profile",
-    type=click.Choice(list(PROFILES)),
-    help="Build the context by the rules of this agent. Default: the session's own agent.",
-)
+@profile_option
 @click.option(
     "--as",
     "form",
@@ -53,15 +50,13 @@ Examples:
 @click.option(
     "--policy",
     "policies",
-    type=click.Choice(list(POLICIES)),
+    type=click.Choice(POLICIES),
     multiple=True,
     help="Apply a policy that omits parts of the context. Can be repeated.",
 )
-@click.option(
-    "--window", type=click.IntRange(1), metavar="TOKENS", help="Size of the model's context window, in tokens."
-)
+@window_option
 @json_option
-@with_app
+@click.pass_obj
 def context_command(
     app: App,
     entry: str,
@@ -75,7 +70,7 @@ def context_command(
     if raw and form is None:
         raise click.UsageError("--raw requires --as")
     session, node = app.entry(entry)
-    chosen: list[Policy] = [POLICIES[name]() for name in policies]
+    chosen: list[gitsession.Policy] = [getattr(gitsession, name.replace("-", "_"))() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
     warn_of_hidden(context.hidden, hint="this machine does not have them")
     request = context.request(form) if form else {}
@@ -88,7 +83,7 @@ def context_command(
         paged([*_head(session, node, context), "", *shown])
 
 
-def _document(session: Session, node: Node, context: Context) -> dict[str, Any]:
+def _document(session: gitsession.Session, node: gitsession.Node, context: gitsession.Context) -> dict[str, Any]:
     tokens = context.tokens
     return {
         "session": session.id,
@@ -113,12 +108,17 @@ def _document(session: Session, node: Node, context: Context) -> dict[str, Any]:
             "exact": tokens.exact,
             "stale": tokens.stale,
         },
-        "breakdown": {"role": dict(tokens.by_role), "kind": dict(tokens.by_kind)},
+        "breakdown": breakdown(tokens),
         "digest": context.digest.hex(),
     }
 
 
-def _head(session: Session, node: Node, context: Context) -> list[str]:
+def breakdown(tokens: gitsession.Tokens) -> dict[str, dict[str, int]]:
+    """Return the JSON object with the number of tokens by role and by kind."""
+    return {"role": dict(tokens.by_role), "kind": dict(tokens.by_kind)}
+
+
+def _head(session: gitsession.Session, node: gitsession.Node, context: gitsession.Context) -> list[str]:
     tokens = context.tokens
     of = f" of {tokens.window:,}, {tokens.remaining:,} left" if tokens.window is not None else ""
     facts = {
@@ -142,12 +142,15 @@ def _parts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {number:,}" for name, number in counts.items())
 
 
-def as_lines(items: Sequence[Item], estimate: Callable[[Shown], int], *, indent: str = "") -> list[str]:
+def as_lines(items: Sequence[gitsession.Item], estimate: Callable[[Shown], int], *, indent: str = "") -> list[str]:
     """Return lines such as ``1a2b3c4d  assistant  1,204  I'll read auth.py -> read``.
 
     ``estimate``: a function that returns the estimated number of tokens.
     """
-    rows = [(item.oid[:8], role(item.entry), f"{estimate(item.entry):,}", entry_text(item.entry)) for item in items]
+    rows = [
+        (item.oid[:8], getattr(item.entry, "role", item.entry.kind), f"{estimate(item.entry):,}", _text(item.entry))
+        for item in items
+    ]
     roles, sizes = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
     room = width() - len(indent) - 8 - roles - sizes - 6
     return [
@@ -156,12 +159,11 @@ def as_lines(items: Sequence[Item], estimate: Callable[[Shown], int], *, indent:
     ]
 
 
-def role(entry: Shown) -> str:
-    return entry.role if isinstance(entry, Message) else entry.kind
-
-
-def entry_text(entry: Shown) -> str:
+def _text(entry: Shown) -> str:
     """Return the text of an entry on one line, with the names of called tools, and the error of a failed answer."""
+    from gitsession.model.blocks import Image, ToolCall
+    from gitsession.model.entries import BranchSummary, Compaction, Message
+
     if isinstance(entry, Compaction | BranchSummary):
         return entry.summary
     if isinstance(entry, Message) and entry.role == "shell":

@@ -8,15 +8,10 @@ from pathlib import Path
 
 import click
 
-from gitsession.api import Store
-from gitsession.checkpoints.rewinding import RewindResult
+import gitsession
 from gitsession.cli.commands import checkpoints
 from gitsession.cli.output import say
-from gitsession.codec.digest import to_base64url
 from gitsession.errors import Unavailable
-from gitsession.git import process
-from gitsession.model.blocks import ToolCall, text
-from gitsession.model.entries import Compaction, Message, ModelChange
 
 PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 
@@ -34,6 +29,8 @@ def demo_command(folder: Path | None) -> None:
 
     The demo then rewinds a small project and undoes the rewind. Your own store is not changed.
     """
+    from gitsession.git import process
+
     process.version()
     directory = folder or Path(tempfile.mkdtemp(prefix="gitsession-demo-"))
     path = directory / "store.git"
@@ -75,15 +72,15 @@ def _show_a_rewind(path: Path, project: Path) -> str:
     project.mkdir()
     (project / "auth.py").write_text("def login(request):\n    return redirect('/home')\n")
     (project / "notes.txt").write_text("mine\n")
-    with Store.open(path) as store:
+    with gitsession.Store.open(path) as store:
         session = store.new_session(agent="demo", cwd=str(project))
-        prompt = session.append(Message.user("Follow ?next= after logging in."))
-        call = ToolCall("call-1", "bash", {"command": "sed -i ... auth.py"})
+        prompt = session.append(gitsession.Message.user("Follow ?next= after logging in."))
+        call = gitsession.ToolCall("call-1", "bash", {"command": "sed -i ... auth.py"})
         session.append(_answer("I'll change it.", call))
         with session.files.checkpoint(project, call=call.id, reason="bash: sed -i ... auth.py"):
             (project / "auth.py").write_text("def login(request):\n    return redirect(request.args['next'])\n")
             (project / "auth.py.orig").write_text("def login(request):\n    return redirect('/home')\n")
-        session.append(Message.tool(call, "done"))
+        session.append(gitsession.Message.tool(call, "done"))
         say()
         say("# The changes that the agent made to a small project.", bold=True)
         command = f"log -p --format=%s sessions/{session.id}/files -1 -- files/"
@@ -100,7 +97,7 @@ def _show_a_rewind(path: Path, project: Path) -> str:
         return session.id
 
 
-def _print_files(done: RewindResult, project: Path) -> None:
+def _print_files(done: gitsession.RewindResult, project: Path) -> None:
     for line in checkpoints.outcome_lines(done.outcomes):
         click.echo(line)
     if done.prompt:
@@ -110,6 +107,8 @@ def _print_files(done: RewindResult, project: Path) -> None:
 
 
 def _run(path: Path, command: str) -> None:
+    from gitsession.git import process
+
     done = subprocess.run(
         ["git", f"--git-dir={path}", "-c", "core.pager=cat", *command.split()],
         env=process.environment(),
@@ -121,29 +120,32 @@ def _run(path: Path, command: str) -> None:
 
 def _build(path: Path) -> str:
     """Write a sample session in which a bug is found and fixed, fixed in another way, and the context is compacted."""
+    from gitsession.codec.digest import to_base64url
+
+    user, tool = gitsession.Message.user, gitsession.Message.tool
     clock = iter(range(1_767_603_600_000, 1_767_700_000_000, 7_000))
-    with Store.create(path, clock=lambda: next(clock)) as store:
+    with gitsession.Store.create(path, clock=lambda: next(clock)) as store:
         session = store.new_session(agent="demo", cwd=str(path.parent))
-        session.append(ModelChange(provider=PROVIDER, model=MODEL))
-        session.append(Message.user("After logging in I land on /home, not on the page I came from. Please fix it."))
-        read = ToolCall("call-1", "read", {"path": "auth.py"})
+        session.append(gitsession.ModelChange(provider=PROVIDER, model=MODEL))
+        session.append(user("After logging in I land on /home, not on the page I came from. Please fix it."))
+        read = gitsession.ToolCall("call-1", "read", {"path": "auth.py"})
         session.append(_answer("I'll look at how the login redirects.", read))
-        session.append(Message.tool(read, "def login(request):\n    check(request)\n    return redirect('/home')\n"))
+        session.append(tool(read, "def login(request):\n    check(request)\n    return redirect('/home')\n"))
         change = {"path": "auth.py", "old": "'/home'", "new": "request.args.get('next', '/home')"}
-        edit = ToolCall("call-2", "edit", change)
+        edit = gitsession.ToolCall("call-2", "edit", change)
         found = session.append(_answer("The target is fixed text. I'll take it from the request instead.", edit))
-        session.append(Message.tool(edit, "edited auth.py"))
-        test = ToolCall("call-3", "bash", {"command": "pytest -q tests/test_auth.py"})
+        session.append(tool(edit, "edited auth.py"))
+        test = gitsession.ToolCall("call-3", "bash", {"command": "pytest -q tests/test_auth.py"})
         session.append(_answer("Now the tests.", test))
-        passed = session.append(Message.tool(test, "....\n4 passed in 0.21s\n"))
+        passed = session.append(tool(test, "....\n4 passed in 0.21s\n"))
         session.label(passed, "tests-pass")
-        prompt = session.append(Message.user("Could ?next= send people to another site?"))
+        prompt = session.append(user("Could ?next= send people to another site?"))
         summary = (
             "The login redirect was fixed text in auth.py; it now follows `next`, tests pass.\n"
             "Open: `next` must not lead to another site.\n"
         )
         session.append(
-            Compaction(
+            gitsession.Compaction(
                 summary=summary,
                 first_kept=to_base64url(prompt.chain),
                 tokens_before=61_204,
@@ -153,11 +155,11 @@ def _build(path: Path) -> str:
         )
         session.append(_answer("Yes. I'll accept only paths of our own: no scheme, no host."))
         other = session.branch("try-middleware", found)
-        other.append(Message.user("Try it as middleware, so that every view has it."))
+        other.append(user("Try it as middleware, so that every view has it."))
         other.append(_answer("Then the redirect belongs in middleware.py; auth.py stays as it was."))
         session.rename("Fix the login redirect")
     return session.id
 
 
-def _answer(reply: str, *calls: ToolCall) -> Message:
-    return Message.assistant([text(reply), *calls], provider=PROVIDER, model=MODEL)
+def _answer(reply: str, *calls: gitsession.ToolCall) -> gitsession.Message:
+    return gitsession.Message.assistant([gitsession.text(reply), *calls], provider=PROVIDER, model=MODEL)

@@ -12,14 +12,11 @@ from pathlib import Path, PurePosixPath
 
 import click
 
-from gitsession.cli.context import App, split, with_app
+import gitsession
+from gitsession.cli.context import App, split
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
 from gitsession.cli.text import count, shell_command
-from gitsession.discovery import sources
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.exporting.export_session import READABLE_FORMATS, ExportResult
-from gitsession.exporting.resume import ResumePlan
-from gitsession.formats import FORMATS, Resumable, all_with_capability, with_capability
 
 
 @click.command()
@@ -37,7 +34,7 @@ from gitsession.formats import FORMATS, Resumable, all_with_capability, with_cap
 )
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="Write to a new file, or into an existing folder. Default: standard output.")  # fmt: skip
-@with_app
+@click.pass_obj
 def export_command(
     app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
 ) -> None:
@@ -46,8 +43,12 @@ def export_command(
     The records that the agent wrote are unchanged. Entries that were made with gitsession follow these records. With
     ENTRY, export only the history up to that entry.
     """
-    if agent is not None and agent not in {**FORMATS, **READABLE_FORMATS}:
-        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *READABLE_FORMATS])}")
+    from gitsession.exporting.export_session import READABLE_FORMATS
+    from gitsession.formats import FORMATS
+
+    formats = [*FORMATS, *READABLE_FORMATS]
+    if agent is not None and agent not in formats:
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(formats)}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     sent = app.store().export(found.id, at, to=agent, original=as_it_came, with_secrets=with_secrets)
@@ -76,7 +77,7 @@ def export_command(
         app.store().agents.record_export(found.id, path, sent.agent, data)
 
 
-def _files(sent: ExportResult, output: Path) -> list[tuple[Path, bytes]]:
+def _files(sent: gitsession.ExportResult, output: Path) -> list[tuple[Path, bytes]]:
     """Return the paths and contents of the files to write: one file, or all files of the session in a folder."""
     if not output.is_dir():
         return [(output, sent.data)]
@@ -100,6 +101,8 @@ def _write(output: Path, data: bytes) -> None:
 
 def _report_unimported(files: Iterable[Path], data: bytes) -> None:
     """Warn if a file of the session has more data than was imported, because the export lacks this data."""
+    from gitsession.discovery import sources
+
     for path in files:
         try:
             _, content = sources.read(path)
@@ -121,12 +124,14 @@ def _report_unimported(files: Iterable[Path], data: bytes) -> None:
 @click.option("--run", is_flag=True, help="Start the agent instead of printing the command.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be written.")
 @json_option
-@with_app
+@click.pass_obj
 def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool) -> None:
     """Write a session to an agent's folder, and print the command that continues the session.
 
     With ENTRY, the session continues from that entry. Existing files are not overwritten.
     """
+    from gitsession.formats import Resumable, all_with_capability, with_capability
+
     if agent is not None and with_capability(agent, Resumable) is None:
         agents = ", ".join(all_with_capability(Resumable))
         raise click.UsageError(f"cannot resume in {agent!r}: expected one of {agents}")
@@ -170,7 +175,7 @@ def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
     return " && ".join(map(shell_command, [*way, *commands]))
 
 
-def _document(sid: str, done: ResumePlan, *, dry_run: bool) -> dict[str, object]:
+def _document(sid: str, done: gitsession.ResumePlan, *, dry_run: bool) -> dict[str, object]:
     return {
         "session": sid,
         "agent": done.export.agent,
@@ -184,7 +189,7 @@ def _document(sid: str, done: ResumePlan, *, dry_run: bool) -> dict[str, object]
     }
 
 
-def _print_resumption(done: ResumePlan, *, dry_run: bool) -> None:
+def _print_resumption(done: gitsession.ResumePlan, *, dry_run: bool) -> None:
     if done.is_complete:
         warn(f"{done.file} exists and is up to date")
     elif done.existing_bytes is not None:

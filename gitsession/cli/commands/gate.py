@@ -9,17 +9,13 @@ import sys
 
 import click
 
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, program, with_app
+from gitsession.cli.context import App, program
 from gitsession.cli.output import emit, json_option, say, warn
 from gitsession.cli.text import count
 from gitsession.errors import GitSessionError
 from gitsession.git import hook_files, process
-from gitsession.git.types import Oid
-from gitsession.index import names
-from gitsession.sessions.node import Node, load
-from gitsession.sync import commit_trailers, secret_scan
-from gitsession.validation.quarantine_reader import Proposed
 
 _SHOWN = 50
 _NONE = "0" * 40
@@ -37,7 +33,7 @@ def gate_command() -> None:
 
 @gate_command.command("install", short_help="Install a pre-push hook.")
 @json_option
-@with_app
+@click.pass_obj
 def gate_install(app: App) -> int:
     """Install a pre-push hook in the store, so that plain `git push` also scans for secrets.
 
@@ -51,7 +47,7 @@ def gate_install(app: App) -> int:
 
 @gate_command.command("uninstall", short_help="Remove the pre-push hook.")
 @json_option
-@with_app
+@click.pass_obj
 def gate_uninstall(app: App) -> int:
     """Remove the pre-push hook that `gitsession gate install` installed."""
     git_dir = app.store().objects.git_dir
@@ -62,9 +58,12 @@ def gate_uninstall(app: App) -> int:
 
 @gate_command.command(hidden=True)
 @click.argument("remote", default="")
-@with_app
+@click.pass_obj
 def check(app: App, remote: str) -> int:
     """Scan a push to REMOTE for secrets. The pre-push hook runs this command."""
+    from gitsession.sync import secret_scan
+    from gitsession.validation.quarantine_reader import Proposed
+
     moves = []
     for line in sys.stdin:
         words = line.split()
@@ -90,12 +89,14 @@ def check(app: App, remote: str) -> int:
 @click.argument("address", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
-@with_app
+@click.pass_obj
 def allow(app: App, address: str, rule: str) -> int:
     """Allow the secrets found in an entry to be pushed.
 
     With RULE, allow only the secrets that this rule found.
     """
+    from gitsession.sync import secret_scan
+
     session, node = app.entry(address)
     objects = app.store().objects
     found = secret_scan.at(objects, session.id, node, rule)
@@ -107,13 +108,15 @@ def allow(app: App, address: str, rule: str) -> int:
 
 @gate_command.command("list", short_help="List the secrets that may be pushed.")
 @json_option
-@with_app
+@click.pass_obj
 def list_(app: App) -> int:
     """List the secrets that may be pushed, each as SESSION@ENTRY and the rule that found it.
 
     If the secret is in a captured file, the blob id of the file is listed instead of SESSION@ENTRY. If the entry is
     no longer in the store, its digest is listed.
     """
+    from gitsession.sync import commit_trailers, secret_scan
+
     rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
     allowed = []
     for key, places in rows:
@@ -133,13 +136,15 @@ def list_(app: App) -> int:
 @click.argument("what", metavar="SESSION@ENTRY")
 @click.argument("rule", required=False, default="")
 @json_option
-@with_app
+@click.pass_obj
 def forget(app: App, what: str, rule: str) -> int:
     """Revoke the permission to push the secrets found in an entry.
 
     With RULE, revoke only the permission for the secrets that this rule found. Instead of SESSION@ENTRY, you can pass
     a digest or a blob id as `gitsession gate list` prints it.
     """
+    from gitsession.sync import secret_scan
+
     objects = app.store().objects
     keys = [key for key in secret_scan.allowances(objects) if key.rpartition(":")[0] == what]
     keys = keys or secret_scan.of_entry(objects, app.entry(what)[1])
@@ -150,13 +155,17 @@ def forget(app: App, what: str, rule: str) -> int:
     return exits.OK if changed else exits.NOTHING
 
 
-def _places(app: App, key: str) -> list[tuple[str, Node]]:
+def _places(app: App, key: str) -> list[tuple[str, gitsession.Node]]:
     """Return the entries to which an allowance applies, each with its session; none if the allowance is for a file."""
-    if not _DIGEST.fullmatch(key.partition(":")[0]):
+    from gitsession.index import names
+    from gitsession.sessions.node import load
+
+    digest = key.partition(":")[0]
+    if not _DIGEST.fullmatch(digest):
         return []
     store = app.objects()
-    found: dict[Oid, tuple[str, Node]] = {}
-    for sid, oid in names.by_digest(app.catalogue(), bytes.fromhex(key.partition(":")[0])):
+    found: dict[str, tuple[str, gitsession.Node]] = {}
+    for sid, oid in names.by_digest(app.catalogue(), bytes.fromhex(digest)):
         with contextlib.suppress(GitSessionError):
             found.setdefault(oid, (sid, load(store, oid)))
     return list(found.values())

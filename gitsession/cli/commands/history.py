@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, with_app
+from gitsession.cli.context import App
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
 from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
@@ -21,11 +22,6 @@ from gitsession.sessions.gaps import Gap
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
-if TYPE_CHECKING:
-    from gitsession.index.catalogue import Row
-    from gitsession.index.names import Names
-    from gitsession.sessions.graph import Tree
-
 FOLLOWED = 10
 """Default number of existing entries that ``--follow`` shows first."""
 
@@ -35,7 +31,7 @@ FOLLOWED = 10
 @click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many entries.")
 @click.option("--follow", "-f", is_flag=True, help="Show the newest entries, and then each new entry as it is written.")
 @json_option
-@with_app
+@click.pass_obj
 def log_command(app: App, session: str, number: int | None, follow: bool) -> int:
     """Show the history of a branch, newest entry first.
 
@@ -55,8 +51,8 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
         leaf = start if entry else _leaf(store, row.sid, row.active, tip)
         emit("log", {**as_document(store, row, called, nodes, leaf), "gaps": [gap_object(gap) for gap in gaps]})
     else:
-        behind = names_of(row.branches, called.labels, active=row.active)
-        paged(gap_line(it) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, [])) for it in found)
+        names_after = names_of(row.branches, called.labels, active=row.active)
+        paged(gap_line(it) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, [])) for it in found)
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
         warn("warning: the entries before the gap cannot be determined")
         warn("hint: run `gitsession tree` to list all readable entries")
@@ -103,7 +99,7 @@ _LEVELS_MAX = 12
 @click.command()
 @click.argument("session", metavar="[SESSION]", default="@")
 @json_option
-@with_app
+@click.pass_obj
 def tree_command(app: App, session: str) -> int:
     """Show all entries of a session as a tree.
 
@@ -117,9 +113,9 @@ def tree_command(app: App, session: str) -> int:
         document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
         emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
     else:
-        behind = names_of(tree.branches, found.names().labels, active=row.active)
+        names_after = names_of(tree.branches, found.names().labels, active=row.active)
         paged(
-            gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, behind.get(it.oid, []), indent=at)
+            gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, []), indent=at)
             for it, at in _drawn(tree)
         )
     for gap in tree.gaps:
@@ -129,7 +125,7 @@ def tree_command(app: App, session: str) -> int:
     return exits.INTEGRITY if tree.gaps else 0
 
 
-def _drawn(tree: Tree) -> Iterator[tuple[Node | Gap, str]]:
+def _drawn(tree: gitsession.Tree) -> Iterator[tuple[Node | Gap, str]]:
     """Yield every entry and every gap with its indentation. Only branches are indented, not single children.
 
     A gap is yielded before each entry that follows it. A gap without such an entry is yielded after the entry before
@@ -218,7 +214,9 @@ def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
     return found if branch is None else {**found, "branch": branch}
 
 
-def as_document(store: ObjectStore, row: Row, names: Names, nodes: Iterable[Node], leaf: str) -> dict[str, Any]:
+def as_document(
+    store: ObjectStore, row: gitsession.Row, names: gitsession.Names, nodes: Iterable[Node], leaf: str
+) -> dict[str, Any]:
     """Return the JSON document of ``log`` and ``tree`` for a session and some of its entries."""
     from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 

@@ -5,27 +5,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.api import Store
-from gitsession.api.imports import ImportFailure, Imports, known, spelled
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, with_app
-from gitsession.cli.expiry import expiry_text, forecast_expiry
+from gitsession.cli.context import App
 from gitsession.cli.output import complain, current_folder, emit, json_option, say, wants_json
 from gitsession.cli.text import count, shorten, width
-from gitsession.discovery import discover
-from gitsession.discovery.expiry import ExpiryForecast
 from gitsession.errors import Corrupt, Unavailable
-from gitsession.formats import FORMATS, ROOTS, Format, SourceProblem
-from gitsession.git import config
-from gitsession.importing.import_session import ImportResult
-from gitsession.sessions import addresses
+
+if TYPE_CHECKING:
+    from gitsession.api.imports import Imports
 
 PROBLEMS_SHOWN = 3
 
@@ -50,7 +45,7 @@ PROBLEMS_SHOWN = 3
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
 @json_option
-@with_app
+@click.pass_obj
 def import_command(
     app: App, paths: tuple[Path, ...], everything: bool, agent: str | None, final: bool, dry_run: bool
 ) -> int:
@@ -59,6 +54,11 @@ def import_command(
     PATH is a session file, or a folder to search for session files. If you import a file again, only its new entries
     are stored, and nothing is overwritten.
     """
+    from gitsession.api.imports import Imports
+    from gitsession.cli.expiry import expiry_text, forecast_expiry
+    from gitsession.discovery import discover
+    from gitsession.git import config
+
     if not paths and not everything:
         raise click.UsageError("missing argument: a file, a folder, or --all")
     files = list(_files(paths, everything, agent))
@@ -74,24 +74,34 @@ def import_command(
                 advance()
             work.import_waiting()
         if everything:  # last, because imported sessions can contain paths of further folders
-            for path, format in discover.in_projects(_projects(store), unreadable=True):
+            for path, format in discover.in_projects(project_folders(store), unreadable=True):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
     finally:
         work.finish()
     sweep = forecast_expiry(store.catalogue()) if everything else None
     if wants_json():
-        emit("import", _document(store, work, sweep))
+        document: dict[str, Any] = {
+            "sessions": [_object(store, *done) for done in work.done],
+            "failed": [{"path": failure.path, "what": failure.what} for failure in work.failed],
+        }
+        document |= {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
+        emit("import", document | ({"behind": work.postponed} if dry_run else {}))
     else:
         _print_results(store, work, lambda: _searched(paths, everything, agent))
         if sweep is not None and sweep.soon and is_first:
             say(expiry_text(sweep))
     if work.failed:
-        return _worst(work.failed)
+        return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
 
 
-def _files(paths: tuple[Path, ...], everything: bool, agent: str | None) -> Iterator[tuple[Path, Format | None]]:
+def _files(
+    paths: tuple[Path, ...], everything: bool, agent: str | None
+) -> Iterator[tuple[Path, gitsession.Format | None]]:
+    from gitsession.discovery import discover
+    from gitsession.formats import FORMATS
+
     if agent is not None and agent not in FORMATS:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(FORMATS)}")
     if everything:
@@ -106,26 +116,16 @@ _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exi
 """Exit codes of an import in which a file failed, by the type of its error. The highest code is used."""
 
 
-def _worst(failed: list[ImportFailure]) -> int:
-    return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in failed)
-
-
-def _projects(store: Store) -> list[Path]:
+def project_folders(store: gitsession.Store) -> list[Path]:
     """Return the folders of all sessions, and the working directory."""
-    folders = (row.project for row in store.catalogue().sessions())
+    folders = (row.project for row in store.sessions())
     return [Path(folder) for folder in dict.fromkeys((current_folder(), *folders)) if folder]
 
 
-def _document(store: Store, work: Imports, sweep: ExpiryForecast | None) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "sessions": [_object(store, *done) for done in work.done],
-        "failed": [{"path": failure.path, "what": failure.what} for failure in work.failed],
-    }
-    document |= {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
-    return document | ({"behind": work.postponed} if work.dry_run else {})
+def _object(store: gitsession.Store, path: Path, agent: str, done: gitsession.ImportResult) -> dict[str, Any]:
+    from gitsession.api.imports import spelled
+    from gitsession.sessions import addresses
 
-
-def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[str, Any]:
     row = store.catalogue().session(done.session)
     branches = dict(row.branches) if row else {}
     return {
@@ -147,6 +147,9 @@ def _object(store: Store, path: Path, agent: str, done: ImportResult) -> dict[st
 
 def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> str:
     """Return the files and folders that were searched, for a message."""
+    from gitsession.discovery import discover
+    from gitsession.formats import ROOTS
+
     found = [*paths]
     if everything:
         agents = [agent] if agent else [*ROOTS]
@@ -157,7 +160,7 @@ def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> s
     return f"{named} and the projects of known sessions" if named else "the projects of known sessions"
 
 
-def _print_results(store: Store, work: Imports, searched: Callable[[], str]) -> None:
+def _print_results(store: gitsession.Store, work: Imports, searched: Callable[[], str]) -> None:
     for path, _, done in work.done:
         if done.moves or path in work.named:  # other files are only counted below
             for line in _result_lines(store, work, path, done):
@@ -172,10 +175,10 @@ def _print_results(store: Store, work: Imports, searched: Callable[[], str]) -> 
     if len(work.done) + len(work.postponed) > 1 or work.unchanged or work.skipped:
         say(_sum(work))
     elif not work.done and not work.failed:
-        complain(f"no session files found in {searched()}", hint=f"pass a session file or its folder ({known()})")
+        complain(f"no session files found in {searched()}", hint=f"pass a session file or its folder ({_supported()})")
 
 
-def _result_lines(store: Store, work: Imports, path: Path, done: ImportResult) -> Iterator[str]:
+def _result_lines(store: gitsession.Store, work: Imports, path: Path, done: gitsession.ImportResult) -> Iterator[str]:
     """Yield lines with the result for one file, and its problems."""
     if done.is_purged:
         yield f"{done.session}  not imported: the session in '{path}' was purged"
@@ -187,8 +190,11 @@ def _result_lines(store: Store, work: Imports, path: Path, done: ImportResult) -
     if done.rewritten is not None:
         away = f", the active branch is {row.active}" if row and row.active != done.branch and not work.dry_run else ""
         yield f"  {path}:{done.rewritten}: rewritten from this line on (the new version is branch {done.branch}{away})"
-    # The problems of an unchanged file were shown when it changed: now only one is shown.
-    shown = _shown(done.problems, PROBLEMS_SHOWN if done.moves and path in work.named else 1)
+    # The problems of an unchanged file were shown when it changed, so only one is shown now. Problems that prevented
+    # the import of a part of a file are always shown.
+    most = PROBLEMS_SHOWN if done.moves and path in work.named else 1
+    shown = [problem for problem in done.problems if not problem.is_incomplete][:most]
+    shown += [problem for problem in done.problems if problem.is_incomplete]
     for problem in shown:
         yield f"  {path}:{problem.line}: {problem.what}" if problem.line else f"  {path}: {problem.what}"
     if len(done.problems) > len(shown):
@@ -201,14 +207,15 @@ def _sum(work: Imports) -> str:
     imported = count(len(changed) + len(work.postponed), "session")
     parts = [f"{imported} would be imported" if work.dry_run else f"{imported} imported"]
     parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
-    parts += [f"{count(work.skipped, 'other file')} skipped ({known()})"] if work.skipped else []
+    parts += [f"{count(work.skipped, 'other file')} skipped ({_supported()})"] if work.skipped else []
     return ", ".join(parts)
 
 
-def _shown(problems: Sequence[SourceProblem], most: int) -> list[SourceProblem]:
-    """Return the first ``most`` problems, and all problems that prevented the import of a part of a file."""
-    waiting = [problem for problem in problems if problem.is_incomplete]
-    return [*[problem for problem in problems if not problem.is_incomplete][:most], *waiting]
+def _supported() -> str:
+    """Return a phrase that lists the agents whose sessions can be imported."""
+    from gitsession.formats import FORMATS
+
+    return f"supported agents: {', '.join(sorted(FORMATS))}"
 
 
 @contextmanager

@@ -6,21 +6,20 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, with_app
+from gitsession.cli.context import App
 from gitsession.cli.output import emit, json_option, progress, say, wants_json, warn
 from gitsession.cli.text import clock, count, first
 from gitsession.errors import GitSessionError
-from gitsession.repair.journals import LostRecords
-from gitsession.repair.repair import Lost, RepairResult
-from gitsession.sessions.node import load
 from gitsession.store import refs
-from gitsession.sync.commit_trailers import address
-from gitsession.verify.findings import CheckCoverage, Finding, Report, SignatureCheck
+
+if TYPE_CHECKING:
+    from gitsession.repair.journals import LostRecords
 
 _SHOWN = 20
 
@@ -47,7 +46,7 @@ _SHOWN = 20
     help=f"Show every problem. Default: at most {_SHOWN} for each session, and {_SHOWN} from git fsck.",
 )
 @json_option
-@with_app
+@click.pass_obj
 def verify_command(
     app: App,
     session: str | None,
@@ -75,22 +74,22 @@ def verify_command(
     return exits.INTEGRITY if report.problems else exits.OK
 
 
-def _report_object(report: Report) -> dict[str, Any]:
+def _report_object(report: gitsession.Report) -> dict[str, Any]:
     return {
         "checked": report.checked,
         "whole": report.whole,
         "covered": _covered(report.covered),
         "problems": [_finding_object(found) for found in report.problems],
-        "signatures": [_seal_object(sealed) for sealed in report.signatures],
+        "signatures": [_signature_object(signature) for signature in report.signatures],
         "notices": None if report.notices is None else [_finding_object(found) for found in report.notices],
     }
 
 
-def _finding_object(found: Finding) -> dict[str, str | None]:
+def _finding_object(found: gitsession.Finding) -> dict[str, str | None]:
     return {"where": found.where, "what": found.what, "session": found.session or None, "ref": found.ref or None}
 
 
-def _covered(covered: CheckCoverage | None) -> dict[str, int | bool | None] | None:
+def _covered(covered: gitsession.CheckCoverage | None) -> dict[str, int | bool | None] | None:
     if covered is None:
         return None
     return {
@@ -103,13 +102,13 @@ def _covered(covered: CheckCoverage | None) -> dict[str, int | bool | None] | No
     }
 
 
-def _print_verified(app: App, report: Report, *, most: int) -> None:
+def _print_verified(app: App, report: gitsession.Report, *, most: int) -> None:
     notices = report.notices or []
     for found in notices[:most]:
         say(f"notice: {_address(app, found)}: {found.what}")
     if len(notices) > most:
         say(f"... and {len(notices) - most:,} more notices: --all shows them")
-    groups: dict[str, list[Finding]] = {}
+    groups: dict[str, list[gitsession.Finding]] = {}
     for found in report.problems:
         groups.setdefault(found.session or found.where, []).append(found)
     for found_together in groups.values():
@@ -124,7 +123,7 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
     odd = "" if report.notices is None else f", {count(len(report.notices), 'notice')}"
     say(f"{count(report.checked, 'entry', 'entries')} checked{part}, {count(len(report.problems), 'problem')}{odd}")
     if report.signatures:
-        states = Counter(sealed.state for sealed in report.signatures)
+        states = Counter(signature.state for signature in report.signatures)
         told = ", ".join(f"{number:,} {state}" for state, number in sorted(states.items()))
         say(f"{count(len(report.signatures), 'signature')}: {told}")
     if report.covered is not None:
@@ -133,14 +132,17 @@ def _print_verified(app: App, report: Report, *, most: int) -> None:
         say("Run `gitsession repair` to restore damaged entries. All other entries can still be read.")
 
 
-def _address(app: App, found: Finding) -> str:
+def _address(app: App, found: gitsession.Finding) -> str:
     """Return the location of a finding as an address that other commands accept."""
+    from gitsession.sessions.node import load
+    from gitsession.sync.commit_trailers import address
+
     with contextlib.suppress(GitSessionError):
         return address(found.session, load(app.store().objects, found.where)) if found.session else found.where
     return f"session {found.session}, {found.where}"
 
 
-def _coverage_line(covered: CheckCoverage) -> str:
+def _coverage_line(covered: gitsession.CheckCoverage) -> str:
     """Return a sentence about the progress of the current pass over the store."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
     before = f"; the previous complete check ended {clock(covered.before_ms)}" if covered.before_ms else ""
@@ -171,7 +173,7 @@ def _of(app: App, sid: str) -> str:
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be repaired.")
 @json_option
-@with_app
+@click.pass_obj
 def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     """Restore lost and damaged data from copies.
 
@@ -187,7 +189,7 @@ def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     return exits.OK if done.is_whole else exits.INTEGRITY
 
 
-def _document(done: RepairResult) -> dict[str, Any]:
+def _document(done: gitsession.RepairResult) -> dict[str, Any]:
     plan = done.plan
     return {
         "healed": [{"id": oid, "from": plan.donors[oid]} for oid in plan.taken],
@@ -201,7 +203,13 @@ def _document(done: RepairResult) -> dict[str, Any]:
         "quarantine": str(done.quarantine) if done.quarantine else None,
         "set_aside": list(done.set_aside),
         "missing": [
-            {"id": lost.oid, "session": _session(lost.ref), "entry": lost.entry, "ref": lost.ref, "what": lost.what}
+            {
+                "id": lost.oid,
+                "session": refs.session_of(lost.ref) or None,
+                "entry": lost.entry,
+                "ref": lost.ref,
+                "what": lost.what,
+            }
             for lost in plan.lost
         ],
         "missing_refs": [{"ref": lost.name, "what": lost.what} for lost in plan.lost_refs],
@@ -211,7 +219,12 @@ def _document(done: RepairResult) -> dict[str, Any]:
                 "file": hole.file,
                 "count": hole.count,
                 "between": [
-                    {"ref": jump.ref, "session": _session(jump.ref), "from": jump.before, "to": jump.after}
+                    {
+                        "ref": jump.ref,
+                        "session": refs.session_of(jump.ref) or None,
+                        "from": jump.before,
+                        "to": jump.after,
+                    }
                     for jump in hole.jumps
                 ],
             }
@@ -227,7 +240,7 @@ def _document(done: RepairResult) -> dict[str, Any]:
     }
 
 
-def _print_repaired(done: RepairResult, dry_run: bool) -> None:
+def _print_repaired(done: gitsession.RepairResult, dry_run: bool) -> None:
     for line in (*_repair_lines(done, dry_run), *_missing(done)):
         say(line)
     if done.plan.is_empty and done.is_whole:
@@ -238,7 +251,7 @@ def _print_repaired(done: RepairResult, dry_run: bool) -> None:
         say("hint: run `gitsession repair --from WHERE` with a clone, another store or a session file")
 
 
-def _repair_lines(done: RepairResult, dry_run: bool) -> Iterator[str]:
+def _repair_lines(done: gitsession.RepairResult, dry_run: bool) -> Iterator[str]:
     """Yield lines that describe the damage and its repair."""
     plan = done.plan
     would = "would be " if dry_run else ""
@@ -265,15 +278,15 @@ def _repair_lines(done: RepairResult, dry_run: bool) -> Iterator[str]:
         yield f"{count(len(done.set_aside), 'damaged file')} moved to {done.quarantine}"
 
 
-def _missing(done: RepairResult) -> Iterator[str]:
+def _missing(done: gitsession.RepairResult) -> Iterator[str]:
     """Yield lines that describe lost data of which there is no copy."""
     plan = done.plan
-    missing: dict[str, list[Lost]] = {}
+    entries_of: dict[str, list[str]] = {}
     for lost in plan.lost:
-        missing.setdefault(refs.session_of(lost.ref) or lost.ref, []).append(lost)
-    for of, objects in missing.items():
-        entries = len({lost.entry for lost in objects})
-        yield f"still missing: {count(len(objects), 'object')} of {count(entries, 'entry', 'entries')} of {of}"
+        entries_of.setdefault(refs.session_of(lost.ref) or lost.ref, []).append(lost.entry)
+    for of, entries in entries_of.items():
+        damaged = count(len(set(entries)), "entry", "entries")
+        yield f"still missing: {count(len(entries), 'object')} of {damaged} of {of}"
     lines = [f"{lost.oid}, of entry {lost.entry[:12]}: {lost.what}" for lost in plan.lost]
     yield from first(lines, _SHOWN, ": --json lists them", indent="  ")
     for line in done.unassigned[:_SHOWN]:
@@ -282,17 +295,14 @@ def _missing(done: RepairResult) -> Iterator[str]:
     if len(done.unassigned) > _SHOWN:
         yield f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them"
     yield from (f"still missing: {ref.name} {ref.what}" for ref in plan.lost_refs)
-    yield from (f"still missing: {_records(hole)} lost in {hole.file}: {_location(hole)}" for hole in plan.lost_records)
+    for hole in plan.lost_records:
+        one = "1 record of the journal is" if hole.count else "at least 1 record of the journal is"
+        records = f"{hole.count} records of the journal are" if hole.count and hole.count > 1 else one
+        yield f"still missing: {records} lost in {hole.file}: {_location(hole)}"
     unread = [] if done.is_whole else plan.unread
     yield from (f"cannot rebuild from '{file.path}': {file.what}" for file in unread[:_SHOWN])
     if len(unread) > _SHOWN:
         yield f"  ... and {len(unread) - _SHOWN:,} more files: --json lists them"
-
-
-def _records(hole: LostRecords) -> str:
-    if hole.count == 1:
-        return "1 record of the journal is"
-    return f"{hole.count} records of the journal are" if hole.count else "at least 1 record of the journal is"
 
 
 def _location(hole: LostRecords) -> str:
@@ -306,11 +316,7 @@ def _location(hole: LostRecords) -> str:
     return ", ".join(places) or "no later record shows what it was"
 
 
-def _session(ref: str) -> str | None:
-    return refs.session_of(ref) or None
-
-
-_SEAL_FORMATS = {
+_SIGNATURE_TEXTS = {
     "good": "good, by {by}",
     "untrusted": "good, by {by}, but the key is not certified",
     "unknown": "not trusted: the key of {by} is unknown",
@@ -334,7 +340,7 @@ _SEAL_FORMATS = {
 @click.option("--key", metavar="KEY", default="", help="Sign with this key.")
 @click.option("--check", is_flag=True, help="Check the signatures instead of signing.")
 @json_option
-@with_app
+@click.pass_obj
 def sign_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:
     """Sign a branch of a session, or check its signatures.
 
@@ -347,34 +353,34 @@ def sign_command(app: App, session: str, branch: str | None, key: str, check: bo
         emit("sign", {"session": found.id, "branch": made.branch, "leaf": made.leaf, "entries": made.entries})
         say(f"{found.id} {made.branch}: signed {count(made.entries, 'entry', 'entries')}, up to {made.leaf[:12]}")
         return exits.OK
-    seals = [sealed for sealed in found.signatures() if branch in (None, sealed.entry.branch)]
-    emit("sign", {"session": found.id, "signatures": [_seal_object(sealed) for sealed in seals]})
-    for words in map(_signature_line, seals) if seals else [f"{found.id} has no signature"]:
+    signatures = [signature for signature in found.signatures() if branch in (None, signature.entry.branch)]
+    emit("sign", {"session": found.id, "signatures": [_signature_object(signature) for signature in signatures]})
+    for words in map(_signature_line, signatures) if signatures else [f"{found.id} has no signature"]:
         say(words)
-    if any(sealed.is_wrong for sealed in seals):
+    if any(signature.is_wrong for signature in signatures):
         return exits.INTEGRITY
-    return exits.OK if seals else exits.NOTHING
+    return exits.OK if signatures else exits.NOTHING
 
 
-def _signature_line(sealed: SignatureCheck) -> str:
-    entry = sealed.entry
-    after = "" if not sealed.after else f", {count(sealed.after, 'entry', 'entries')} not signed"
-    purged = "" if not sealed.purged else f", {sealed.purged:,} of them purged or redacted"
-    worth = _SEAL_FORMATS[sealed.state].format(by=sealed.by or "an unknown signer")
+def _signature_line(signature: gitsession.SignatureCheck) -> str:
+    entry = signature.entry
+    after = "" if not signature.after else f", {count(signature.after, 'entry', 'entries')} not signed"
+    purged = "" if not signature.purged else f", {signature.purged:,} of them purged or redacted"
+    worth = _SIGNATURE_TEXTS[signature.state].format(by=signature.by or "an unknown signer")
     return f"{clock(entry.at_ms)}  {entry.branch}  {count(entry.entries, 'entry', 'entries')}{purged}{after}  {worth}"
 
 
-def _seal_object(sealed: SignatureCheck) -> dict[str, Any]:
-    entry = sealed.entry
+def _signature_object(signature: gitsession.SignatureCheck) -> dict[str, Any]:
+    entry = signature.entry
     return {
-        "id": sealed.node.oid,
-        "session": sealed.sid,
+        "id": signature.node.oid,
+        "session": signature.sid,
         "branch": entry.branch,
         "leaf": entry.leaf,
         "entries": entry.entries,
-        "after": sealed.after,
-        "purged": sealed.purged,
+        "after": signature.after,
+        "purged": signature.purged,
         "at": entry.at_ms,
-        "state": sealed.state,
-        "by": sealed.by or None,
+        "state": signature.state,
+        "by": signature.by or None,
     }

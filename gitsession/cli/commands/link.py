@@ -10,10 +10,8 @@ from pathlib import Path
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.context import App, program, with_app
+from gitsession.cli.context import App, program
 from gitsession.cli.output import emit, json_option, say
-from gitsession.sessions.node import load
-from gitsession.sync import commit_trailers
 
 SECONDS_MAX = 3.0
 """Maximum time that the hook may delay a commit, in seconds."""
@@ -40,12 +38,14 @@ _folder = click.argument("folder", default=".", type=click.Path(exists=True, fil
     help="Ignore sessions without an entry in the last N hours. Default: 4.",
 )
 @json_option
-@with_app
+@click.pass_obj
 def enable(app: App, folder: Path, hours: float | None) -> int:
     """Install a prepare-commit-msg hook in the repository of a folder.
 
     FOLDER defaults to the current folder. An existing prepare-commit-msg hook is kept and runs first.
     """
+    from gitsession.sync import commit_trailers
+
     _print_link("enable", folder, commit_trailers.enable(folder, program(app.path), hours))
     return exits.OK
 
@@ -55,15 +55,20 @@ def enable(app: App, folder: Path, hours: float | None) -> int:
 @json_option
 def disable(folder: Path) -> int:
     """Remove the hook that `gitsession link enable` installed. Existing commits do not change."""
+    from gitsession.sync import commit_trailers
+
     _print_link("disable", folder, commit_trailers.disable(folder))
     return exits.OK
 
 
 @link_command.command(hidden=True)
 @click.argument("file", type=click.Path(path_type=Path))
-@with_app
+@click.pass_obj
 def message(app: App, file: Path) -> int:
     """Add a line that names a session to the commit message in FILE. The prepare-commit-msg hook runs this command."""
+    from gitsession.sessions.node import load
+    from gitsession.sync import commit_trailers
+
     signal.signal(signal.SIGALRM, lambda *_: os._exit(exits.TRY_AGAIN))
     signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
     current = Path.cwd()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,30 +10,25 @@ from typing import Any
 
 import click
 
-from gitsession.checkpoints import intents
-from gitsession.checkpoints.rewinding import RewindResult
+import gitsession
 from gitsession.cli.commands import checkpoints
 from gitsession.cli.commands.checkpoints import HALF_DONE, report_interrupted_rewind, workspace_option
-from gitsession.cli.context import App, with_app
+from gitsession.cli.context import App
 from gitsession.cli.output import current_folder, emit, json_option, print_list, say
 from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.errors import Refused
-from gitsession.sessions.operation_log import Operation
 from gitsession.store import refs
 
 
-def scope_arguments(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the scope arguments of undo or redo. ``what``: the verb phrase in the help text."""
-    every = click.option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
-    argument = click.argument("session", metavar="[SESSION]", required=False)
-    return lambda command: argument(every(command))
+def _arguments(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds the arguments of undo and redo. ``what``: the verb phrase in the help text."""
+    everywhere = click.option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
+    session = click.argument("session", metavar="[SESSION]", required=False)
+    return lambda command: session(everywhere(workspace_option(json_option(click.pass_obj(command)))))
 
 
 @click.command()
-@scope_arguments("Undo the last command")
-@workspace_option
-@json_option
-@with_app
+@_arguments("Undo the last command")
 def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Undo the last command that moved branches or wrote files.
 
@@ -40,23 +36,14 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
     edited since the command, the edits are kept, and only the changes of the command are reverted. If that is not
     possible, the file is listed and left unchanged.
     """
-    refuse_unfinished(app, workspace)
-    with report_interrupted_rewind(app):
-        done = app.store().undo(workspace, **scope_of(session, everywhere))
-    print_done("undo", "undone", done)
+    _run(app, "undo", session, everywhere, workspace)
 
 
 @click.command()
-@scope_arguments("Redo the last undone command")
-@workspace_option
-@json_option
-@with_app
+@_arguments("Redo the last undone command")
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Redo the last undone command. SESSION and --any have the same meaning as for `gitsession undo`."""
-    refuse_unfinished(app, workspace)
-    with report_interrupted_rewind(app):
-        done = app.store().redo(workspace, **scope_of(session, everywhere))
-    print_done("redo", "redone", done)
+    _run(app, "redo", session, everywhere, workspace)
 
 
 @click.group(invoke_without_command=True)
@@ -69,7 +56,7 @@ def op_command(ctx: click.Context) -> int | None:
 @op_command.command()
 @click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many commands.")
 @json_option
-@with_app
+@click.pass_obj
 def log(app: App, number: int | None) -> int:
     """List the commands that moved branches or wrote files, newest first."""
     operations = app.store().operations()[:number]
@@ -77,25 +64,35 @@ def log(app: App, number: int | None) -> int:
     return print_list("op-log", "operations", objects, lines, nothing="no operations yet")
 
 
-def scope_of(session: str | None, everywhere: bool) -> dict[str, str]:
-    """Return the scope that the user selected, as arguments of ``Store.undo``."""
+def _run(app: App, verb: str, session: str | None, everywhere: bool, workspace: Path | None) -> None:
+    """Undo or redo a command, and print the result."""
+    from gitsession.checkpoints import intents
+
+    current = current_folder()
+    for one in intents.pending(app.store().objects):  # the log does not contain an unfinished rewind yet
+        if Path(os.path.realpath(workspace or current or "/")).is_relative_to(one.workspace):
+            raise Refused(f"cannot {verb}: the command {one.description} was interrupted", hint=HALF_DONE)
     if session is not None and everywhere:
         raise click.UsageError("SESSION and --any cannot be combined")
-    if session is not None:
-        return {"session": session}
-    current = current_folder()
-    return {"project": current} if current and not everywhere else {}
+    project = None if session is not None or everywhere else current or None
+    with report_interrupted_rewind(app):
+        move = app.store().undo if verb == "undo" else app.store().redo
+        done = move(workspace, session=session, project=project)
+    operation = done.operation
+    assert operation is not None
+    stays = [stay._asdict() for stay in operation.stays]
+    document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
+    emit(verb, {**document, "files": [dataclasses.asdict(one) for one in done.outcomes]})
+    what = "undone" if verb == "undo" else "redone"
+    say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
+    for stay in operation.stays:
+        instead = f" ({stay.instead} is at the previous entry and is the active branch)" if stay.instead else ""
+        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because {stay.remote} may have it{instead}")
+    if done.outcomes:
+        checkpoints.print_files(done)
 
 
-def refuse_unfinished(app: App, workspace: Path | None) -> None:
-    """Raise ``Refused`` if a rewind in this folder is unfinished, because the log does not contain it yet."""
-    current = Path(os.path.realpath(workspace or current_folder() or "/"))
-    for one in intents.pending(app.store().objects):
-        if current.is_relative_to(one.workspace):
-            raise Refused(f"cannot undo: the command {one.description} was interrupted", hint=HALF_DONE)
-
-
-def as_object(operation: Operation) -> dict[str, Any]:
+def as_object(operation: gitsession.Operation) -> dict[str, Any]:
     return {
         "id": operation.id,
         "at": operation.at_ms,
@@ -107,22 +104,7 @@ def as_object(operation: Operation) -> dict[str, Any]:
     }
 
 
-def as_line(operation: Operation) -> str:
+def as_line(operation: gitsession.Operation) -> str:
     moved = count(len(operation.moves), "ref") + (", files" if operation.files else "")
     first, last = f"{operation.id[:8]}  {clock(operation.at_ms)}  ", f"  ({moved})"
     return paint(f"{first}{shorten(operation.command, width() - len(first) - len(last))}{last}")
-
-
-def print_done(schema: str, what: str, done: RewindResult) -> None:
-    """Print the result of an undo or redo."""
-    operation = done.operation
-    assert operation is not None
-    stays = [stay._asdict() for stay in operation.stays]
-    document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
-    emit(schema, {**document, "files": checkpoints.outcome_objects(done)})
-    say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
-    for stay in operation.stays:
-        instead = f" ({stay.instead} is at the previous entry and is the active branch)" if stay.instead else ""
-        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because {stay.remote} may have it{instead}")
-    if done.outcomes:
-        checkpoints.print_files(done)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitsession.api.imports import spelled
-from gitsession.archive import archive_set
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, split, with_app
+from gitsession.cli.context import App, split
 from gitsession.cli.output import (
     complain,
     confirm_purge,
@@ -25,12 +24,9 @@ from gitsession.cli.output import (
 )
 from gitsession.cli.text import count, first
 from gitsession.errors import NotFound
-from gitsession.purge.finding import EntryHit, PurgePlan
-from gitsession.purge.purging import PurgeResult
-from gitsession.purge.redact_exports import RedactedExport
-from gitsession.sessions import tombstone_set
-from gitsession.sessions.node import Node
-from gitsession.sessions.stored_secrets import FoundSecret
+
+if TYPE_CHECKING:
+    from gitsession.purge.finding import EntryHit
 
 _SHOWN = 20
 _ALWAYS = (
@@ -59,7 +55,7 @@ _ALWAYS = (
 )
 @consent_option
 @json_option
-@with_app
+@click.pass_obj
 def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts: bool, consent: bool) -> int:
     """Delete an entry, a session, or every entry that contains a given text. This cannot be undone.
 
@@ -73,8 +69,8 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
     with progress():
         what = store.purges.plan(sid, at, text=text)
     _print_plan(what, redacts=redacts)
-    done: PurgeResult | None = None
-    redacted: list[RedactedExport] = []
+    done: gitsession.PurgeResult | None = None
+    redacted: list[gitsession.RedactedExport] = []
     if not what.is_empty and not dry_run:
         confirm_purge(f"purge {_sum(what)}? this cannot be undone", consent=consent)
         with progress():
@@ -96,8 +92,10 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
     return exits.NOTHING if what.is_empty else exits.OK
 
 
-def _address(app: App, entry: str) -> tuple[str, Node | None]:
+def _address(app: App, entry: str) -> tuple[str, gitsession.Node | None]:
     """Resolve the address of a session or an entry. The session can be in the trash or the archive."""
+    from gitsession.archive import archive_set
+
     name, at = split(entry)
     try:
         session, found = app.entry(entry) if at else (app.session(entry), None)
@@ -110,7 +108,7 @@ def _address(app: App, entry: str) -> tuple[str, Node | None]:
     return session.id, found
 
 
-def _sum(plan: PurgePlan) -> str:
+def _sum(plan: gitsession.PurgePlan) -> str:
     parts = [count(len(plan.sessions), "session")] if plan.sessions else []
     parts += [count(len(plan.entries), "entry", "entries")] if plan.entries else []
     parts += [f"parts of {count(len(plan.redacted), 'entry', 'entries')}"] if plan.redacted else []
@@ -118,7 +116,9 @@ def _sum(plan: PurgePlan) -> str:
     return ", ".join(parts) or "already purged"
 
 
-def _print_plan(plan: PurgePlan, *, redacts: bool) -> None:
+def _print_plan(plan: gitsession.PurgePlan, *, redacts: bool) -> None:
+    from gitsession.api.imports import spelled
+
     lines = [_named(hit) for hit in plan.entries]
     lines += [
         f"{_named(hit)} (only the agent's lines beside it are redacted; the message stays)" for hit in plan.redacted
@@ -152,8 +152,11 @@ def _listed(hits: Sequence[EntryHit]) -> list[dict[str, Any]]:
 
 
 def _document(
-    plan: PurgePlan, done: PurgeResult | None, redacted: Sequence[RedactedExport], *, dry_run: bool
-) -> dict[str, Any]:
+    plan: gitsession.PurgePlan, done: gitsession.PurgeResult | None, redacted: Sequence[gitsession.RedactedExport], *,
+    dry_run: bool,
+) -> dict[str, Any]:  # fmt: skip
+    from gitsession.api.imports import spelled
+
     problems = {each.path: each.problem for each in redacted}
     return {
         "checked": len(plan.entries),
@@ -184,20 +187,26 @@ def _document(
 @click.argument("session", metavar="[SESSION]", required=False)
 @click.option("--dry-run", is_flag=True, help="Only list the entries and files that contain secrets.")
 @json_option
-@with_app
+@click.pass_obj
 def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     """Redact secrets in stored entries.
 
     Use this command for entries that were stored before a rule for their secrets existed, or while redaction was
     disabled. Without SESSION, all sessions are scanned.
     """
+    from gitsession.sessions import tombstone_set
+
     sid = app.session(session).id if session else None
     store = app.store()
     search = store.secrets.find(sid)
     found = list(search)
     done = None if dry_run or not found else store.secrets.redact(found)
     hidden = None if done is None else done.entries
-    emit("redact", {"found": [_secret_object(each) for each in found], "hidden": hidden, "unread": search.unread})
+    objects = [
+        {"session": hit.session, "id": hit.node.oid, "path": hit.path or None, "rule": hit.rule, "count": hit.count}
+        for hit in found
+    ]
+    emit("redact", {"found": objects, "hidden": hidden, "unread": search.unread})
     for each in found:
         what = f"{each.rule} ({each.count})" if each.count > 1 else each.rule
         say(f"{each.session}@{each.node.oid[:12]}  {what}" + (f"  {each.path}" if each.path else ""))
@@ -212,8 +221,3 @@ def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_published(store.objects):
         warn("secrets that were redacted before stay in the history of the tombstone set: change them, too")
     return exits.SECRETS if found and dry_run else exits.OK
-
-
-def _secret_object(found: FoundSecret) -> dict[str, Any]:
-    location = {"session": found.session, "id": found.node.oid, "path": found.path or None}
-    return {**location, "rule": found.rule, "count": found.count}

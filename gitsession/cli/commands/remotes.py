@@ -11,21 +11,14 @@ from typing import Any
 
 import click
 
-from gitsession.api import Store
-from gitsession.api.remotes import PushPlan
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, with_app
+from gitsession.cli.context import App
 from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
 from gitsession.cli.text import count, first, on_a_line, paint, shell_command, shorten
 from gitsession.errors import NotFound, Refused
-from gitsession.index.catalogue import Row
 from gitsession.model.headline import clean
-from gitsession.sessions.active_branch import active
-from gitsession.sessions.merge_remote_branches import SyncedBranch
-from gitsession.store import create, refs
-from gitsession.sync.remotes import Remote, missing, plain
-from gitsession.sync.syncing import SyncReport
-from gitsession.sync.transport import TransportOptions
+from gitsession.store import refs
 
 yes_option = click.option(
     "--yes", "consent", is_flag=True, help="Do not ask for confirmation before the first push to a remote."
@@ -34,28 +27,23 @@ yes_option = click.option(
 
 @click.group(invoke_without_command=True)
 @json_option
-@with_app
 @click.pass_context
-def remote_command(ctx: click.Context, app: App) -> int | None:
+def remote_command(ctx: click.Context) -> int | None:
     """List, add, or remove remotes. Without a subcommand, list the remotes."""
-    return _list(app) if ctx.invoked_subcommand is None else None
+    return ctx.invoke(list_) if ctx.invoked_subcommand is None else None
 
 
 @remote_command.command("list")
 @json_option
-@with_app
+@click.pass_obj
 def list_(app: App) -> int:
     """List the remotes."""
-    return _list(app)
-
-
-def _list(app: App) -> int:
     found = app.store().remotes.list()
     nothing = "no remotes (run `gitsession remote add origin URL`)"
     return print_list("remote", "remotes", map(_remote_object, found), _remote_lines(found), nothing=nothing)
 
 
-def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
+def _remote_lines(remotes: Sequence[gitsession.Remote]) -> Iterator[str]:
     width = max((len(remote.name) for remote in remotes), default=0)
     for remote in remotes:
         notes = ["home"] if remote.is_home else []
@@ -63,7 +51,7 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
         scope = remote.scope
         criteria = (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels))
         notes += [f"{kind} {on_a_line(value)}" for kind, values in criteria for value in values]
-        text = f"{remote.name:<{width}}  {plain(remote.url)}" + (f"  ({', '.join(notes)})" if notes else "")
+        text = f"{remote.name:<{width}}  {_remote_object(remote)['url']}" + (f"  ({', '.join(notes)})" if notes else "")
         yield paint(on_a_line(text))
 
 
@@ -105,7 +93,7 @@ def _remote_lines(remotes: Sequence[Remote]) -> Iterator[str]:
     help="Send all sessions, and do not ask for confirmation before the first push.",
 )
 @json_option
-@with_app
+@click.pass_obj
 def add(
     app: App,
     name: str,
@@ -124,14 +112,15 @@ def add(
     )
     _warn_of(store, remote)
     sync = "gitsession sync" if remote.is_home else f"gitsession sync {remote.name}"
-    emit("remote-add", {"remotes": [_remote_object(remote)], "branches": []})
-    say(f"{remote.name} is {plain(remote.url)}; run `{sync}`")
+    added = _remote_object(remote)
+    emit("remote-add", {"remotes": [added], "branches": []})
+    say(f"{remote.name} is {added['url']}; run `{sync}`")
 
 
 @remote_command.command()
 @click.argument("name")
 @json_option
-@with_app
+@click.pass_obj
 def remove(app: App, name: str) -> None:
     """Remove a remote. Sessions that were fetched from it are kept."""
     remote = app.store().remotes.remove(name)
@@ -139,8 +128,10 @@ def remove(app: App, name: str) -> None:
     say(f"{remote.name} was removed; sessions that came from it stay")
 
 
-def _warn_of(store: Store, remote: Remote) -> None:
+def _warn_of(store: gitsession.Store, remote: gitsession.Remote) -> None:
     """Warn if there is no repository at the address of a remote, or if a part of its scope matches no session."""
+    from gitsession.sync.remotes import missing
+
     if path := missing(remote.url):
         warn(f"warning: there is no repository at {path} yet")
         warn(f"hint: run `git init --bare {shell_command([path])}`")
@@ -148,7 +139,9 @@ def _warn_of(store: Store, remote: Remote) -> None:
         warn(f"warning: no session matches --{kind} {shell_command([value])} now")
 
 
-def _remote_object(remote: Remote) -> dict[str, Any]:
+def _remote_object(remote: gitsession.Remote) -> dict[str, Any]:
+    from gitsession.sync.remotes import plain
+
     namespace = remote.prefixes[0][1].split("/")[1] if remote.is_shared else None
     scope = remote.scope
     return {
@@ -170,7 +163,7 @@ def _remote_object(remote: Remote) -> dict[str, Any]:
 @click.option("--dry-run", is_flag=True, help="Only list the sessions that would be sent.")
 @yes_option
 @json_option
-@with_app
+@click.pass_obj
 def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
     """Pull from a remote, then push to it.
 
@@ -187,7 +180,7 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
 @click.command()
 @click.argument("remote", default="")
 @json_option
-@with_app
+@click.pass_obj
 def pull_command(app: App, remote: str) -> int:
     """Fetch from a remote and merge its branches.
 
@@ -203,7 +196,7 @@ def pull_command(app: App, remote: str) -> int:
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
 @yes_option
 @json_option
-@with_app
+@click.pass_obj
 def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool) -> int:
     """Send sessions to a remote.
 
@@ -240,7 +233,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     help="Fetch the sessions below refs/NAME/ from a repository that also contains code.",
 )
 @json_option
-@with_app
+@click.pass_obj
 def clone_command(app: App, url: str, folder: Path | None, filter: str, namespace: str) -> int:
     """Clone a remote repository into a new store.
 
@@ -249,12 +242,14 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
     """
     path = folder or app.path
     with progress():
-        store, report = Store.clone(url, path, filter=filter, namespace=namespace, transport=transport_options())
+        how = transport_options()
+        store, report = gitsession.Store.clone(url, path, filter=filter, namespace=namespace, transport=how)
     with store:
         refused = report.of("refused")
         branches = [{"ref": one.ref, "outcome": one.outcome, "why": one.why or None} for one in report.branches]
         emit("clone", {"store": str(path), "branches": branches})
-        say(summary(report, f"created a store at {path}"))
+        sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
+        say(f"created a store at {path}: {count(len(sids), 'session')}")
         if not report.branches:
             say("the remote has no sessions yet: `gitsession sync` sends yours", dim=True)
         for one in refused:
@@ -272,7 +267,7 @@ def bundle_command() -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
 @json_option
-@with_app
+@click.pass_obj
 def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
     """Write sessions to a new bundle file.
 
@@ -286,7 +281,7 @@ def create_bundle(app: App, file: Path, sessions: tuple[str, ...]) -> None:
 @bundle_command.command("take")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @json_option
-@with_app
+@click.pass_obj
 def take_bundle(app: App, file: Path) -> int:
     """Fetch the sessions of a bundle into the store.
 
@@ -313,10 +308,10 @@ _TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
 
 
-def transport_options() -> TransportOptions:
+def transport_options() -> gitsession.TransportOptions:
     """Return options for git: progress if standard error is a terminal, and prompts if standard input is a terminal."""
     watched = sys.stderr.isatty()
-    return TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
+    return gitsession.TransportOptions(Progress() if watched else None, interactive=sys.stdin.isatty())
 
 
 _NO_PROGRESS = re.compile(rb"From |To |Cloning into |fatal: |error: |remote: gitsession: | [ +\-*!=t] ")
@@ -380,13 +375,19 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
         raise Refused("cancelled: nothing was sent", hint=limit)
 
 
-def _counted(plan: PushPlan) -> str:
+def _counted(plan: gitsession.PushPlan) -> str:
     return count(len(plan.sessions) + len(plan.archived) + len(plan.unlisted), "session")
 
 
-def _lines_of(plan: PushPlan) -> Iterator[str]:
+def _lines_of(plan: gitsession.PushPlan) -> Iterator[str]:
     """Yield the lines of a plan: the sessions by project, followed by the archived sessions."""
-    yield from _by_project(plan.sessions)
+    projects: dict[str, list[gitsession.Row]] = {}
+    for row in plan.sessions:
+        projects.setdefault(row.project or "(no project)", []).append(row)
+    for project, rows in sorted(projects.items()):
+        yield f"{project}: {count(len(rows), 'session')}"
+        lines = [f"{row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}" for row in rows]
+        yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
         yield from first(plan.archived, _SHOWN, "; --json lists all", indent="  ")
@@ -395,18 +396,7 @@ def _lines_of(plan: PushPlan) -> Iterator[str]:
         yield from first(plan.unlisted, _SHOWN, "; --json lists all", indent="  ")
 
 
-def _by_project(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield lines with the sessions of each project, at most ``_SHOWN`` sessions."""
-    projects: dict[str, list[Row]] = {}
-    for row in rows:
-        projects.setdefault(row.project or "(no project)", []).append(row)
-    for project, found in sorted(projects.items()):
-        yield f"{project}: {count(len(found), 'session')}"
-        lines = [f"{row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}" for row in found]
-        yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
-
-
-def print_report(app: App, schema: str, report: SyncReport) -> int:
+def print_report(app: App, schema: str, report: gitsession.SyncReport) -> int:
     """Print the outcome for each ref and a summary, and return the exit code."""
     if wants_json():
         emit(schema, {"remote": report.remote, "branches": [_branch_object(branch) for branch in report.branches]})
@@ -417,7 +407,7 @@ def print_report(app: App, schema: str, report: SyncReport) -> int:
     return exits.REFUSED if report.of("refused") else exits.OK
 
 
-def _branch_object(branch: SyncedBranch) -> dict[str, Any]:
+def _branch_object(branch: gitsession.SyncedBranch) -> dict[str, Any]:
     return {
         "ref": branch.ref,
         "outcome": branch.outcome,
@@ -428,8 +418,10 @@ def _branch_object(branch: SyncedBranch) -> dict[str, Any]:
     }
 
 
-def _print_report(app: App, report: SyncReport, outcomes: dict[str, str]) -> None:
-    shown = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != create.MAIN]
+def _print_report(app: App, report: gitsession.SyncReport, outcomes: dict[str, str]) -> None:
+    from gitsession.store.create import MAIN
+
+    shown = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != MAIN]
     titles = {row.sid: row.name for row in app.catalogue().sessions()} if shown else {}
     left_out = set([branch for branch in shown if branch.outcome not in _ALWAYS_SHOWN][_SHOWN:])
     for branch in shown:
@@ -449,7 +441,7 @@ def _print_report(app: App, report: SyncReport, outcomes: dict[str, str]) -> Non
     say(f"{report.remote}: {', '.join(parts) or 'nothing to do'}")
 
 
-def _line(branch: SyncedBranch, word: str, titles: dict[str, str]) -> str:
+def _line(branch: gitsession.SyncedBranch, word: str, titles: dict[str, str]) -> str:
     parsed = refs.parse(branch.ref)
     name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
     word = paint(f"{word:<10}", **_style(branch.outcome))
@@ -461,8 +453,10 @@ def _style(outcome: str) -> dict[str, str]:
     return {"fg": _COLORS[outcome]} if outcome in _COLORS else {}
 
 
-def _more(app: App, branch: SyncedBranch) -> list[str]:
+def _more(app: App, branch: gitsession.SyncedBranch) -> list[str]:
     """Return the detail lines of a ref: the name of a diverged branch, or the reason for a rejection."""
+    from gitsession.sessions.active_branch import active
+
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
         suffix = f" (in this store, it is {branch.beside.rpartition('/')[2]})" if branch.beside else ""
@@ -476,9 +470,3 @@ def _more(app: App, branch: SyncedBranch) -> list[str]:
         " and stays the active branch" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
     )
     return [f"diverged: the remote's branch keeps the name, yours is renamed to {name}{suffix}"]
-
-
-def summary(report: SyncReport, what: str) -> str:
-    """Return a summary such as ``pulled: 3 sessions``, with the number of new sessions."""
-    sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
-    return f"{what}: {count(len(sids), 'session')}"

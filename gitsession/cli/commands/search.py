@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from gitsession.cli.context import App, Since, no_such_agent, with_app
+import gitsession
+from gitsession.cli.context import App, Since, no_such_agent
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, count, paint, shorten, width
-from gitsession.index.search import Hit
 from gitsession.index.search_words import ROLES
 
 OID_CHARS = 12
@@ -43,7 +43,7 @@ OID_CHARS = 12
     help="Search only entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
 )
 @json_option
-@with_app
+@click.pass_obj
 def search_command(
     app: App,
     query: tuple[str, ...],
@@ -73,7 +73,7 @@ def search_command(
     return code
 
 
-def _object(hit: Hit) -> dict[str, Any]:
+def _object(hit: gitsession.Hit) -> dict[str, Any]:
     row = hit.session
     return {
         "session": row.sid,
@@ -87,7 +87,7 @@ def _object(hit: Hit) -> dict[str, Any]:
     }
 
 
-def _lines(hit: Hit, query: str) -> list[str]:
+def _lines(hit: gitsession.Hit, query: str) -> list[str]:
     address = paint(f"{hit.session.sid}@{hit.oid[:OID_CHARS]}", fg="yellow")
     about = f"{hit.role}  {clock(hit.at_ms)}  {hit.session.agent}"
     head = f"{address}  {paint(shorten(f'{about}  {hit.session.name}', width() - 40))}"

@@ -12,7 +12,6 @@ from gitsession.cli import exits
 from gitsession.cli.context import runner
 from gitsession.cli.output import emit, json_option, say, warn
 from gitsession.cli.text import count
-from gitsession.server import receive, server
 
 
 @click.group()
@@ -37,6 +36,8 @@ def server_install(repository: Path, allow: tuple[str, ...]) -> int:
 
     Existing hooks are kept and still run.
     """
+    from gitsession.server import server
+
     _print_server("server-install", repository, server.install(repository, runner(), allow))
     return exits.OK
 
@@ -46,6 +47,8 @@ def server_install(repository: Path, allow: tuple[str, ...]) -> int:
 @json_option
 def server_uninstall(repository: Path) -> int:
     """Restore the hooks and settings from before `gitsession server install`. Pushed sessions are kept."""
+    from gitsession.server import server
+
     _print_server("server-uninstall", repository, server.uninstall(repository))
     return exits.OK
 
@@ -58,6 +61,8 @@ def server_status(repository: Path) -> int:
 
     The exit code is 1 if pushes are not validated.
     """
+    from gitsession.server import server
+
     state = server.status(repository)
     document = {
         "repository": os.path.abspath(repository),
@@ -105,6 +110,8 @@ def receive_command(when: str) -> int:
     The hooks that `gitsession server install` installs run this command. Standard input has the format of git's
     pre-receive and post-receive hooks. See docs/reference/server.md.
     """
+    from gitsession.server import receive
+
     git_dir = Path(os.path.abspath(os.environ.get("GIT_DIR", ".")))
     with open(sys.stdin.fileno(), encoding="utf-8", errors="surrogateescape", closefd=False) as told:
         moves = receive.moves(told)

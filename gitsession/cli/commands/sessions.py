@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from gitsession.cli.context import App, Since, here, no_such_agent, with_app
+import gitsession
+from gitsession.cli.context import App, Since, here, no_such_agent
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, columns, count, on_a_line, pad, paint, shorten, width
-from gitsession.index.catalogue import Row
 from gitsession.index.current_folder import is_of, of_folder
 
 
@@ -37,7 +37,7 @@ from gitsession.index.current_folder import is_of, of_folder
 @click.option("--trash", "in_trash", is_flag=True, help="List the sessions in the trash.")
 @click.option("--archived", "in_archive", is_flag=True, help="List the sessions in the archive.")
 @json_option
-@with_app
+@click.pass_obj
 def ls_command(
     app: App,
     number: int | None,
@@ -95,7 +95,7 @@ _NARROW = 100
 """Minimum number of columns for a table with times and numbers of entries. A narrower table has only dates."""
 
 
-def table(rows: Sequence[Row]) -> Iterator[str]:
+def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
     """Yield the header and one line for each session. Without sessions, yield no lines."""
     if not rows:
         return
@@ -128,7 +128,7 @@ def short(tokens: int) -> str:
     return str(tokens) if tokens else "-"
 
 
-def as_object(row: Row) -> dict[str, Any]:
+def as_object(row: gitsession.Row) -> dict[str, Any]:
     """Return the JSON object of a session in the output of ``ls``. Times are Unix times in ms."""
     return {
         "session": row.sid,

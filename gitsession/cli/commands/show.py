@@ -7,52 +7,50 @@ from typing import Any
 
 import click
 
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, with_app
+from gitsession.cli.context import App
 from gitsession.cli.output import complain, emit, json_option, paged
 from gitsession.cli.text import clock, paint
-from gitsession.codec import holes
 from gitsession.codec.digest import digest, to_base64url
-from gitsession.context.profiles import DEFAULT, profile
-from gitsession.model.blocks import OtherBlock
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
 from gitsession.model.headline import clean
 from gitsession.model.plain import plain
-from gitsession.model.results import result_in
-from gitsession.model.usage import total_tokens
-from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.node import Node
-from gitsession.sessions.origin import Origin
+from gitsession.store.interface import ObjectStore
 
 
 @click.command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
-@with_app
+@click.pass_obj
 def show_command(app: App, entry: str) -> int:
     """Show one entry."""
     session, node = app.entry(entry)
-    store = app.store().objects
     view = session.read(node)
+    document = _document(app.store().objects, session, node, view)
+    problem = clean(document.get("problem", ""))
+    emit("show", document)
+    lines = [f"    cannot be read: {problem}"] if problem else _body_lines(view, document)
+    paged([*_head(node, document), "", *lines])
+    if problem:
+        complain(f"cannot read entry {node.oid}: {problem}", hint="run `gitsession repair`")
+    return exits.INTEGRITY if problem else exits.OK
+
+
+def _document(
+    store: ObjectStore, session: gitsession.Session, node: gitsession.Node, view: gitsession.Entry
+) -> dict[str, Any]:
+    from gitsession.codec import holes
+    from gitsession.model.entries import SessionHeader
+    from gitsession.sessions import content
+
     try:
         parts, problem = content.entry_tree(store, node), ""
         content.full_payload(store, node, parts)
     except DAMAGE as error:
         parts, problem = content.EntryTree("", b"", b"", None), str(error)
     came_from = session.origin() if isinstance(view, SessionHeader) else None
-    document = _document(node, view, parts, problem, came_from, session.started(node))
-    emit("show", document)
-    lines = [f"    cannot be read: {clean(problem)}"] if problem else _body_lines(view, document)
-    paged([*_head(node, document), "", *lines])
-    if problem:
-        complain(f"cannot read entry {node.oid}: {clean(problem)}", hint="run `gitsession repair`")
-    return exits.INTEGRITY if problem else exits.OK
-
-
-def _document(
-    node: Node, view: Entry, parts: content.EntryTree, problem: str, came_from: Origin | None, started: list[str]
-) -> dict[str, Any]:
+    started = session.started(node)
     source = node.source
     begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
     return {
@@ -84,15 +82,19 @@ def _document(
     }
 
 
-def _tokens(view: Entry) -> dict[str, int] | None:
+def _tokens(view: gitsession.Entry) -> dict[str, int] | None:
     """Return the estimated tokens of an entry, and the tokens that a provider reported for the whole answer."""
+    from gitsession.context.profiles import DEFAULT, profile
+    from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
+    from gitsession.model.usage import total_tokens
+
     if not isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
         return None
     usage = total_tokens(view.usage) if isinstance(view, Message) else 0
     return {"estimate": profile(DEFAULT).estimate(view), **({"reported": usage} if usage else {})}
 
 
-def _head(node: Node, document: dict[str, Any]) -> list[str]:
+def _head(node: gitsession.Node, document: dict[str, Any]) -> list[str]:
     lines = [paint(node.subject, bold=True)]
     facts = {
         "entry": node.oid,
@@ -111,14 +113,16 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
 _COUNTED = {"estimate": "(an estimate)", "reported": "reported for the whole answer"}
 
 
-def _source(node: Node) -> str:
+def _source(node: gitsession.Node) -> str:
     if node.source is None:
         return ""
     own_id = f", id {node.source.id}" if node.source.id is not None else ""
     return f"{node.source.agent}, line {node.source.line}{own_id}"
 
 
-def _body_lines(view: Entry, document: dict[str, Any]) -> list[str]:
+def _body_lines(view: gitsession.Entry, document: dict[str, Any]) -> list[str]:
+    from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
+
     if isinstance(view, Message) and view.role == "shell":
         text = f"$ {view.command or ''}\n{view.output or ''}"
     elif isinstance(view, Message | CustomMessage):
@@ -137,7 +141,9 @@ def _block(block: Any) -> str:
         return f"[image {block.mime}, {len(block.data):,} bytes]"
     if block.type == "thinking":
         return "\n".join(f"| {line}" for line in block.text.split("\n"))
-    if isinstance(block, OtherBlock):
+    if isinstance(block, gitsession.OtherBlock):
+        from gitsession.model.results import result_in
+
         result = result_in(block)
         kind = block.value.get("type") if isinstance(block.value, dict) else None
         return f"<- {result.text}" if result is not None else f"[{kind if isinstance(kind, str) else block.type}]"

@@ -1,4 +1,4 @@
-"""Commands for the store itself: init, maintain, git, textconv, completion."""
+"""Commands for the store itself: init, maintain, doctor, git, textconv, completion, help."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from pathlib import Path
 
 import click
 
-from gitsession.cli.context import App, program, with_app
+from gitsession.cli import exits
+from gitsession.cli.context import App, program
 from gitsession.cli.output import emit, json_option, say
 from gitsession.cli.text import count
 from gitsession.errors import Malformed, Refused, Unavailable
 
 
 @click.command()
-@with_app
+@click.pass_obj
 def init_command(app: App) -> None:
     """Create an empty store.
 
@@ -30,7 +31,7 @@ def init_command(app: App) -> None:
 
 @click.command()
 @json_option
-@with_app
+@click.pass_obj
 def maintain_command(app: App) -> None:
     """Optimize the store.
 
@@ -49,6 +50,29 @@ def maintain_command(app: App) -> None:
         say(f"cleaned up: {count(done.dead_locks, 'stale lock')}, {count(len(done.removed), 'temporary file')}")
 
 
+@click.command()
+@json_option
+@click.pass_obj
+def doctor_command(app: App) -> int:
+    """Diagnose problems and suggest fixes."""
+    from gitsession.cli.checks import run  # loads most of the library
+
+    checks = run(app)
+    wrong = [check for check in checks if check.fix]
+    problems = [{"where": check.what, "what": check.found, "mend": check.fix} for check in wrong]
+    facts = {check.what: check.found for check in checks}
+    notes = [check.what for check in checks if check.is_note]
+    emit("doctor", {"checked": len(checks), "facts": facts, "notes": notes, "problems": problems})
+    for check in checks:
+        say(f"{check.mark}  {check.what:<12}  {check.found}")
+        if check.fix:
+            say(f"                  {check.fix}")
+    if not os.path.lexists(app.path):
+        return exits.NOT_FOUND
+    app.warn_of_damage()
+    return exits.INTEGRITY if wrong else exits.OK
+
+
 _REPOSITORY_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -65,7 +89,7 @@ _REPOSITORY_VARIABLES = (
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-@with_app
+@click.pass_obj
 def git_command(app: App, arguments: tuple[str, ...]) -> None:
     """Run git in the store.
 

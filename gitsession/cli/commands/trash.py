@@ -8,13 +8,12 @@ from typing import TypeVar
 
 import click
 
-from gitsession.archive.trash import ExpiredSession, Retention
+import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, Since, with_app
+from gitsession.cli.context import App, Since
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
 from gitsession.cli.text import clock, count, shorten
 from gitsession.errors import NotFound
-from gitsession.sessions import active_branch, graph
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -47,7 +46,7 @@ def retention_options(command: Command) -> Command:
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
 @retention_options
 @json_option
-@with_app
+@click.pass_obj
 def archive_command(
     app: App, sessions: tuple[str, ...], before: int | None, keep: int | None, label: str, dry_run: bool
 ) -> int:
@@ -63,7 +62,7 @@ def archive_command(
     if sessions:
         rows = [app.row(session)[0] for session in sessions]
     else:
-        rows = [each.row for each in store.expired(Retention(before_ms=before, keep=keep, label=label))]
+        rows = [each.row for each in store.expired(gitsession.Retention(before_ms=before, keep=keep, label=label))]
     if rows and not dry_run:
         store.archive.put(*(row.sid for row in rows))
     found = [{"session": row.sid, "title": row.name, "updated": row.updated_ms} for row in rows]
@@ -78,7 +77,7 @@ def archive_command(
 @click.command()
 @click.argument("session")
 @json_option
-@with_app
+@click.pass_obj
 def rm_command(app: App, session: str) -> None:
     """Move a session to the trash.
 
@@ -93,12 +92,14 @@ def rm_command(app: App, session: str) -> None:
 @click.command()
 @click.argument("session")
 @json_option
-@with_app
+@click.pass_obj
 def restore_command(app: App, session: str) -> None:
     """Restore a session from the trash or the archive.
 
     SESSION is a unique part of an id that `gitsession ls --trash` or `gitsession ls --archived` lists.
     """
+    from gitsession.sessions import active_branch, graph
+
     store = app.store()
     try:
         sid = store.trash.restore(session)
@@ -145,7 +146,7 @@ class Size(click.ParamType[int]):
 @click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @consent_option
 @json_option
-@with_app
+@click.pass_obj
 def prune_command(
     app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
     consent: bool,
@@ -157,27 +158,27 @@ def prune_command(
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("missing option: pass --older-than, --keep or --max-bytes")
     store = app.store()
-    leaves = store.expired(Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
-    for each in leaves:
+    expired = store.expired(gitsession.Retention(before_ms=before, keep=keep, bytes_max=max_bytes, label=label))
+    for each in expired:
         say(_expired_line(each))
-    if leaves and not dry_run:
+    if expired and not dry_run:
         if for_good:
-            confirm_purge(f"purge {count(len(leaves), 'session')}?", consent=consent)
-            for each in leaves:
+            confirm_purge(f"purge {count(len(expired), 'session')}?", consent=consent)
+            for each in expired:
                 store.purges.apply(store.purges.plan(each.row.sid))
         else:
-            store.trash.put(*(each.row.sid for each in leaves))
-    emit("prune", {"sessions": [_expired_object(each) for each in leaves], "purged": for_good, "dry_run": dry_run})
+            store.trash.put(*(each.row.sid for each in expired))
+    emit("prune", {"sessions": [_expired_object(each) for each in expired], "purged": for_good, "dry_run": dry_run})
     outcome = "would be moved to the trash" if dry_run else "purged" if for_good else "moved to the trash"
-    say(f"{count(len(leaves), 'session')} {outcome}" if leaves else "no session matches: nothing to move")
-    return exits.OK if leaves else exits.NOTHING
+    say(f"{count(len(expired), 'session')} {outcome}" if expired else "no session matches: nothing to move")
+    return exits.OK if expired else exits.NOTHING
 
 
-def _expired_line(each: ExpiredSession) -> str:
+def _expired_line(each: gitsession.ExpiredSession) -> str:
     size = "" if each.size_bytes is None else f"{each.size_bytes:>12,} B  "
     return f"{each.row.sid}  {clock(each.row.updated_ms)}  {each.why:<6}  {size}{shorten(each.row.name, 60)}"
 
 
-def _expired_object(each: ExpiredSession) -> dict[str, object]:
+def _expired_object(each: gitsession.ExpiredSession) -> dict[str, object]:
     row = each.row
     return {"session": row.sid, "title": row.name, "updated": row.updated_ms, "why": each.why, "bytes": each.size_bytes}

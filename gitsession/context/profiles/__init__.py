@@ -11,14 +11,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from gitsession.context.history import ContextHistory
 from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.value import Item, Shown, State
 from gitsession.errors import NotFound
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.usage import total_tokens
+
+if TYPE_CHECKING:
+    from gitsession.context.history import ContextHistory
 
 PROFILES = {
     "pi": "pi.PiProfile",

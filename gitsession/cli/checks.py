@@ -1,4 +1,4 @@
-"""The command ``gitsession doctor``."""
+"""The checks of ``gitsession doctor``."""
 
 from __future__ import annotations
 
@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-import click
-
+import gitsession
 from gitsession import __version__
-from gitsession.api.store import Store
 from gitsession.archive import trash
-from gitsession.cli import exits
-from gitsession.cli.context import App, with_app
+from gitsession.cli.context import App
 from gitsession.cli.expiry import expiry_text, forecast_expiry
-from gitsession.cli.output import emit, json_option, say
 from gitsession.cli.text import clock, count
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, hook_files, process
@@ -38,26 +34,10 @@ GIT_MIN = (2, 39)
 _REPAIR = "run `gitsession repair`"
 
 
-@click.command()
-@json_option
-@with_app
-def doctor_command(app: App) -> int:
-    """Diagnose problems and suggest fixes."""
+def run(app: App) -> list[Check]:
+    """Return the findings of all checks."""
     parts = {"programs": _programs(), "store": _store_checks(app), "hooks": _live(app), "sweep": _sweep(app)}
-    checks = [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
-    wrong = [check for check in checks if check.fix]
-    problems = [{"where": check.what, "what": check.found, "mend": check.fix} for check in wrong]
-    facts = {check.what: check.found for check in checks}
-    notes = [check.what for check in checks if check.is_note]
-    emit("doctor", {"checked": len(checks), "facts": facts, "notes": notes, "problems": problems})
-    for check in checks:
-        say(f"{check.mark}  {check.what:<12}  {check.found}")
-        if check.fix:
-            say(f"                  {check.fix}")
-    if not os.path.lexists(app.path):
-        return exits.NOT_FOUND
-    app.warn_of_damage()
-    return exits.INTEGRITY if wrong else exits.OK
+    return [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
 
 
 def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
@@ -190,7 +170,7 @@ class Check:
         return "!!" if self.fix else "--" if self.is_note else "ok"
 
 
-def local_checks(store: Store) -> Iterator[Check]:
+def local_checks(store: gitsession.Store) -> Iterator[Check]:
     """Check remotes, trash, vault, redaction rules and git hooks.
 
     No remote is contacted. There are no findings for remotes, trash, vault and hooks that do not exist.
@@ -203,7 +183,7 @@ def local_checks(store: Store) -> Iterator[Check]:
     yield from _hooks(objects.git_dir)
 
 
-def purge(store: Store) -> Iterator[Check]:
+def purge(store: gitsession.Store) -> Iterator[Check]:
     """Continue a pending purge, and report the result.
 
     An interrupted purge continues when the store is opened. If it is still pending, an error prevents its completion.
@@ -249,7 +229,7 @@ def reflog(git_dir: Path) -> Iterator[Check]:
         yield Check("reflog", f"{problem}: `git gc` deletes the entries of a branch that git deleted", fix)
 
 
-def _remotes(store: Store) -> Iterator[Check]:
+def _remotes(store: gitsession.Store) -> Iterator[Check]:
     git_dir = store.objects.git_dir
     try:
         known = remotes.list_remotes(git_dir)
