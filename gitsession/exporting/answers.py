@@ -33,9 +33,9 @@ def grouped(pieces: Sequence[AnswerPart], *, by_block: bool, notes: Counter[str]
     between them, or if a result of the earlier message's calls comes after the later message.
 
     Args:
-        pieces: the entries of one branch, oldest first.
-        by_block: whether the agent stores each block of an answer as a separate record.
-        notes: a counter for notes about results without a call, which are then omitted, and calls without a result;
+        pieces: The entries of one branch, oldest first.
+        by_block: Whether the agent stores each block of an answer as a separate record.
+        notes: A counter for notes about results without a call, which are then omitted, and calls without a result;
             ``None`` to keep all results and to count nothing.
     """
     calls = match_results(entry for _, entry in pieces)

@@ -45,15 +45,20 @@ READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_
 class ExportResult:
     """An exported session.
 
-    ``data``: the content of the file. ``left_out``: the number of entries created in gitsession that are not in the
-    file. ``added``: the number of newly written lines. ``notes``: counts of the items that the format of ``agent``
-    cannot represent exactly. ``hidden``: the number of placeholders that replace secrets in the file; ``problems``: the
-    reasons why the originals of redacted payloads could not be read. ``path``: the path of the file below the agent's
-    folder, if the path cannot be derived from ``session``; ``other_files``: the names and contents of the session's
-    other files and of the files that the session continues.
-
-    If the session is exported to be continued in a folder, ``session`` has the id and the folder of the continued
-    session, and ``unmoved_data`` is the content of the same file before it was changed for this folder.
+    Attributes:
+        agent: The format of the file: the name of an agent or of another export format.
+        data: The content of the file.
+        left_out: The number of entries that gitsession created and that are not in the file.
+        added: The number of newly written lines.
+        notes: The numbers of the items that the format cannot represent exactly, by description.
+        session: If the session is exported to be continued in a folder, a header with the id and the folder of the
+            continued session.
+        unmoved_data: If the session is exported to be continued in a folder, the content of the file before it was
+            changed for this folder.
+        hidden: The number of placeholders that replace secrets in the file.
+        problems: The reasons why the originals of redacted payloads could not be read.
+        path: The path of the file below the agent's folder, if the path cannot be derived from ``session``.
+        other_files: The names and contents of the session's other files, and of the files that the session continues.
     """
 
     agent: str
@@ -69,9 +74,10 @@ class ExportResult:
     other_files: tuple[tuple[str, bytes], ...] = ()
 
     def from_store(self, store: RevealedStore) -> ExportResult:
-        """Return a copy of the result with ``hidden`` and ``problems``.
+        """Return a copy of the result with the placeholders and problems that ``store`` counted.
 
-        ``store``: the store from which the session was read.
+        Args:
+            store: The store from which the session was read.
         """
         # the export may not contain all placeholders that were read
         hidden = min(sum(store.hidden.values()), self.data.count(OPENS.encode()))
@@ -83,19 +89,21 @@ def export(
 ) -> ExportResult:
     """Return the session as a file for the agent ``to``.
 
-    If the file that the agent wrote already has all of the content, the result is that file, byte for byte.
+    If the agent's own file already has the complete content, the result is this file, byte for byte.
 
     Args:
-        to: an agent of ``FORMATS`` or a format of ``READABLE_FORMATS``; ``None`` for the agent of the session.
-        at: the entry whose history is exported; ``None`` for all entries.
-        cwd: the folder in which to continue the session, for agents that are ``Resumable``; ``None`` if the exported
+        store: The store.
+        sid: The id of the session.
+        to: An agent of ``FORMATS`` or a format of ``READABLE_FORMATS``; ``None`` for the agent of the session.
+        at: The entry whose history is exported; ``None`` for all entries.
+        cwd: The folder in which to continue the session, for agents that are ``Resumable``; ``None`` if the exported
             session will not be continued. If the agent already has a file of this session and the export is not that
             file, the exported session gets a new id. If the session has no title and the agent needs one, the first
             prompt becomes the title.
 
     Raises:
-        Refused: if ``to`` is not a supported agent or format.
-        Corrupt: if the file would be incomplete.
+        Refused: If ``to`` is not a supported agent or format.
+        Corrupt: If the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
     _, start_entry = session_facts.file_start(store, tree, sid)
@@ -140,7 +148,7 @@ def _first_prompt(out: Outgoing) -> str | None:
 
 
 def _path_of(agent: str, data: bytes, segment: str | None) -> str:
-    """Return the path of the agent's file ``data``, or "" if files of this agent never continue other files."""
+    """Return the path of the agent's file ``data``; "" if the files of this agent do not continue each other."""
     format = with_capability(agent, Continuing)
     return format.segment_path(data, segment) if format is not None else ""
 
@@ -160,11 +168,11 @@ def _export_readable(store: ObjectStore, sid: str, writer: Writer, at: Node | No
 
 
 def _agents_id(sid: str, found: ExportInput, start_entry: SessionHeader | Fork | None, *, is_complete: bool) -> str:
-    """Return the agent's id for the session.
+    """Return the id of the exported session in the agent.
 
-    If the agent wrote a file of this session, the result is the id in that file. If gitsession created the session and
-    an import of the continued file would result in this session again, the result is ``sid``. Otherwise, the id is
-    derived from the entry at which the exported session continues.
+    If the complete session is exported to its own agent, the id is that in the agent's file. If gitsession created the
+    session and all of it is exported, the id is ``sid``, so that an import of the continued file finds this session.
+    Otherwise, the id is derived from the entry at which the exported session continues.
     """
     is_native = isinstance(start_entry, SessionHeader) and start_entry.source_id is None and not found.is_fork
     if is_complete and (found.is_home or is_native):
@@ -175,9 +183,15 @@ def _agents_id(sid: str, found: ExportInput, start_entry: SessionHeader | Fork |
 def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> ExportResult:
     """Return the file that the agent wrote, byte for byte.
 
-    ``at``: the entry whose history is exported, even if the entry is no longer in the file; ``None`` for the whole
-    file. Raises ``Refused`` if the session was not imported from an agent's file, and ``Corrupt`` if the file would be
-    incomplete.
+    Args:
+        store: The store.
+        sid: The id of the session.
+        at: The entry whose history is exported, even if the entry is no longer in the file; ``None`` for the whole
+            file.
+
+    Raises:
+        Refused: If the session was not imported from an agent's file.
+        Corrupt: If the file would be incomplete.
     """
     tree = _readable_tree(store, sid, at)
     start, start_entry = session_facts.file_start(store, tree, sid)
@@ -207,9 +221,13 @@ def segment(store: ObjectStore, sid: str, id: str | None) -> bytes:
 
 
 class _FileLines(NamedTuple):
-    """The commits with the lines of one of the agent's files, by line number. ``exported``: the exported lines.
+    """The commits with the lines of one of the agent's files, by line number.
 
-    ``nodes``: all entries of the session that can be in the file.
+    Attributes:
+        nodes: All entries of the session that can be in the file.
+        headers: Header lines and the tail of the file.
+        entries: Lines that the agent wrote.
+        exported: Lines that earlier exports added.
     """
 
     nodes: Sequence[Node]
@@ -219,10 +237,7 @@ class _FileLines(NamedTuple):
 
 
 def _lines_of(store: ObjectStore, part: graph.Tree, meta: Meta, at: Node | None) -> _FileLines:
-    """Return the current lines of a file.
-
-    If ``at`` is not ``None``, return only the lines in the history of the entry ``at``.
-    """
+    """Return the current lines of a file, or only those in the history of the entry ``at``."""
     recorded = meta.exported_lines()
     if at is None:
         nodes = list(part.nodes.values())
@@ -248,8 +263,13 @@ def _file(
 ) -> ExportResult:
     """Return one of the agent's files for a session.
 
-    ``beginning``: the session's tree, and the object id and the content of the entry at which the file begins.
-    ``session_meta``: the session's ``meta``. ``at``: the entry whose history is exported; ``None`` for the whole file.
+    Args:
+        store: The store.
+        sid: The id of the session.
+        beginning: The tree of the session, and the object id and the content of the entry at which the file begins.
+        session_meta: The metadata of the session.
+        segment: The id of the file, if it is not the first file of the session.
+        at: The entry whose history is exported; ``None`` for the whole file.
     """
     tree, start, start_entry = beginning
     root = start_entry or SessionHeader(agent="unknown")
@@ -297,7 +317,7 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
 
 
 def _document(store: ObjectStore, format: Document, file: _FileLines) -> bytes:
-    """Return a file, built from its records. If it cannot be built from them, return the stored bytes of the file."""
+    """Return a file that is built from its records, or the stored bytes of a file that cannot be built from them."""
     entries = {number: node for number, node in file.entries.items() if not node.is_tombstone}
     headers = {n: node for n, node in file.headers.items() if n in entries or n in (0, WHOLE, TAIL)}
     lines = {**entries, **headers, **file.exported}
@@ -339,10 +359,9 @@ def _line(store: ObjectStore, at: Node, starts: Collection[Oid]) -> list[Node]:
 
 
 def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
-    """Return the id of the session that has the header of the agent's file.
+    """Return the id of the session with the header of the agent's file.
 
-    This is the session ``sid`` or, if it is a fork that gitsession created, the imported session from which it was
-    forked.
+    This is ``sid``, or the imported session from which gitsession forked the session ``sid``.
     """
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:

@@ -1,7 +1,7 @@
-"""Selection of the entries of an export for the writers of the formats, in order and with resolved references.
+"""Selection of the entries of an export. The writers of the formats receive them in order, with resolved references.
 
-The lines that the agent wrote come first, as in its file. Entries that gitsession created follow, branch by branch. The
-branch to continue comes last, because agents such as pi use the last line of a file as the leaf.
+The lines that the agent wrote come first, in the order of its file. Entries that gitsession created follow, branch by
+branch. The branch to continue comes last, because agents such as pi use the last line of a file as the leaf.
 """
 
 from __future__ import annotations
@@ -38,13 +38,17 @@ NO_IMAGE = "[image: its bytes are not in this store]"
 
 @dataclass(frozen=True, slots=True)
 class ExportInput:
-    """The input of a format's writer.
+    """The input of a format's writer, and facts about it.
 
-    ``is_home``: whether ``out`` begins with the file that the agent wrote. ``has_additions``: whether ``out`` has
-    content that is not in that file. ``left_out``: the number of entries created in gitsession that are omitted because
-    the agent rewrote the lines above them. ``notes``: additional notes for the user, with counts. ``is_fork``: whether
-    the session is a fork that gitsession created. ``segment``: the id of the agent's file, if it is not the first file
-    of the session.
+    Attributes:
+        out: The session to write.
+        is_home: Whether ``out`` begins with the content of the file that the agent wrote.
+        has_additions: Whether ``out`` has content that is not in that file.
+        left_out: The number of entries that gitsession created and that are omitted, because the agent rewrote the
+            lines above them.
+        notes: Notes for the user about other omitted or replaced items, with counts.
+        is_fork: Whether the session is a fork that gitsession created.
+        segment: The id of the agent's file, if it is not the first file of the session.
     """
 
     out: Outgoing
@@ -75,8 +79,9 @@ class _Gatherer:
         starts = session_facts.segment_starts(tree, self.meta.segments)
         self.fork = next((node for node in tree.nodes.values() if is_fork_start(store, node, sid)), None)
         is_file = began is not None and began.agent == format.AGENT and not self._is_native_fork()
-        # If an agent created the fork, the shared part is in another file of that agent. The shared part is exported
-        # too for any other agent, and for a fork that gitsession created, because such a fork has no file.
+        # If an agent created the fork, its file does not contain the shared part, which is in another file of that
+        # agent. An export for another agent includes the shared part. So does every export of a fork that gitsession
+        # created, because such a fork has no file.
         if starts and is_file:
             self.segment = session_facts.segment_at(tree, starts, self.leaf.oid)
             self.tree = session_facts.file_part(tree, starts, start, self.segment)
@@ -100,17 +105,14 @@ class _Gatherer:
 
     @property
     def is_home(self) -> bool:
-        """True if the target agent has a file of this session.
-
-        In this case, the export begins with the content of that file.
-        """
+        """True if the target agent has a file of this session. The export then begins with the content of that file."""
         began, agent = self.began, self.format.AGENT
         imported = isinstance(began, kinds.SessionHeader) and began.source_id is not None and began.agent == agent
         has_header = any(node.source is not None and node.source.agent == agent for node in self.headers)
         return self.segment is not None or has_header or (imported and self.fork is None)
 
     def _is_left_out(self, node: Node) -> bool:
-        """Return whether an entry is omitted because it was purged or is the header of another agent's file."""
+        """Return whether an entry is omitted: a purged entry, or the header of another agent's file."""
         is_header = node.kind == kinds.SessionHeader.kind and node.source is not None
         return node.is_tombstone or (is_header and not self.is_home)
 
@@ -168,10 +170,10 @@ class _Gatherer:
     def _as_in_context(
         self, entries: tuple[OutgoingEntry, ...], labels: tuple[Label, ...], leaf: str | None
     ) -> tuple[tuple[OutgoingEntry, ...], tuple[Label, ...], str | None]:
-        """Return the entries, the labels, and the leaf.
+        """Return the entries, the labels and the leaf for a target agent that builds contexts by other rules.
 
-        If the target agent builds contexts by rules other than those of the source agent, the entries have the form
-        that they have in the context (``visible_history``).
+        The entries are converted to the form that they have in the context (``visible_history``). If both agents use
+        the same rules, the arguments are returned unchanged.
         """
         source, target = profiles.of_agent(self.agent), profiles.of_agent(self.format.AGENT)
         oid = next((oid for oid, key in self.keys.items() if key == leaf), None)
@@ -186,9 +188,9 @@ class _Gatherer:
         return history.entries, tuple(moved), history.leaf
 
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
-        """Return ``each`` with only blocks that messages of the target agent can contain.
+        """Return ``each`` with text in place of blocks that messages of the target agent cannot contain.
 
-        Blocks of other types in opencode's messages are omitted, because no model receives them.
+        Blocks of opencode that are of an unknown type are omitted, because no model receives them.
         """
         entry = each.entry
         if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):
@@ -199,9 +201,9 @@ class _Gatherer:
         return dataclasses.replace(each, entry=portable(entry, self.format.AGENT, self.counts))
 
     def _timed(self, entries: Sequence[OutgoingEntry]) -> tuple[OutgoingEntry, ...]:
-        """Return the entries, each with a time.
+        """Return the entries, each with a time, because agents sort sessions by time.
 
-        An entry without a time has the time of its parent in the result, because agents sort sessions by time.
+        An entry without a time gets the time of its parent.
         """
         times: dict[str | None, int] = {None: self._session().at_ms}
         found = []
@@ -232,9 +234,9 @@ class _Gatherer:
             yield "the agent continues from the last line of its file, which is not on the active branch"
 
     def _key_of_leaf(self, entries: Sequence[OutgoingEntry]) -> str | None:
-        """Return the key of the leaf, or of the nearest exported entry above the leaf.
+        """Return the key of the leaf, or of the nearest exported entry above it.
 
-        If the leaf is no longer in the agent's file, return the key of the last of the ``entries``.
+        If the leaf is no longer in the agent's file, return the key of the last entry in ``entries``.
         """
         known = {entry.key for entry in entries}
         for node in graph.history(self.store, self.leaf.oid):
@@ -247,7 +249,7 @@ class _Gatherer:
     # ---- entries
 
     def _lines_of_the_file(self) -> list[OutgoingEntry]:
-        """Return the lines that the agent wrote and the recorded exported lines, in the order of the agent's file."""
+        """Return the lines of the agent's file in order: those that the agent wrote, and those of earlier exports."""
         numbered = {node.source.line: (node, node) for node in self.current if node.source}
         by_chain = {self.keys[node.oid]: node for node in self.current}
         names = {}
@@ -260,7 +262,7 @@ class _Gatherer:
         return [found[number] for number in sorted(found)]
 
     def _name(self, node: Node, parent: str) -> OutgoingEntry:
-        """Return an exported line that sets a name or the leaf, unchanged.
+        """Return a line of an earlier export that sets a name or the leaf, unchanged.
 
         ``parent``: the key of the entry above the line.
         """
@@ -292,9 +294,9 @@ class _Gatherer:
         )
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
-        """Return ``entry`` with the contents of sidecar files in place of the names of these files.
+        """Return ``entry`` with the contents of sidecar files in place of their names.
 
-        The names are replaced because the target agent cannot read these files.
+        The target agent cannot read these files.
         """
         payload = payload_of(self.store, node) if with_capability(agent, Referring) is not None else b""
         resolved = self.attached.resolve(agent, payload)
@@ -327,10 +329,10 @@ class _Gatherer:
         return entry
 
     def _key(self, name: str | None, node: Node) -> str | None:
-        """Return the key of the entry that ``name`` refers to.
+        """Return the key of the entry to which ``name`` refers in the entry ``node``.
 
-        No agent has an entry for the root. A reference to the root is therefore a reference to the first entry after
-        the root.
+        Agents have no entry for the root. So a reference to the root is converted to a reference to the first entry
+        after the root.
         """
         oid = self.target_of.get(name) if name is not None else None
         if oid == self.root.oid:
@@ -341,9 +343,9 @@ class _Gatherer:
         return name if oid is None else self.keys.get(oid, name)
 
     def _by_number(self, number: int) -> str | None:
-        """Return the key of the entry with the index ``number`` among the parsable lines of the agent's file.
+        """Return the key of the entry at the index ``number`` of the lines of the agent's file that can be parsed.
 
-        The header has index 0.
+        The header has the index 0.
         """
         parsed = [(node.source.line, node.oid) for node in self.current if node.source and node.kind != Opaque.kind]
         return self.keys[sorted(parsed)[number - 1][1]] if 0 < number <= len(parsed) else None
@@ -351,13 +353,12 @@ class _Gatherer:
     # ---- names and headers
 
     def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
-        """Return the labels and the title that ``entries`` do not set when they are read in order."""
+        """Return the labels and the title of the session, except those that ``entries`` set when they are read."""
         marks = session_facts.marks(self.store, self.sid, self.tree, self.meta)
         agent_marks = [mark for mark in marks if mark.line is not None] if self.is_home else []
         own_marks = [mark for mark in marks if mark.line is None or not self.is_home]
         labels, title = self._labels(entries, own_marks, marks), rules.title(marks)
-        # A title that an exported line sets is treated like a title that the agent set, because the later line takes
-        # precedence.
+        # A title in an exported line counts as a title that the agent set: the agent uses the last title in its file.
         titles = [(at, each.entry) for at, each in enumerate(entries) if isinstance(each.entry, kinds.Title)]
         agent_marks += [
             SessionMark("title", each.at_ms, at + 2, b"", "", (each.title or "").strip()) for at, each in titles
@@ -383,10 +384,7 @@ class _Gatherer:
         return tuple(labels)
 
     def _head(self) -> tuple[bytes, ...]:
-        """Return the newest header lines of the agent's file.
-
-        If the history of an entry ``at`` is exported, return the header lines at the time of that entry.
-        """
+        """Return the newest header lines of the agent's file, or those at the time of the entry ``at``."""
         if self.segment is not None:
             return (payload_of(self.store, self.root),)
         before = None if self.at is None else [node for node in self.current if node.source is not None]
@@ -400,7 +398,7 @@ class _Gatherer:
     def _session(self) -> kinds.SessionHeader:
         """Return the values for the header of the exported file.
 
-        The id is the session's id in this store, by which an import recognizes the session.
+        The id is the id of the session in this store. An import recognizes the session by this id.
         """
         header = self.meta.header
         cwd, at_ms = header.cwd if header is not None else None, self.began.at_ms

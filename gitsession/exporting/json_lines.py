@@ -1,7 +1,6 @@
 """Writer of sessions as JSON lines, for programs that do not support any agent's format.
 
-The lines contain the view of each entry (docs/reference/json.md, "Export as JSON lines"). Such files cannot be
-imported.
+Each line contains the view of an entry (docs/reference/json.md, "Export as JSON lines"). The file cannot be imported.
 """
 
 from __future__ import annotations
@@ -39,5 +38,5 @@ def _entry(each: OutgoingEntry) -> dict[str, Any]:
 
 
 def _json(value: dict[str, Any]) -> bytes:
-    """Return ``value`` as ASCII JSON, which can represent any string."""
+    """Return ``value`` as ASCII JSON, because UTF-8 cannot represent lone surrogates."""
     return json.dumps(value, separators=(",", ":"), default=str).encode()

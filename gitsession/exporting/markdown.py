@@ -1,8 +1,8 @@
-"""Writer of sessions as Markdown, for people to read. Such files cannot be imported.
+"""Writer of sessions as Markdown, for people to read. The file cannot be imported.
 
-The text of one author must not look like the text of another. So a line that looks like a heading of the export is
-escaped. Tool results are in fences that the content of the result cannot close. If a text leaves a fence open, the
-fence is closed. HTML outside of code is escaped, because a viewer could run it.
+The text of one author must not look like the text of another. So lines that look like a heading of the export are
+escaped. Tool results are in fences that their content cannot close. A fence that a text leaves open is closed. HTML
+outside of code is escaped, because a viewer could run it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 def write(out: Outgoing) -> WrittenFile:
     """Write the history of the leaf.
 
-    The notes contain the numbers of entries without a readable form and of entries on other branches.
+    The notes contain the number of entries on other branches, and that of entries without a readable form.
     """
     notes: Counter[str] = Counter()
     labels, history = out.all_labels(), out.history()
@@ -147,12 +147,11 @@ def _fenced(text: str, language: str = "") -> str:
 
 
 def _escape(text: str) -> str:
-    """Return ``text`` with lines that look like headings of the export, and HTML outside of code, escaped.
+    """Escape the lines of ``text`` that look like headings of the export, and HTML outside of code.
 
-    Markdown readers split text into blocks in different ways, and so differ in the text that they treat as code. Text
-    is left unescaped only if all readers treat it as code. All readers treat text in a fence at the first column as
-    code, if no indented fence precedes it, because a list could end an indented fence early. They also treat text in a
-    code span as code, if each line of the paragraph closes its own spans.
+    Programs that display Markdown differ in the text that they treat as code. So HTML is left unescaped only where all
+    of them treat it as code: in a fence that begins at the first column, if no indented fence precedes it, because a
+    list can end an indented fence early; and in a code span, if each line of the paragraph closes its own spans.
     """
     lines: list[str] = []
     paragraph: list[str] = []
@@ -190,7 +189,7 @@ def _prose(lines: list[str]) -> list[str]:
 def _outside_code(line: str) -> str:
     """Return ``line`` with HTML escaped outside of code spans.
 
-    HTML is also escaped in code spans with ``|``, because this character can end a table cell and so the code span.
+    In code spans with ``|``, HTML is escaped too. This character can end a table cell, and thereby the code span.
     """
     parts, at = [], 0
     for span in _SPAN.finditer(line):

@@ -51,12 +51,18 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 class ResumePlan:
     """A plan to resume a session.
 
-    ``file``: the path of the session's file; ``data``: its content. ``existing_bytes``: the number of bytes of ``data``
-    that the file already contains; ``None`` if the file does not exist. ``id``: the agent's id for the session.
-    ``commands``: the commands to run one after the other in ``cwd``. The last command continues the session. A command
-    before it imports the file into the agent's database. ``export``: the export with the content ``data``. ``entry``:
-    the chain digest of the entry at which the session continues. ``other_files``: the contents, by path, of missing
-    files to which the session refers or which it continues. They are written too.
+    Attributes:
+        export: The export of the session.
+        data: The content of the session's file.
+        id: The agent's id for the session.
+        file: The path of the session's file.
+        existing_bytes: The number of bytes of ``data`` that the file already contains; ``None`` if it does not exist.
+        commands: The commands to run one after the other in ``cwd``. The last command continues the session. A command
+            before it imports the file into the agent's database.
+        cwd: The working directory in which the agent is started.
+        entry: The chain digest of the entry at which the session continues.
+        other_files: The contents, by path, of other files that are missing: files to which the session refers, and
+            files that it continues. They are written too.
     """
 
     export: ExportResult
@@ -76,10 +82,7 @@ class ResumePlan:
 
 
 def content_digest(source: Source) -> bytes:
-    """Return a digest of the content of a session.
-
-    By this digest, an import recognizes content that gitsession wrote for an agent.
-    """
+    """Return a digest of the content of a session, by which an import recognizes content that gitsession wrote."""
     parts = (*(record.payload for record in source.records), source.tail or b"", source.waiting)
     return sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
@@ -108,13 +111,18 @@ def plan(
     """Plan how an agent continues a session in the folder ``target``. Nothing is written.
 
     Args:
-        agent: the agent; ``None`` for the agent of the session.
-        at: the entry to continue from; ``None`` for the leaf.
-        find: a function that maps an agent's name and session id to the id of the session in this store. It is used for
-            the error message if the agent continued the file and that file is another session in this store.
+        store: The store.
+        sid: The id of the session.
+        agent: The agent; ``None`` for the agent of the session.
+        at: The entry to continue from; ``None`` for the leaf.
+        target: The folder in which the agent continues, and other folders of this machine.
+        environment: The environment variables, which can change the folder in which the agent stores its sessions.
+        find: A function that maps an agent's name and the agent's id of a session to the session's id in this store. It
+            finds the sessions that the file continues, and the session to name in an error message if the file is
+            another session in this store. ``None`` to find none.
 
     Raises:
-        Refused: if the agent continued its file after the last import, if another file exists at the path, if the
+        Refused: If the agent continued its file after the last import, if another file exists at the path, if the
             history of ``at`` has no message, or if the agent is unknown or cannot continue a session from a file.
     """
     agent = agent or agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
@@ -272,10 +280,16 @@ def _folder(format: Resumable, target: Workspace, environment: Mapping[str, str]
 
 
 def _missing(folder: Path, base: session_files.AgentFile) -> dict[Path, bytes]:
-    """Return ``{path: content}`` for the file ``base`` if it is missing or incomplete in ``folder``.
+    """Return ``base``, a file that another file continues, if it is missing or incomplete in ``folder``.
 
-    Otherwise, return an empty mapping. Another file continues ``base``. The agent may have continued ``base`` too, in
-    any working directory. Raises ``Refused`` if the existing file's content differs from the stored content.
+    The agent may have continued ``base`` itself, in any working directory. So the header of an existing file may
+    differ, and the file may have more lines.
+
+    Returns:
+        The path and the content of the file; empty if the existing file is complete.
+
+    Raises:
+        Refused: If the content of the existing file differs from the stored content.
     """
     path = folder / base.path
     for file in _existing_files(folder, path, [base.pattern]):
@@ -298,10 +312,10 @@ def _existing_files(base: Path, path: Path, globs: Sequence[str]) -> Iterator[Pa
 
 
 def _append_to_file(file: Path, size: int, data: bytes) -> None:
-    """Append the bytes of ``data`` that follow the first ``size`` bytes to ``file``.
+    """Append ``data``, except its first ``size`` bytes, to ``file``.
 
-    If the process is killed during the append, the file is still a prefix of ``data``. The file is appended to and not
-    replaced, so that a program that has the file open reads the new bytes.
+    If the process is killed during the append, the file is still a prefix of ``data``. The file is not replaced, so
+    that a program that has it open reads the new bytes.
     """
     fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
     try:
@@ -343,12 +357,12 @@ def _is_other(file: Path) -> Refused:
 
 
 # Comparison of an export with the same session in the agent's database. The agent's import adds missing messages and
-# does not change existing messages. If the messages in the export and in the database differ, the result of the import
-# would match neither of them, so the agent must not import the export.
+# does not change existing messages. If an export differs from the session in the database, the import would mix the
+# two, so the agent must not import such an export.
 
 
 class AgentFileAhead(Refused):
-    """The error for an agent's file or database at ``path`` that contains entries that are not imported yet."""
+    """The error for an agent's file or database at ``path`` with entries that are not imported yet."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message, hint=f"run `gitsession import {shlex.quote(str(path))}` first")
@@ -361,10 +375,10 @@ def check(format: Format, data: bytes, target: Workspace, environment: Mapping[s
     The agent ignores a prune if the session is already in its database, because existing messages are not changed.
 
     Raises:
-        Refused: if a database of the agent has later messages of the session, or a session with the same id and other
+        Refused: If a database of the agent has later messages of the session, or a session with the same id and other
             content.
-        Unavailable: if a database is locked.
-        Malformed: if a database is damaged.
+        Unavailable: If a database is locked.
+        Malformed: If a database is damaged.
     """
     source = format.split(data, final=True)
     records = [parse(record.payload) for record in source.records]

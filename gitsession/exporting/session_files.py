@@ -1,4 +1,4 @@
-"""Files of sessions that consist of several files, and the files that such a file continues."""
+"""Sessions that consist of several files of the agent, and files that continue other files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AgentFile(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """A glob for the file. It matches any time in the file name, because the time zone of that time is unknown."""
+        """A glob pattern for the file. It matches any time in the name, because the time's zone is unknown."""
         folder, _, name = self.path.rpartition("/")
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
@@ -34,9 +34,13 @@ class AgentFile(NamedTuple):
 
 
 class WaitingFile(NamedTuple):
-    """A file that cannot be imported yet, because the file that it continues is not imported yet.
+    """A file that cannot be imported before the file that it continues, which is its base.
 
-    ``error`` contains the id of the file that it continues.
+    Attributes:
+        path: The path of the file.
+        format: The format of the file; ``None`` if it is recognized by its content.
+        named: Whether the user named this file.
+        error: The error of the import, with the id of the base.
     """
 
     path: Path
@@ -46,21 +50,22 @@ class WaitingFile(NamedTuple):
 
 
 class ImportFile(Protocol):
-    """A function that imports the sessions at ``path`` and adds imported and waiting files to an ``ImportQueue``."""
+    """A function that imports the sessions at ``path`` and adds the file to the lists of an ``ImportQueue``."""
 
     def __call__(self, path: Path, format: Format | None = None, *, named: bool = False) -> object: ...
 
 
 def nearby_files(waiting: WaitingFile) -> Iterable[Path]:
-    """Return the files near the file ``waiting`` that it may continue."""
+    """Return the files near ``waiting`` that can be its base."""
     return discover.files_with_id(waiting.path, waiting.error.source_id)
 
 
 class ImportQueue:
-    """The order of import for files that continue each other.
+    """A queue that determines the order of import for files that continue each other.
 
-    ``imported``: the paths of the imported files, each with the agent's id; ``waiting``: the files whose base is not
-    imported yet.
+    Attributes:
+        imported: The paths of the imported files, each with the agent's id of the session.
+        waiting: The files whose base is not imported yet.
     """
 
     def __init__(self) -> None:
@@ -70,7 +75,7 @@ class ImportQueue:
     def import_waiting(
         self, import_file: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = nearby_files
     ) -> None:
-        """Import the files that the waiting files continue, if ``locate`` finds them, and then the waiting files."""
+        """Import the bases of the waiting files, if ``locate`` finds them, and then the waiting files."""
         self._import_bases(import_file, locate)
         imported_ids = {id for _, id in self.imported}
         while ready := [each for each in self.waiting if each.error.source_id in imported_ids]:
@@ -95,8 +100,8 @@ class ImportQueue:
 def bases(store: ObjectStore, agent: str, data: bytes, find: Callable[[str, str], str | None]) -> list[AgentFile]:
     """Return the files that the file ``data`` continues, directly or indirectly, nearest first.
 
-    Files that are not in the store are omitted. ``find``: a function that maps the name of an agent and the id of one
-    of that agent's files to the id of the session in this store, or to ``None``.
+    The list ends at the first file that is not in the store. ``find``: a function that maps the name of an agent and
+    the id of one of its files to the id of the session in this store, or to ``None``.
     """
     format = with_capability(agent, Continuing)
     if format is None:

@@ -1,17 +1,19 @@
-"""Conversion of a session to the context of its model, for an export to an agent that builds contexts by other rules.
+"""Conversion of a session for an agent that builds contexts by other rules than the agent that wrote the session.
 
-Agents derive a context from a history by different rules, for example for context edits, prunes, and shell commands
-that the user excluded. Some compactions of agents contain a list that replaces all earlier entries, and some agents
-store each block of an answer separately. The rules of the source agent are already applied in the context. So the
-entries on the path to the leaf are replaced by the form that they have in the context. Earlier entries on the path,
-which a compaction or reset removed from the context, are kept. Entries on other branches are kept too, with the parts
-of each answer joined. The result depends on the context:
+Agents build the context from a history by different rules. They differ, for example, in context edits, in prunes, and
+in shell commands that the user excluded. Some agents record compactions with a list that replaces all earlier entries.
+Some store each block of an answer separately. The context of the source agent already includes the effect of its rules.
+So the entries on the path to the leaf are replaced by their form in this context.
+
+Entries that a compaction or a reset removed from the context are kept before it. Entries on other branches are kept
+too. In both, the parts of each answer are joined. The context is written in one of three ways:
 
 1. If no compaction follows the last reset, each entry after the reset is written in its form in the context.
-2. If the context is a summary, kept entries and later entries, the compaction is written. The kept entries and the
-   later entries are written as in case 1.
-3. In any other case, a reset is written, and after it the context up to the compaction. The later entries are written
-   as in case 1. If they do not have the order of the path, the whole context is written after the reset.
+2. If the context consists of a summary, the entries that the compaction kept, and later entries, the compaction is
+   written. The kept entries and the later entries are written as in case 1.
+3. In all other cases, a reset is written. The context up to the last compaction follows it. The later entries are
+   written as in case 1. If their order in the context differs from that on the path, the whole context is written after
+   the reset.
 """
 
 from __future__ import annotations
@@ -49,18 +51,21 @@ _KEEP_UNSENT = ("pi", "omp")
 """The agents that store interrupted answers and excluded commands, but send neither to the model."""
 
 _JOINS_RESULTS = ("claude",)
-"""The agents that use a result on another branch as a result of the answer above it."""
+"""The agents that assign a result to the answer above it even if the result is on another branch than the leaf."""
 
 _Placed = tuple[int, Entry]
-"""The index of an entry on the path, and the item for that entry in the context."""
+"""An item of the context, after the index of its entry on the path to the leaf."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleHistory:
-    """The converted entries and the key of the leaf among them.
+    """The result of a conversion.
 
-    ``names``: for the key of each removed entry, the key of the entry to which references now refer. ``notes``: counts
-    of omitted items.
+    Attributes:
+        entries: The converted entries.
+        leaf: The key of the leaf among them.
+        names: For the key of each removed entry, the key of the entry that replaces it in references.
+        notes: The numbers of omitted items, by description.
     """
 
     entries: tuple[OutgoingEntry, ...]
@@ -72,13 +77,14 @@ class VisibleHistory:
 def visible_history(
     entries: Sequence[OutgoingEntry], leaf: str, context: Sequence[tuple[str, Shown]], source: Profile, target: Profile
 ) -> VisibleHistory:
-    """Return ``entries`` with the entries on the path to ``leaf`` in the form that they have in ``context``.
+    """Return ``entries``, with the entries on the path to ``leaf`` replaced by their form in ``context``.
 
     Args:
-        entries: the entries, parents before children.
-        context: the items of the context at ``leaf``, each after the key of its entry.
-        source: the profile from which the context was built.
-        target: the profile of the agent that will read the entries.
+        entries: The entries of the session, parents before children.
+        leaf: The key of the leaf.
+        context: The items of the context at ``leaf``, each with the key of its entry.
+        source: The profile by which the context was built.
+        target: The profile of the agent that will read the entries.
     """
     path = _path(entries, leaf)
     by_block = source.NAME in _BY_BLOCK
@@ -119,9 +125,10 @@ def _path(entries: Iterable[OutgoingEntry], leaf: str | None) -> list[OutgoingEn
 
 
 def _is_kept(entry: Shown, source: Profile, target: Profile, notes: Counter[str]) -> bool:
-    """Return whether the source agent sends ``entry`` to the model, or the target agent can store it unsent.
+    """Return whether ``entry`` is exported; if not, count it in ``notes``.
 
-    Other entries are counted in ``notes``.
+    An entry is exported if the source agent sends it to the model, or if the target agent stores such entries without
+    sending them.
     """
     stores_unsent = target.NAME in _KEEP_UNSENT
     if source.llm_role(entry) is None and not (stores_unsent and target.llm_role(entry) is None):
@@ -134,7 +141,7 @@ def _is_kept(entry: Shown, source: Profile, target: Profile, notes: Counter[str]
 
 
 def _count_hidden(path: Iterable[OutgoingEntry], context: Sequence[tuple[str, Shown]], notes: Counter[str]) -> None:
-    """Count the entries and the calls of ``path`` that are not in the context."""
+    """Count in ``notes`` the entries and the calls of ``path`` that are not in the context."""
     keys = {key for key, _ in context}
     blocks = {repr(block) for _, entry in context for block in _blocks(entry)}
     for each in path:
@@ -154,7 +161,7 @@ def _note_for(entry: Entry) -> str:
 
 
 _CALLED = {"shell": "commands", "tool": "tool results", "system": "system messages"}
-"""The words for messages in notes, by role."""
+"""The descriptions of messages in notes, by role."""
 
 
 def _blocks(entry: Entry) -> tuple[Block, ...]:
@@ -165,14 +172,17 @@ def _is_result(entry: Entry) -> bool:
     return isinstance(entry, Message) and entry.role == "tool"
 
 
-# Replacement of entries with their form in the context
+# Replacement of entries by their form in the context
 
 
 def _arrange(path: Sequence[OutgoingEntry], context: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Return the index on ``path`` at which the context begins, and the parts of the context."""
+    """Return the index of the entry on ``path`` at which the context begins, and the parts of the context.
+
+    The base of the context is the last compaction or reset on the path.
+    """
     base = max((at for at, each in enumerate(path) if isinstance(each.entry, Compaction | Reset)), default=-1)
     if context and isinstance(path[context[0][0]].entry, Custom):
-        base = max(base, context[0][0])  # a context that an agent restored replaces all entries before it
+        base = max(base, context[0][0])  # this record of an agent replaces all entries before it
     if base < 0 or isinstance(path[base].entry, Reset):
         start, parts = max(base, 0), _match_in_order(path, context, max(base, 0))
     else:
@@ -181,7 +191,7 @@ def _arrange(path: Sequence[OutgoingEntry], context: Sequence[_Placed]) -> tuple
 
 
 def _match_in_order(path: Sequence[OutgoingEntry], context: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
-    """Return the parts from ``start`` on, or ``None`` if the order of the context differs from that of the path."""
+    """Return the parts from ``start`` on (case 1); ``None`` if context and path have their entries in another order."""
     entries_at: dict[int, list[Entry]] = {}
     before = start
     for at, entry in context:
@@ -199,15 +209,15 @@ def _match_in_order(path: Sequence[OutgoingEntry], context: Sequence[_Placed], s
 
 
 _REPLACED_KINDS = (Message, CustomMessage, BranchSummary, Compaction, ContextEdit, Prune, Reset)
-"""The kinds of entries that a model receives or that change the context. The context already contains their effect."""
+"""The kinds of entries that a model receives or that change the context. Items of the context replace them."""
 
 
 def _match_compaction(
     path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed]
 ) -> tuple[int, list[AnswerPart] | None]:
-    """Return the index on ``path`` at which the context begins, and the parts of the context, for case 2.
+    """Return the index on ``path`` at which the context begins, and the parts of the context (case 2).
 
-    The parts are ``None`` if the context is not a summary followed by kept entries.
+    The parts are ``None`` if case 2 does not apply. ``base``: the index of the compaction.
     """
     entry = path[base].entry
     count = next((n for n, (at, _) in enumerate(context) if at != base), len(context))
@@ -228,14 +238,14 @@ def _match_compaction(
 
 
 def _is_summary(candidate: Entry, entry: Entry) -> bool:
-    """Return whether ``candidate`` is the summary of a compaction: a compaction entry, or a message with its text."""
+    """Return whether ``candidate`` is the summary of ``entry``: a compaction, or a message with the same text."""
     if isinstance(candidate, Message) and isinstance(entry, Compaction):
         return candidate.text.strip() == entry.summary.strip() != ""
     return isinstance(candidate, Compaction)
 
 
 def _restart(path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed]) -> tuple[int, list[AnswerPart]]:
-    """Return the index on ``path`` at which the context begins, and the parts of the context, for case 3."""
+    """Return the index on ``path`` at which the context begins, and the parts of the context (case 3)."""
     split = next((n for n, (at, _) in enumerate(context) if at > base), len(context))
     after = _match_in_order(path, context[split:], base + 1) if base >= 0 else None
     if after is None:
@@ -246,9 +256,9 @@ def _restart(path: Sequence[OutgoingEntry], base: int, context: Sequence[_Placed
 
 
 def _as_message(entry: Entry) -> Entry:
-    """Return a summary as a user message, because the summary is not at the beginning of the context.
+    """Return a compaction as a user message with its summary. Return other entries unchanged.
 
-    Other entries are unchanged.
+    A compaction would remove the entries before it from the context.
     """
     if isinstance(entry, Compaction):
         return Message.user(f"{EARLIER}\n\n{entry.summary}", at_ms=entry.at_ms)
@@ -259,9 +269,9 @@ def _as_message(entry: Entry) -> Entry:
 
 
 def _linked(pieces: Sequence[AnswerPart], parent: str | None) -> list[OutgoingEntry]:
-    """Return the parts as entries, each a child of the previous one.
+    """Return the parts as entries, each a child of the previous one. ``parent``: the key of the first one's parent.
 
-    The first part of each original entry keeps the key of that entry.
+    The first part of an exported entry keeps the key of that entry.
     """
     counts: Counter[str] = Counter()
     found: list[OutgoingEntry] = []
@@ -278,10 +288,10 @@ def _update_references(
     chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
     names: dict[str, str]
 ) -> None:
-    """Add to ``ends``, for each entry of ``chain``, the key of the new parent of its children.
+    """Update ``ends`` and ``names`` for the entries of ``chain``, which are replaced by ``linked``.
 
-    For each removed entry, add to ``names`` the key of its replacement: the next entry of ``chain`` that is in
-    ``linked``, otherwise the last entry of ``linked``.
+    ``ends`` gets the key of the new parent of each entry's children. ``names`` gets the replacement of each removed
+    entry in references: the next entry of ``chain`` that is in ``linked``, otherwise the last entry of ``linked``.
     """
     linked_keys = {each.key for each in linked}
     last = {each.key.partition("+")[0]: each.key for each in linked}
@@ -296,7 +306,7 @@ def _update_references(
 
 
 def _chains(entries: Sequence[OutgoingEntry]) -> Iterator[list[OutgoingEntry]]:
-    """Yield the entries in chains without forks, parents before children."""
+    """Divide ``entries`` into chains without forks, parents before children."""
     children = Counter(each.parent for each in entries)
     chains: dict[str, list[OutgoingEntry]] = {}
     for each in entries:
@@ -321,10 +331,7 @@ def _renamed(each: OutgoingEntry, names: Mapping[str, str]) -> OutgoingEntry:
 
 
 def _in_order(active: Iterable[OutgoingEntry], side_branches: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
-    """Yield all entries, parents before children.
-
-    Where branches fork, the branch with the entries of ``active`` comes last.
-    """
+    """Yield all entries, parents before children. At a fork, the entries of ``active`` come last."""
     children: dict[str | None, list[OutgoingEntry]] = {}
     for each in side_branches:
         children.setdefault(each.parent, []).append(each)
