@@ -1,7 +1,4 @@
-"""The summary of an abandoned branch.
-
-It covers entries since the common ancestor, within a budget (rules 30 and 31).
-"""
+"""The summary of an abandoned branch: of its entries since the common ancestor, within a budget (rules 30 and 31)."""
 
 from __future__ import annotations
 
@@ -16,9 +13,9 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
-"""Share of the budget. If a smaller share is used, an earlier summary is added even if it does not fit.
+"""Share of the budget at which it is nearly full.
 
-The reason is that a summary replaces many entries.
+Before this point, an earlier summary is included even if it does not fit, because it replaces many entries.
 """
 
 NAME = "branch"
@@ -29,7 +26,8 @@ def plan_branch_summary(
 ) -> Plan:
     """Plan a summary of the entries of ``line`` that are not in ``to``.
 
-    The summary is appended after ``onto``, the leaf of ``to``. ``window``: context window of the model, in tokens.
+    The summary is appended after ``onto``, the leaf of ``to``. ``window``: context window of the summarizing model, in
+    tokens.
     """
     budget = None if window is None else max(window - profile.SETTINGS.reserve, 0)
     return summary_plan(NAME, line, profile, entries_since_common_ancestor(line, to), onto, budget=budget)
@@ -38,8 +36,8 @@ def plan_branch_summary(
 def entries_since_common_ancestor(line: ContextHistory, to: ContextHistory) -> list[Node]:
     """Return the entries of ``line`` after the newest entry that is also in ``to``, oldest first.
 
-    Both histories are read in parallel. So the cost depends on the length of the two branches, not on the length of the
-    whole history.
+    Both histories are read in parallel. So the run time depends on the length of the two branches, not on the length of
+    the whole history.
     """
     entries: list[Node] = []
     other_oids: set[str] = set()
@@ -90,7 +88,7 @@ def summary_plan(
 def _fit_budget(
     line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
 ) -> tuple[list[Item], list[Item]]:
-    """Return the newest items that fit into ``budget``, and all items read, including the first that did not fit."""
+    """Return the newest items that fit into ``budget``, and all visited items: also the first that does not fit."""
     selected: list[Item] = []
     visited: list[Item] = []
     used = 0
@@ -110,7 +108,7 @@ def _fit_budget(
 
 
 def _items_of(line: ContextHistory, node: Node) -> list[Item]:
-    """Return the items that an entry shows. For a compaction, this is its summary."""
+    """Return the items that an entry shows. A compaction shows its summary."""
     if node.kind == Compaction.kind:
         entry = line.entry(node)
         return [Item(node.oid, entry)] if isinstance(entry, Compaction) and entry.summary else []

@@ -1,4 +1,4 @@
-"""Execution of a compaction plan. A summary is written and then appended as one entry."""
+"""Execution of a compaction plan: the summary is written, and then appended as one entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gitsession.store.interface import ObjectStore
 def perform(
     objects: ObjectStore, session: StoredSession, plan: Plan, options: SummaryOptions, *, command: str = ""
 ) -> Node:
-    """Write the summary, append it, and return its entry.
+    """Write the summary and append it.
 
     If other entries are appended while the summary is written, they are kept, and the summary is appended after them.
 
@@ -36,6 +36,9 @@ def perform(
         plan: The plan.
         options: Options for the text of the summary.
         command: Command line for the operation log, for ``undo``. If it is "", only a branch summary is logged.
+
+    Returns:
+        The new entry.
 
     Raises:
         SummaryFailed: The summarizer returned no usable summary. Nothing was written.
@@ -149,15 +152,18 @@ class BackgroundCompaction:
         return self._future.done()
 
     def result(self, timeout: float | None = None) -> Node:
-        """Wait for the compaction and return its entry.
+        """Wait for the compaction.
 
         Args:
             timeout: Maximum time to wait, in seconds; ``None`` to wait without a limit.
 
+        Returns:
+            The entry of the compaction.
+
         Raises:
-            SummaryFailed: The compaction was canceled or has no usable summary. Other errors of the compaction are also
-                raised.
+            SummaryFailed: The compaction was canceled, or there is no usable summary.
             TimeoutError: The compaction is still running.
+            Exception: Any other error of the compaction.
         """
         return self._future.result(timeout)
 

@@ -1,4 +1,4 @@
-"""Cuts of a history into a part that is summarized and a part that is kept (rules 18 to 22), as pure functions."""
+"""Division of a history into a part that is summarized and a part that is kept (rules 18 to 22), without I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,12 @@ from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, E
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Indexes of entries. ``first_kept``: first entry that is kept. ``turn``: start of the turn that the cut splits."""
+    """A division of a list of entries.
+
+    Attributes:
+        first_kept: Index of the first entry that is kept.
+        turn: Index of the start of the turn that the cut splits; ``None`` if it splits no turn.
+    """
 
     first_kept: int = 0
     turn: int | None = None
@@ -23,9 +28,10 @@ Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
 def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut like pi since 0.80.10: at the newest entry with ``keep`` tokens from it to the end, or the next valid entry.
+    """Cut like pi since 0.80.10: keep at least ``keep`` tokens, or fewer if the cut would not be valid there.
 
-    If no valid entry follows because the results of one call exceed ``keep``, the call is kept with its results.
+    The cut is at the newest entry from which at least ``keep`` tokens follow, or at the next entry where a cut is
+    valid. If there is none, because the results of one call exceed ``keep``, the call is kept with its results.
     """
     cuts = [at for at, entry in enumerate(entries) if _has_item(entry, profile.can_cut)]
     if not cuts:
@@ -44,7 +50,7 @@ def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -
 
 
 def by_messages(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut like pi up to 0.80.9: only the tokens of messages count, and other entries stay with the message after them.
+    """Cut like pi up to 0.80.9: count only the tokens of messages, and keep other entries with the message after them.
 
     If the results of the last call exceed ``keep``, nothing is compacted.
     """

@@ -17,7 +17,7 @@ from gitsession.git.types import Oid
 from gitsession.model.entries import BranchSummary, Compaction, Entry
 from gitsession.sessions.node import Node
 
-# Files that the agent has read and changed. Each compaction passes them on to the next one (rule 28).
+# Files that the agent has read and changed. Each summary lists them, with those of the previous summary (rule 28).
 
 READS = frozenset({"read", "Read", "read_file", "view"})
 CHANGES = frozenset(
@@ -26,9 +26,9 @@ CHANGES = frozenset(
 """Names of the agents' tools that read files (``READS``) and change them (``CHANGES``)."""
 
 PATH_CHARS_MAX = 4096
-"""Maximum length of a path in characters.
+"""Maximum length of a path in characters. No operating system accepts a longer one.
 
-No operating system accepts a longer path, and every later compaction would copy it.
+Longer strings are ignored, because every later compaction would copy them.
 """
 
 ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
@@ -54,8 +54,8 @@ class CompactionRequest:
             default.
         at: Entry that the user chose, for strategies that require one.
         window: Context window of the model, in tokens; ``None`` if unknown.
-        reground_every: Number of successive summaries, each based on the previous one, after which the next summary is
-            made from the original entries; 0 for no limit.
+        reground_every: Maximum number of successive summaries that are each based on the previous one. The next summary
+            is made from the original entries. 0 for no limit.
     """
 
     keep_tokens: int | None = None

@@ -1,7 +1,6 @@
 """Prompts that request a summary from a model.
 
-Plugins of the entry-point group ``gitsession.prompts`` can add prompts. Such a plugin is a function with the signature
-of ``default``.
+Plugins can add prompts: functions with the signature of ``default`` in the entry-point group ``gitsession.prompts``.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ _FILES = re.compile(r"<(read|modified)-files>\n")
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt.
-
-    ``system``: the system message. ``user``: the user message, which contains the input and then the task.
-    """
+    """A prompt. ``system``: the system message. ``user``: the user message, with the input followed by the task."""
 
     system: str
     user: str

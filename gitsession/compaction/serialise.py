@@ -1,4 +1,4 @@
-"""Conversion of entries to text for a summarizer: tagged paragraphs, with shortened results and without reasoning."""
+"""Conversion of entries to text for a summarizer: paragraphs with tags. Results are shortened, reasoning is omitted."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _TAGS: dict[Speaker, str] = {
     "note": "Note",
 }
 _HEAD = re.compile(rf"^(?=\[(?:{'|'.join(_TAGS.values())})\b)", re.M)
-"""The beginning of a line that looks like a tag. Text in a tool result must not look like a message from the user."""
+"""The beginning of a line that looks like a tag. A tool result must not contain text that looks like a user message."""
 
 _ROLES: dict[str, Speaker] = {"user": "user", "custom": "user", "assistant": "assistant"}
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptItem:
-    """A paragraph.
+    """A paragraph of the text for a summarizer.
 
     Attributes:
         by: Author of the paragraph.

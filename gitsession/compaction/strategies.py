@@ -40,7 +40,7 @@ DEFAULT_REQUEST = CompactionRequest()
 Strategy: TypeAlias = Callable[[ContextHistory, Profile, CompactionRequest], Plan]
 """A function that plans a compaction at the end of a history.
 
-If the history is damaged, it raises the same errors as the construction of a context.
+If the history is damaged, the function raises the same errors as ``context.build.context``.
 """
 
 
@@ -71,11 +71,11 @@ def _reground(base: Plan, line: ContextHistory) -> Plan:
 class _Generation:
     cut: Cutter
     shown_only: bool = False
-    """True if entries without shown items are left out of the range."""
+    """True if entries without shown items are ignored when the cut is determined."""
     raw: bool = False
     """True if parts of entries that the context leaves out are also counted."""
     scaled: bool = False
-    """True if the number of kept tokens is reduced when the provider counts more tokens than the agent (rule 17)."""
+    """True if fewer tokens are kept when the provider counts more tokens than the agent (rule 17)."""
 
 
 _GENERATIONS = {
@@ -114,7 +114,7 @@ def _prompt_tokens(entry: object) -> int:
 
 TAIL_TURNS = 2
 TAIL_LEAST, TAIL_MOST, TAIL_SHARE = 2_000, 8_000, 0.25
-"""Minimum and maximum of the tail's token budget, and its share of the usable context window between these limits."""
+"""Minimum and maximum of the tail's token budget, and the share of the usable context window between these limits."""
 
 RESERVED = 20_000
 """Number of tokens of the context window that must stay free (O1)."""
@@ -127,7 +127,7 @@ def plan_opencode(line: ContextHistory, profile: Profile, request: CompactionReq
 
 
 def tail_budget(request: CompactionRequest) -> int:
-    """Return the token budget of the tail. If the context window is unknown, return the maximum budget."""
+    """Return the token budget of the tail: the caller's, or the maximum if the context window is unknown."""
     if request.keep_tokens is not None:
         return request.keep_tokens
     if request.window is None:
@@ -138,7 +138,8 @@ def tail_budget(request: CompactionRequest) -> int:
 def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     """Return the index at which the tail starts (K2).
 
-    This is the start of a turn, an entry inside a turn that does not fit into the budget, or the end if nothing fits.
+    This is the start of a turn. If a turn does not fit into the budget, it is an entry inside this turn. If nothing
+    fits, it is the end.
     """
     first = len(entries)
     is_start = [any(is_message(item.entry, "user") for item in entry.items) for entry in entries]
@@ -166,8 +167,8 @@ _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 def plan_codex(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like codex: quote the newest messages of the user, and summarize everything else (C5).
 
-    No entry is kept. The quoted messages precede the text of the summary, oldest first. codex quotes the same messages
-    again in later compactions, so they are read from the history and not from the previous summary.
+    No entry is kept. The quoted messages precede the text of the summary, oldest first. Like codex, a later compaction
+    quotes the same messages again. So they are read from the history and not from the previous summary.
     """
     view = compaction_view(line, profile)
     cut = cut_plan("codex", line, profile, view, Cut(len(view.entries)))
@@ -210,7 +211,7 @@ FEW = 4
 def plan_aider(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
     """Plan like Aider: keep the newest half, and end the summarized part with an answer (S2).
 
-    Unlike Aider, this strategy does not lose a part of the older half.
+    Aider discards a part of the older half. This strategy summarizes all of it.
     """
     view = compaction_view(line, profile)
     limit = _limit(request)
@@ -222,7 +223,7 @@ def plan_aider(line: ContextHistory, profile: Profile, request: CompactionReques
 
 
 def head(entries: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
-    """Return the start of a tail of less than ``half`` tokens that follows an answer; the end if there is none."""
+    """Return the index at which a tail of less than ``half`` tokens begins after an answer, or the end."""
     first, size = len(entries), 0
     while first:
         size += total(profile, entries[first - 1].items)
@@ -259,7 +260,6 @@ def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest
     """Plan a summary from a chosen entry to the leaf. The session continues from the point before that entry (W2).
 
     The summarized entries stay on their branch. The summary begins a new branch at the parent of the chosen entry.
-
     Raises ``Refused`` if the chosen entry is not on this branch or is the root.
     """
     if request.at is None:

@@ -29,7 +29,8 @@ class Request:
         items: Items to summarize, in order.
         kind: Kind of the summary.
         previous: Earlier summary to continue; "" if there is none.
-        previous_chars: Number of characters that ``previous`` replaced; 0 if unknown. Its own length then counts.
+        previous_chars: Number of characters of the entries that ``previous`` replaced; 0 if unknown. The length of
+            ``previous`` is then used instead.
         focus: Topics that the user wants the summary to cover.
         max_tokens: Maximum number of tokens in the summary.
     """
@@ -43,10 +44,10 @@ class Request:
 
     @property
     def conversation(self) -> str:
-        """The items as one text. A tag line above each paragraph names the author of the paragraph, such as ``[User]``.
+        """The items as one text. Blank lines separate paragraphs.
 
-        For example, a prompt is the line ``[User]`` followed by the text of the prompt. A tool call begins with a line
-        such as ``[Tool call read]``. Blank lines separate paragraphs.
+        Each paragraph begins with a line that names its author. For example, a prompt begins with ``[User]``, and a
+        tool call with a line such as ``[Tool call read]``.
         """
         return render(self.items)
 
@@ -72,21 +73,27 @@ UNNAMED = "other"
 class Summarizer(Protocol):
     """The interface of a summarizer. A summarizer does not change the store, so it may fail or be stopped at any time.
 
-    If a summarizer has an attribute ``NAME``, this name is recorded in the entries with its summaries.
+    If a summarizer has an attribute ``NAME``, the entries of its summaries record this name.
     """
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        """Return a summary. ``progress`` is called with messages for the user.
+        """Return a summary.
 
-        Raises ``SummaryFailed`` if there is no summary, or soon after ``cancelled`` is set.
+        Args:
+            request: The request.
+            progress: Function that is called with messages for the user.
+            cancelled: Event that is set to stop the summarizer.
+
+        Returns:
+            The summary.
+
+        Raises:
+            SummaryFailed: There is no summary, or ``cancelled`` was set.
         """
 
 
 def name_of(summarizer: Summarizer) -> str:
-    """Return the name of a summarizer that is recorded in entries.
-
-    The name of its class is not used, because it may change.
-    """
+    """Return the name of a summarizer for entries. The name of its class is not used, because it may change."""
     name = getattr(summarizer, "NAME", None)
     return name if isinstance(name, str) and name else UNNAMED
 

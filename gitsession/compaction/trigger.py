@@ -1,4 +1,4 @@
-"""A check of whether a compaction is due, and a retry after a provider's overflow error (rule 16)."""
+"""Checks of whether a compaction is due, and a retry after a provider's overflow error (rule 16)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,13 @@ _OVERFLOW = re.compile(
 
 
 def is_over(context: Context, window: int, *, reserve: int | None = None) -> bool:
-    """Return whether fewer than ``reserve`` tokens of ``window`` are left. ``None``: the agent's reserve."""
+    """Return whether less than the reserve is left of the context window.
+
+    Args:
+        context: The context.
+        window: Context window of the model, in tokens.
+        reserve: Number of tokens to keep free; ``None`` for the agent's reserve.
+    """
     settings = profiles.profile(context.profile).SETTINGS
     reserved = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
     tokens = context.tokens
@@ -28,10 +34,9 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
 
 
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
-    """Return whether a compaction is due.
+    """Return whether a compaction is due: if ``is_over`` returns true and the model has answered since the last one.
 
-    It is due if ``is_over`` returns true and the model has answered since the last compaction. So a compaction that did
-    not shorten the context enough is not repeated (K6).
+    So a compaction that did not shorten the context enough is not repeated at once (K6).
     """
     return _has_answer(line) and is_over(context, window, reserve=reserve)
 
@@ -57,11 +62,13 @@ def retry_once(
     compact: Callable[[], object],
     overflow: Callable[[BaseException], bool] = is_overflow,
 ) -> Answer:
-    """Return the result of ``send``.
+    """Return the result of ``send``. If the request is too long, compact the context and send once more.
 
-    If ``send`` fails because the request is too long, call ``compact`` and then call ``send`` once more. If ``compact``
-    returns a falsy value, nothing was compacted, and the first error is raised. An error of the second call of ``send``
-    is raised, too.
+    Args:
+        send: Function that sends the request.
+        compact: Function that compacts the context. If it returns a falsy value, nothing was compacted, and the error
+            of the first request is raised.
+        overflow: Function that returns whether an error means that the request was too long.
     """
     try:
         return send()

@@ -21,10 +21,7 @@ UNREADABLE = sys.maxsize
 """Number of successive summaries if the previous summary cannot be read. It is higher than any limit."""
 
 CARRIED = "carried"
-"""Key in ``preserve`` of gitsession's compactions.
-
-Its value is the number of earlier summaries that a summary continues.
-"""
+"""Key in the field ``preserve`` of gitsession's compactions, for the number of earlier summaries that it continues."""
 
 _NO_ENTRIES = (SessionHeader.kind, Opaque.kind, Fork.kind, Tombstone.kind)
 """Kinds of entries that do not exist in agents' sessions."""
@@ -89,9 +86,10 @@ def unedited_entries(line: ContextHistory, nodes: Iterable[Node]) -> tuple[Shown
 
 
 def carried(previous: Compaction | None) -> int:
-    """Return the number of successive summaries, each based on the previous one, that the next summary continues.
+    """Return the number of successive summaries that a summary after ``previous`` continues.
 
-    If the text of the previous summary cannot be read, as in a provider's compaction, return ``UNREADABLE``.
+    Each of them is based on the one before. If the text of ``previous`` cannot be read, as in a provider's compaction,
+    return ``UNREADABLE``.
     """
     if previous is None:
         return 0
@@ -104,8 +102,8 @@ def carried(previous: Compaction | None) -> int:
 def originals(line: ContextHistory, until: Oid | None) -> tuple[Item, ...]:
     """Return all items before ``until``, compacted or not, with edits and prunes applied.
 
-    If ``until`` is ``None``, the items up to the end of the history are returned. The history is read back to the
-    newest reset or to the root. In this module, only the cost of this function grows with the length of the history.
+    If ``until`` is ``None``, return the items up to the end of the history. The history is read back to the
+    newest reset or to the root. So the run time grows with the length of the history, unlike in the other functions.
     """
     nodes = list(itertools.takewhile(lambda node: node.kind != Reset.kind, line.back()))[::-1]
     applied = changes(line, nodes, edits=True)

@@ -1,7 +1,7 @@
-"""Summarizers: a table of modules, each with a function ``make(options)``.
+"""Summarizers: modules with a function ``make(options)``, which returns a summarizer.
 
-A plugin of the entry-point group ``gitsession.summarizers`` is such a function. A module or plugin is loaded only if
-its name is requested.
+Plugins can add such functions in the entry-point group ``gitsession.summarizers``. A module or plugin is loaded only
+when a summarizer of this name is requested.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Extractive:
     NAME: ClassVar[str] = "extractive"
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        """Return a summary that consists of sentences from the conversation. See ``Summarizer.summarise``."""
+        """Return a summary that consists of sentences from the conversation (see ``Summarizer.summarise``)."""
         progress(f"selecting from {len(request.items):,} paragraphs")
         found = _sections(request.items)
         before = _parsed(without_files(request.previous))
@@ -105,7 +105,7 @@ def _turns(paragraphs: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
-    """Yield a turn's last answer, or else the tools used; then the last result if it failed; then shell commands."""
+    """Yield a turn's last answer, or without one the tools that were used; a failed last result; and shell commands."""
     answers = [paragraph.text for paragraph in turn if paragraph.by == "assistant"]
     if answers:
         yield _line(answers[-1])
@@ -140,10 +140,11 @@ def _files(paragraphs: Sequence[TranscriptItem]) -> list[str]:
 
 
 def _fit(lines: Sequence[str], chars_max: int, wanted: set[str], *, first: bool) -> list[str]:
-    """Return the lines that fit into ``chars_max``, in their original order. No line exceeds a quarter of the budget.
+    """Return the lines that fit into ``chars_max``, in their original order.
 
-    Lines that contain a word of ``wanted`` take precedence, followed by newer lines. If ``first`` is set, the first
-    line takes precedence over newer lines, and at least its beginning is always included.
+    Each line is shortened to a quarter of the budget. Lines with a word of ``wanted`` are selected first, then newer
+    lines before older ones. If ``first`` is set, the first line is selected before newer lines, and at least its
+    beginning is always included.
     """
 
     def rank(place: int) -> tuple[bool, bool, int]:

@@ -1,7 +1,7 @@
 """A summarizer that calls a model over HTTP: OpenAI Chat or Responses, Anthropic Messages, or a compatible server.
 
-The key is read before each request, from the environment variable that the options name. It is sent in one header. It
-never becomes part of an error message, a log or an entry. Requests are sent only to the configured address: redirects
+Before each request, the key is read from the environment variable that the options name. It is sent in one header, and
+never becomes part of an error message, a log or an entry. Requests are sent only to the configured address. Redirects
 are not followed.
 """
 
@@ -76,6 +76,8 @@ def make(options: Options) -> Http:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Http:
+    """A summarizer that calls a model over HTTP. For the fields, see ``Options``."""
+
     NAME: ClassVar[str] = "http"
 
     api: SummarizerApi
@@ -161,7 +163,7 @@ class Http:
 
 
 def _without(key: str, text: str) -> str:
-    """Return the message of a server for an error of gitsession: short, on one line, and without the key."""
+    """Return ``text`` from a server as the end of an error message: short, on one line, and without the key."""
     text_without_key = " ".join((text.replace(key, _KEY) if key else text).split())[:_ERROR_CHARS_MAX]
     return f": {text_without_key}" if text_without_key else ""
 
@@ -176,10 +178,11 @@ class SummarizerApi:
 
     Attributes:
         name: Name of the API.
-        address: Function that returns the URL of requests for a base URL as the server's manual states it.
+        address: Function that returns the URL of requests for the base URL in the options.
         headers: Function that returns the headers for a key.
         body: Function that returns the body of a request.
-        read: Function that parses an answer. It can raise any error that malformed JSON causes.
+        read: Function that returns the summary in an answer. If the answer has another structure, it can raise any of
+            the errors that an access to the wrong type of value raises.
     """
 
     name: str
@@ -305,8 +308,7 @@ class HttpRequest:
     def give_up(self) -> None:
         """End the request. Any thread can call this method.
 
-        The socket is shut down, which also ends requests to a server that sends its headers very slowly or without an
-        end.
+        The shutdown of the socket also ends a request to a server whose headers arrive very slowly or never end.
         """
         self._given_up.set()
         connecting = self._connection.sock if self._connection else None  # a proxy can also be slow
