@@ -20,10 +20,13 @@ from gitsession.redaction.original import OPENS
 def context(
     line: ContextHistory, profile: str = profiles.DEFAULT, policies: Sequence[Policy] = (), *, window: int | None = None
 ) -> Context:
-    """Return the context at the end of ``line``, by the rules of ``profile``, a name in ``PROFILES``.
+    """Return the context at the end of a history.
 
-    ``policies`` are applied in the given order. Stored data does not change. ``window``: context window of the model,
-    in tokens.
+    Args:
+        line: The history.
+        profile: Name of the profile by whose rules the context is built, in ``PROFILES``.
+        policies: Policies that are applied in this order. Stored data does not change.
+        window: Context window of the model, in tokens.
     """
     rules = profiles.profile(profile)
     selection = rules.select(line)

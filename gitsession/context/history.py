@@ -23,14 +23,14 @@ from gitsession.store.interface import ObjectStore
 
 
 class EntryIndex(Protocol):
-    """An index of facts about entries, such as the catalog. A fact in the index need not be read from the history."""
+    """An index of facts about entries, such as the catalog, which saves reading them from the history."""
 
     def anchors(self, oid: Oid) -> HistoryState | None:
         """Return the state of a history that ends at this entry; ``None`` if it is unknown."""
         return None
 
     def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """Return an entry without its commit; ``None`` if unknown.
+        """Return an entry as the index describes it, without its commit; ``None`` if it is unknown.
 
         ``goes_on``: whether the caller will read earlier entries next.
         """
@@ -63,7 +63,7 @@ class HistoryCache:
         self.clear()
 
     def clear(self) -> None:
-        """Empty the cache. A purge requires this."""
+        """Empty the cache. Call this method after a purge."""
         self.indexed_entries: dict[Oid, IndexedEntry] = {}
         self.entries: dict[Oid, tuple[Entry, bytes]] = {}
         self.redacted_entries: set[Oid] = set()
@@ -82,7 +82,7 @@ class HistoryCache:
 
 MEMORY_BYTES_MAX = 16 << 20
 _ENTRY_BYTES = 1_000
-"""Estimated memory that an entry requires in addition to its payload, in bytes."""
+"""Estimated size of an entry in memory in addition to its payload, in bytes."""
 
 
 class ContextHistory:
@@ -100,7 +100,7 @@ class ContextHistory:
         leaf: Id of the newest entry.
         index: Index of entries.
         cache: Cache of entries.
-        attachments: Files that replace their names in entries; ``None`` to keep the names.
+        attachments: Files of the session, whose content replaces their names in entries; ``None`` to keep the names.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class ContextHistory:
             oid = node.parent
 
     def showable_entries(self) -> Iterator[Spot]:
-        """Yield the entries that a context can show, newest first. Entries that it cannot show may be included."""
+        """Yield the entries that a context can show, newest first. Other entries may be among them."""
         oid = self.leaf
         while oid:
             indexed = self._indexed_entry(oid, goes_on=True)
@@ -199,10 +199,7 @@ class ContextHistory:
         return found[0] if found else self.entry(self._node(oid))
 
     def may_hold(self, name: str, before: Spot) -> bool:
-        """Return whether an entry before ``before`` can have the name ``name``.
-
-        If not, a search for it is unnecessary.
-        """
+        """Return whether an entry before ``before`` can have the name ``name``. If not, a search is unnecessary."""
         return self._index.is_there(name, before.oid)
 
     def revealed(self) -> tuple[ContextHistory, RevealedStore]:

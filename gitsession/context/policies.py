@@ -1,4 +1,4 @@
-"""Policies: rules that leave out parts of a context before it is sent. Stored data does not change.
+"""Policies: rules that omit parts of a context before it is sent. Stored data does not change.
 
 ``clear_tool_uses`` and ``clear_thinking`` apply Anthropic's context edits (A3 and A4) to requests to any provider, with
 the published parameters and defaults. ``old_results`` is opencode's rule (P2). It is applied only on request (P1).
@@ -50,11 +50,15 @@ def clear_tool_uses(
 
     Args:
         trigger_tokens: Number of tokens of the context above which results are cleared.
-        trigger_tool_uses: Number of tool results above which results are cleared; replaces ``trigger_tokens``.
+        trigger_tool_uses: Number of tool results above which results are cleared. If it is set, ``trigger_tokens`` is
+            ignored.
         keep: Number of newest results that are kept.
         clear_at_least: Minimum number of tokens that must be saved. Otherwise nothing is cleared.
         exclude_tools: Names of tools whose results are kept.
         clear_tool_inputs: True to also clear the arguments of the calls, or names of tools whose arguments are cleared.
+
+    Returns:
+        The policy.
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
@@ -84,10 +88,14 @@ def clear_tool_uses(
 
 
 def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
-    """Return a policy that removes reasoning, except in the last ``keep`` turns with reasoning.
+    """Return a policy that removes reasoning from older turns.
 
-    ``None`` is the provider's default: all turns for Opus 4.5, Sonnet 4.6 and later, and the last turn for other
-    models.
+    Args:
+        keep: Number of the last turns with reasoning that keep it, or ``"all"``. ``None`` is the provider's default:
+            all turns for Opus 4.5, Sonnet 4.6 and later, and the last turn for other models.
+
+    Returns:
+        The policy.
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
@@ -115,7 +123,14 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
 
 
 def drop_images(*, keep: int = 0) -> Policy:
-    """Return a policy that replaces images with text, except for the last ``keep`` images."""
+    """Return a policy that replaces images with text.
+
+    Args:
+        keep: Number of the last images that are kept.
+
+    Returns:
+        The policy.
+    """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
         excess = sum(is_image(block) for item in items for block in item.content) - keep
@@ -133,9 +148,15 @@ def drop_images(*, keep: int = 0) -> Policy:
 
 
 def model_facing(*roles: str) -> Policy:
-    """Return a policy that keeps only items that are sent with one of ``roles``; without roles, all sent items.
+    """Return a policy that keeps only items that are sent to the model.
 
     If tool results are removed, their calls are removed, too, because providers reject a call without a result.
+
+    Args:
+        roles: Roles of the items to keep. Without roles, all items that are sent are kept.
+
+    Returns:
+        The policy.
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
@@ -157,10 +178,14 @@ def model_facing(*roles: str) -> Policy:
 def old_results(
     *, protect: int = 40_000, least: int = 20_000, exclude_tools: Collection[str] = ("skill",)
 ) -> Policy:
-    """Return a policy that clears tool results before the last two turns, except the newest ``protect`` tokens of them.
+    """Return a policy that clears tool results before the last two turns.
 
-    If no more than ``least`` tokens would be saved, nothing is cleared. ``Session.prune(old_results())`` stores the
-    change.
+    ``session.compaction.prune(old_results())`` stores the change.
+
+    Args:
+        protect: Number of tokens of the newest of these results that are kept.
+        least: Number of tokens of which more must be saved. Otherwise nothing is cleared.
+        exclude_tools: Names of tools whose results are kept.
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
@@ -188,7 +213,7 @@ def old_results(
 
 
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
-    """Return the entries whose tool results a policy cleared, as the targets of a ``prune`` entry."""
+    """Return the entries whose tool results a policy cleared. They are the targets of a ``prune`` entry."""
     content_before = {item.oid: item.content for item in before}
     return [
         item.oid for item in after if item.content == (Text(CLEARED),) and content_before.get(item.oid) != item.content

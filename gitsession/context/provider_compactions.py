@@ -32,9 +32,9 @@ def provider_compaction(
     provider: str = ANTHROPIC,
     tokens_before: int | None = None,
 ) -> Compaction | None:
-    """Return the entry for a compaction by ``provider``; ``None`` if the compaction failed.
+    """Convert a compaction by a provider to an entry.
 
-    A context no longer shows the entries before the compaction. Append it before the answer with which it arrived.
+    The context does not show the entries before this entry. Append it before the answer with which it arrived.
 
     Args:
         output: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
@@ -42,6 +42,9 @@ def provider_compaction(
             summary.
         provider: Name of the provider, as in ``Message.provider``.
         tokens_before: Number of tokens of the context before the compaction.
+
+    Returns:
+        The entry; ``None`` if the compaction failed.
     """
     items = [output] if isinstance(output, Mapping) else list(output)
     compaction = next((item for item in items if item.get("type") in _TYPES and _has_content(item)), None)

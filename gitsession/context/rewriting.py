@@ -1,7 +1,7 @@
-"""Changes to the content of items. Both the view and the agent's payload are changed.
+"""Changes to the content of items.
 
-Messages of pi and omp keep all other fields, including fields that are not in the view. Items of other agents lose
-their payload. They are then handled like items of gitsession.
+In items of pi and omp, both the view and the payload are changed. The payload keeps all other fields, including fields
+that are not in the view. Items of other agents lose their payload, and are then handled like items of gitsession.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PI_AGENTS = ("pi", "omp")
 
 
 def with_blocks(item: Item, blocks: Sequence[Block | None]) -> Item:
-    """Return ``item`` with its blocks replaced by ``blocks``, which has the same length. ``None`` removes a block."""
+    """Return ``item`` with each block replaced by the one at its index in ``blocks``. ``None`` removes a block."""
     assert isinstance(item.entry, Message | CustomMessage)
     entry = dataclasses.replace(item.entry, content=tuple(block for block in blocks if block is not None))
     record, message = _parsed(item)
@@ -76,7 +76,10 @@ def edited(item: Item, content: Any) -> Item:
 
 
 def _rewrite_block(raw: Any, old: Block, new: Block) -> Any:
-    """Return ``raw``, the JSON of ``old``, changed to ``new``. Other fields are kept unless the kind changes."""
+    """Return ``raw``, the JSON of the block ``old``, changed to ``new``.
+
+    Fields that are not in the view are kept, unless ``new`` is a block of another kind.
+    """
     if old == new:
         return raw
     old_json, new_json = messages.content([old, new])

@@ -56,9 +56,9 @@ class Tokens:
             sum is close to ``used``.
         by_kind: Number of tokens for each kind of block, as counted by gitsession.
         window: Context window of the model, in tokens; ``None`` if unknown.
-        exact: Whether all of ``used`` was counted by a provider or by the model's own tokenizer.
+        exact: Whether a provider or the model's own tokenizer counted all of ``used``.
         source: Method by which most of ``used`` was counted.
-        stale: Whether a part of the context was compacted, edited or pruned after a provider counted it. Some agents
+        stale: Whether a part of the context was compacted, edited or pruned after the provider counted it. Some agents
             use such an outdated count.
     """
 
@@ -113,7 +113,7 @@ class Context:
         items: The entries that the model receives, in order.
         state: The settings that apply to the next answer.
         tokens: Token counts of the context. ``tokens.used`` is the number of all tokens.
-        hidden: Number of secrets that are shown as placeholders because their originals are not on this machine.
+        hidden: Number of placeholders in the context for secrets whose originals are not on this machine.
         redacted: The same context with placeholders for all secrets; ``None`` if this context shows no original.
     """
 
@@ -165,9 +165,10 @@ class Context:
         return self.state.rules
 
     def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
-        """Return the request to a provider or an agent, as JSON that the caller can extend (docs/reference/context.md).
+        """Convert the context to a request to a provider or an agent (docs/reference/context.md).
 
-        Optional keys are set only if the session records their values:
+        The request consists of JSON values, and you can extend it. It has these keys. Optional keys are set only if the
+        session records their values:
 
         - ``"anthropic"``: ``messages``; optional ``model``, ``system`` and ``tools``
         - ``"openai-chat"``: ``messages``, with the system prompt; optional ``model`` and ``tools``
@@ -182,8 +183,11 @@ class Context:
             provider: ``"anthropic"``, ``"openai-chat"``, ``"openai-responses"``, ``"codex"`` or ``"pi"``.
             system: Replacement for the system prompt of the session; ``None`` to use the session's prompt.
 
+        Returns:
+            The request.
+
         Raises:
-            NotFound: The name is unknown.
+            NotFound: The provider is unknown.
         """
         request: dict[str, Any] = providers.provider(provider).request(self, system=system)
         return request
@@ -199,10 +203,10 @@ class Context:
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` as lists, mappings, strings and numbers. Bytes are replaced by their BLAKE3 hash in hexadecimal.
+    """Return ``value`` as lists, mappings, strings and numbers, with bytes replaced by their BLAKE3 hash (hexadecimal).
 
-    Fields with their default value are left out. So if a later release adds a field, the digests of contexts without
-    this field do not change.
+    Fields with their default value are left out. So if a later release adds a field, the digests of contexts that do
+    not use it do not change.
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = {"type": value.type} if hasattr(value, "type") else {}

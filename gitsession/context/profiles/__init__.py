@@ -1,7 +1,7 @@
-"""Profiles: subclasses of ``Profile`` with the rules by which each agent builds a context, and a table of them.
+"""Profiles: the rules by which each agent builds a context, as subclasses of ``Profile``, and a table of them.
 
-The rules are numbered (docs/reference/context.md, "Profiles"). For each rule that a module follows, a test states its
-number. Modules are loaded on demand.
+The rules are numbered (docs/reference/context.md, "Profiles"). Each rule that a module follows is tested by a test with
+its number. Modules are loaded on demand.
 """
 
 from __future__ import annotations
@@ -44,10 +44,9 @@ class Selection:
     Attributes:
         items: Items of the context, in order.
         state: State at the end of the history.
-        fresh: Index of the first item whose token count by a provider is accepted by the agent. The counts of later
-            items are accepted, too.
-        current: Index of the first item whose count is up to date. After the counts of earlier items, the context was
-            compacted, edited or pruned.
+        fresh: Index of the first item from which on the agent accepts token counts by a provider.
+        current: Index of the first item from which on such counts are up to date. After the counts of earlier items,
+            the context was compacted, edited or pruned.
     """
 
     items: tuple[Item, ...]
@@ -97,7 +96,7 @@ class Profile(ABC):
         return by_characters(entry, images_of_users=True)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the last usable count by a provider, in tokens, and the number of items that it covers (rule 15)."""
+        """Return the last accepted count by a provider, in tokens, and the number of items that it covers (rule 15)."""
         for at in range(len(items) - 1, fresh - 1, -1):
             entry = items[at].entry
             if isinstance(entry, Message) and entry.role == "assistant" and not entry.failed:
@@ -123,7 +122,7 @@ class Profile(ABC):
         return _is_message_of(entry, "user", "assistant", "shell", "custom")
 
     def starts_turn(self, entry: Entry) -> bool:
-        """Return whether a turn begins at ``entry``. If so, a cut before it splits no turn (rule 21)."""
+        """Return whether a turn begins at ``entry``, so that a cut before it splits no turn (rule 21)."""
         return _is_message_of(entry, "user", "shell", "custom")
 
 

@@ -1,8 +1,8 @@
-"""Profile of Aider 0.86: the done messages of the current run (rules S1 to S3), as far as Aider's file contains them.
+"""Profile of Aider 0.86: the finished messages of the current run (rules S1 to S3), as far as its file contains them.
 
-Some parts of Aider's real context are not in its file, so this profile cannot include them: command output that was
-added to the chat, errors of linters and tests that were sent to the model, the files in the chat, the text before an
-interruption, and Aider's own summaries.
+Aider calls them done messages. Some parts of its real context are not in its file, so this profile cannot include them:
+command output that was added to the chat, errors of linters and tests that were sent to the model, the files in the
+chat, the text before an interruption, and Aider's own summaries.
 """
 
 from __future__ import annotations

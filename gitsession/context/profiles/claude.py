@@ -29,7 +29,7 @@ from gitsession.model.usage import answer_id
 from gitsession.sessions.indexed_entry import Spot
 
 NO_CONTENT = "(no content)"
-"""Text that replaces a result without a call if it is between two answers."""
+"""Placeholder for a result without a call. It is kept only between two answers."""
 
 
 class ClaudeProfile(Profile):
@@ -90,7 +90,7 @@ def _summary(line: ContextHistory, node: Spot) -> list[Item]:
 
 
 def _parts(item: Item) -> list[Item]:
-    """Return the tool results and the text of an entry as separate items (L4)."""
+    """Divide a user message into one item for each tool result, and one item for the other blocks (L4)."""
     entry = item.entry
     if not isinstance(entry, Message) or entry.role != "user":
         return [item]
@@ -111,8 +111,9 @@ def _is_failure(entry: Shown) -> bool:
     """Return whether an entry is the program's report of a failed request (L8)."""
     return is_message(entry, "assistant") and entry.extra.get("isApiErrorMessage") is True and not entry.model
 
+
 def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
-    """Return the items with the blocks of each answer joined into one message if only results separate them (L5)."""
+    """Join the blocks of an answer into one message if only results are between them (L5)."""
     found: list[Item] = []
     at: dict[str, int] = {}
     for item in items:
@@ -133,7 +134,7 @@ def _with_answers_whole(items: Iterable[Item]) -> list[Item]:
 
 
 def _answered(items: Sequence[Item]) -> list[Item]:
-    """Return the items without calls that have no result, and with only the first result of each call (L6)."""
+    """Remove the calls that have no result. Replace each result that is not the first of a call by text (L6)."""
     results = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     called: set[str | None] = set()
     found: list[Item] = []
@@ -153,10 +154,7 @@ def _answered(items: Sequence[Item]) -> list[Item]:
 
 
 def _with_content(items: Sequence[Item]) -> list[Item]:
-    """Return the items without answers that are blank or contain only reasoning (L7).
-
-    A placeholder is kept only between two answers.
-    """
+    """Remove answers without text or calls (L7), and placeholders that are not between two answers."""
     left = [item for item in items if not is_message(item.entry, "assistant") or _has_content(item)]
     return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]
 

@@ -1,8 +1,9 @@
-"""Profile of codex 0.169: rules C1 and C5 to C8. Turns that were rolled back (R1) are on other branches.
+"""Profile of codex 0.169: rules C1 and C5 to C8.
 
-``formats.codex.split_file`` creates these branches. The rules were verified with the released program, on test sessions
-and on real sessions. Two behaviors are not reproduced: codex adds text at each start (permissions, environment,
-skills), and it shortens tool results again for a model with a smaller limit.
+Turns that were rolled back (R1) are on other branches, which ``formats.codex.split_file`` creates. The rules were
+verified with the released program, on test sessions and on real sessions. Two behaviors are not reproduced: codex adds
+text at each start (permissions, environment, skills), and it shortens tool results again for a model with a smaller
+limit.
 """
 
 from __future__ import annotations
@@ -67,10 +68,7 @@ class CodexProfile(Profile):
         return None
 
     def can_cut(self, entry: Entry) -> bool:
-        """Return whether a cut before ``entry`` is valid.
-
-        A cut must not separate the calls and results of an answer.
-        """
+        """Return whether a cut before ``entry`` is valid: it must not separate the calls and results of an answer."""
         if isinstance(entry, Message) and any(isinstance(block, ToolCall) for block in entry.content):
             return False
         return super().can_cut(entry)
@@ -99,10 +97,7 @@ def _since_base(line: ContextHistory) -> list[Spot]:
 
 
 def _is_rebuilt(node: Spot, entry: Compaction) -> bool:
-    """Return whether a compaction is codex's and has no replacement list.
-
-    If so, it is rebuilt from the items before it.
-    """
+    """Return whether a compaction must be rebuilt from earlier items: codex wrote it without a replacement list."""
     return node.source is not None and node.source.agent == codex.AGENT and _list(entry) is None
 
 
@@ -128,7 +123,7 @@ def _compacted(line: ContextHistory, node: Spot, entry: Compaction, before: Sequ
 
 
 def _item(node: Spot, item: Object, at_ms: int) -> Item | None:
-    """Return a response item of a replacement list as an item of the context, as if it were a line of the file."""
+    """Return a response item of a replacement list as an item of the context. It is read like a line of a file."""
     payload = json.dumps({"type": "response_item", "payload": item}).encode()
     entry = codex.read(payload)
     if not isinstance(entry, Message | CustomMessage):

@@ -16,9 +16,9 @@ IMAGE_TOKENS = 1_200
 
 
 def by_characters(entry: Shown, *, images_of_users: bool) -> int:
-    """Return pi's estimate in tokens: UTF-16 units divided by four.
+    """Return pi's estimate in tokens: the number of UTF-16 units divided by four.
 
-    ``images_of_users``: count users' images, as in 0.87.
+    ``images_of_users``: whether images in user messages are counted, as since 0.87.
     """
     if isinstance(entry, Compaction | BranchSummary):
         return _quarter(units(entry.summary))
@@ -34,10 +34,7 @@ def by_characters(entry: Shown, *, images_of_users: bool) -> int:
 
 
 def by_bytes(entry: Shown) -> int:
-    """Return omp's estimate in tokens: UTF-8 bytes of each text divided by four.
-
-    Signatures are counted: they are billed.
-    """
+    """Return omp's estimate in tokens: the UTF-8 bytes of each text, including signatures, divided by four."""
     if isinstance(entry, Compaction | BranchSummary):
         return by_bytes_of(entry.summary)
     if isinstance(entry, Message) and entry.role == "shell":
@@ -104,7 +101,7 @@ def units(text: str) -> int:
 
 
 def as_javascript(value: Any) -> str:
-    """Return ``value`` as ``JSON.stringify`` writes it, so that it has the same number of characters."""
+    """Return ``value`` with the same number of characters as the output of ``JSON.stringify``."""
     match value:
         case bool() | None:
             return json.dumps(value)
@@ -127,10 +124,7 @@ def _text(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Return ``value`` as JavaScript writes it.
-
-    JavaScript has no separate integers, and it writes whole numbers below 1e21 without an exponent.
-    """
+    """Return ``value`` as JavaScript writes it: all numbers are floats, and whole ones below 1e21 have no exponent."""
     try:
         value = float(value)
     except OverflowError:

@@ -78,7 +78,7 @@ class OmpProfile(Profile):
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Node]:
-    """Return the nodes that a compaction kept, except nodes that OpenAI's replacement history already contains."""
+    """Return the nodes that a compaction kept, except those that OpenAI's replacement for the history contains."""
     if seen.compaction is None:
         return []
     entry = line.entry(seen.compaction)
@@ -110,10 +110,10 @@ def _says_something(block: Block) -> bool:
 
 
 def _without_dangling(items: Sequence[Item]) -> list[Item]:
-    """Return the items without calls that have no result, because a provider would treat these calls as failed.
+    """Remove calls that have no result, because a provider would treat them as failed.
 
-    If a call is removed, the signatures of its turn are removed, too, because the model signed the complete turn. If
-    nothing is left of a turn, the turn is removed.
+    The signatures in the same answer are removed, too, because the model signed the complete answer. An answer of which
+    nothing is left is removed.
     """
     answered = {item.entry.tool_call_id for item in items if is_message(item.entry, "tool")}
     found: list[Item] = []
@@ -137,7 +137,7 @@ def _unsigned(block: Block, answered: set[str | None]) -> Block | None:
 
 
 def _without_failed(items: Sequence[Item]) -> list[Item]:
-    """Return the items without failed answers and without the results of their calls."""
+    """Remove failed answers, and the results of their calls."""
     kept: list[int] = []  # indexes of kept items, oldest last; some may be in ``removed`` by now
     removed: set[int] = set()
     results: dict[str | None, list[int]] = {}

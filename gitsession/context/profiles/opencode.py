@@ -1,8 +1,8 @@
 """Profile of opencode 1.18: the marks of a prune (P2), compactions (K1, K2, K4, K5), and the blocks that are sent.
 
 The rules were verified with the released program, which resumed its own sessions and sessions of gitsession. Reverted
-messages (V3) are after the leaf, so they are not in the context. The system prompt is not reproduced. Neither is the
-text that the program adds to a prompt that arrives during a turn.
+messages (V3) are after the leaf, so they are not in the context. The system prompt, and the text that the program adds
+to a prompt that arrives during a turn, are not reproduced.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class OpencodeProfile(Profile):
 def _visible_nodes(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
     """Return the nodes in the order in which the model receives them: the compaction, kept entries, later entries (K4).
 
-    The second value is the index of the last node that is not newer than the compaction. The third is the compaction.
+    The second value is the index of the last node that is not newer than the compaction, and the third value is the
+    compaction: 0 and ``None`` if there is none.
     """
     found: list[Node] = []
     compaction: Node | None = None
@@ -148,9 +149,9 @@ def _is_left_out(entry: Message) -> bool:
 
 
 def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
-    """Yield the blocks that are sent.
+    """Yield the blocks of ``entry`` that are sent.
 
-    A call that has no result here and is not in ``elsewhere`` gets an error as its result.
+    A call without a result gets an error as its result. ``elsewhere``: ids of calls whose results are separate entries.
     """
     answered = {found.tool_call_id for block in entry.content if (found := result_in(block)) is not None} | elsewhere
     keeps_blank = any(isinstance(block, Thinking) and block.signature for block in entry.content)
@@ -172,7 +173,7 @@ def _sent(entry: Message, elsewhere: Set[str | None]) -> Iterator[Block]:
 
 
 def _of_result(block: OtherBlock) -> Iterator[Block]:
-    """Yield ``block`` if it is a result or the start of a step. Output of an interrupted call is not an error."""
+    """Yield ``block`` if it is a result or the start of a step. The output of an interrupted call is not an error."""
     found = result_in(block)
     details = found.details if found is not None else None
     metadata = details.get("metadata") if isinstance(details, Mapping) else None

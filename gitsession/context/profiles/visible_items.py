@@ -52,10 +52,7 @@ def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
 
 
 def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[Item]:
-    """Return the summary of a compaction.
-
-    ``system``: whether to put the system messages that the compaction kept before the summary (rule 11).
-    """
+    """Return the summary of a compaction. ``system``: whether the system messages that it kept precede it (rule 11)."""
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]
@@ -149,7 +146,7 @@ def part_of(item: Item) -> object:
 
 
 def _edited(items: list[Item], replacement: Any) -> list[Item]:
-    """Return ``items`` with an edit applied. The replacement ``None`` removes the items. An invalid one is ignored."""
+    """Return ``items`` with an edit applied. ``None`` removes the items. An invalid ``replacement`` is ignored."""
     if replacement is None:
         return []
     return [edited(item, replacement.get("content")) for item in items] if isinstance(replacement, Mapping) else items
@@ -200,7 +197,7 @@ def kept(line: ContextHistory, at: Spot, compaction: Compaction) -> list[Node]:
 
 
 def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
-    """Return the kept nodes, from the node with the number ``number`` to the compaction.
+    """Return the nodes from the one with the number ``number`` to the compaction ``at``.
 
     In pi's oldest files, entries have no ids. The number of an entry is its index among the lines that can be parsed.
     The header has the number 0.
@@ -211,9 +208,9 @@ def _kept_by_number(line: ContextHistory, at: Spot, number: int) -> list[Node]:
 
 
 def state(line: ContextHistory, *, model: str | None) -> State:
-    """Return the state at the end of the history.
+    """Return the state at the end of the history, which includes the effects of hidden entries (rule 7).
 
-    Hidden entries are included (rule 7). ``model``: the agent's model.
+    ``model``: the model by the rules of the agent.
     """
     history_state = line.anchors
     default = {} if model is None else {"default": model}

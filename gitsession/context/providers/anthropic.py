@@ -1,8 +1,8 @@
 """Requests for Anthropic's Messages API. The caller must add ``max_tokens``.
 
-User and assistant messages alternate, starting with the user. Tool results are at the beginning of the message after
-their calls. Later system messages are added to the system prompt, because not every model accepts them at their
-position. The API has no developer role, so developer messages are sent as user messages.
+User and assistant messages alternate, and the first one is from the user. Tool results are at the beginning of the
+message after their calls. All system messages are added to the system prompt, because not every model accepts them
+among the messages. The API has no developer role, so developer messages are sent as user messages.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests as codex sends them: response items of codex's files unchanged, and all other items in codex's format.
+"""Requests as codex sends them. Response items from codex's files are unchanged. Others are converted to its format.
 
 As in codex, a call without a result gets the result ``aborted``, and a result without a call is left out.
 """
@@ -35,18 +35,14 @@ def _input_items(item: Item) -> list[Object]:
     if not isinstance(payload, dict):
         return []
     if line.get("type") == "inter_agent_communication":
-        return [_mail(payload)]
+        parties: Object = {name: payload[name] for name in ("author", "recipient") if name in payload}
+        content = [{"type": "input_text", "text": payload.get("content")}]
+        return [{"type": "agent_message", **parties, "content": content}]
     return [] if payload.get("role") == "system" else [sent(payload)]
 
 
-def _mail(payload: Object) -> Object:
-    """Return the item for a message from another agent."""
-    parties: Object = {name: payload[name] for name in ("author", "recipient") if name in payload}
-    return {"type": "agent_message", **parties, "content": [{"type": "input_text", "text": payload.get("content")}]}
-
-
 def _paired(items: list[Object]) -> Iterable[Object]:
-    """Yield the items, except results that have no call. After each call that has no result, yield a result for it."""
+    """Yield the items without the results that have no call. Each call that has no result is followed by a result."""
     called = {_call_id(item) for item in items if call_output(item, "") is not None}
     answered = {_call_id(item) for item in items if _is_output(item)}
     for item in items:

@@ -1,9 +1,8 @@
-"""The conversation as turns, for every provider. In a turn, each tool call has exactly one result.
+"""Conversion of a context to turns, which the module of each API converts to its own format.
 
-This module has the code that the three APIs share. The module of each API converts the turns to its format. A result
-without a call is left out. A call without a result gets a placeholder. A failed or aborted answer is left out, because
-the model must answer again. Signatures and encrypted reasoning of another model are left out
-(docs/reference/context.md, "Providers").
+In a turn, each tool call has exactly one result. A result without a call is left out. A call without a result gets a
+placeholder. A failed or aborted answer is left out, because the model must answer again. Signatures and encrypted
+reasoning of another model are left out (docs/reference/context.md, "Providers").
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ class ProviderApi:
         tool_name_chars_max: Maximum length of the name of a tool, in characters.
         call_id: Function that returns the part of an agent's call id that the API uses.
         replays: Whether the API accepts compactions that the provider made.
-        plain: Profiles of agents that send unsigned thinking back through the API, whichever provider wrote it.
+        plain: Profiles of agents that send thinking without a signature back through the API, even if the provider of
+            the message is not in ``providers``.
     """
 
     providers: frozenset[str]
@@ -57,7 +57,7 @@ class CallWithResult:
     Attributes:
         id: Id of the call, changed if the API would not accept it.
         name: Name of the tool, changed if the API would not accept it.
-        given: The call as it was written.
+        given: The call as the agent recorded it.
         result: Blocks of the result.
         is_error: Whether the result is an error.
     """
@@ -130,7 +130,7 @@ def _is_of_api(provider: str, context: Context, api: ProviderApi) -> bool:
 def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None:
     """Return the provider's compaction in ``entry`` if the current provider made it; otherwise ``None``.
 
-    If there is no current provider, a compaction by any provider of ``api`` is returned. Other providers receive the
+    If the current provider is unknown, a compaction by any provider of ``api`` is returned. Other providers receive the
     summary of the compaction.
     """
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
@@ -279,12 +279,9 @@ def _tools(recorded: Any) -> Iterable[Tool]:
         schema = next((tool[name] for name in _SCHEMA_NAMES if isinstance(tool.get(name), Mapping)), None)
         if schema is not None:
             description = tool.get("description")
-            yield Tool(tool["name"], valid_text(description) if isinstance(description, str) else "", _object(schema))
-
-
-def _object(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``schema`` with the type ``object``, because the arguments of a tool cannot have another type."""
-    return {**sendable(schema), "type": "object"}
+            text = valid_text(description) if isinstance(description, str) else ""
+            # The arguments of a tool cannot have another type.
+            yield Tool(tool["name"], text, {**sendable(schema), "type": "object"})
 
 
 def _list(value: Any) -> list[Any]:

@@ -31,7 +31,7 @@ _PLAIN_FIELD = "reasoning_content"
 """Field in which the agents of ``API.plain`` send reasoning without a signature."""
 
 _REASONING_FIELDS = ("reasoning", "reasoning_content", "reasoning_text")
-"""Fields in which servers return reasoning and require it later. pi stores the name of the field as the signature."""
+"""Fields in which servers return reasoning and expect it later. pi stores the name of the field as the signature."""
 
 
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Requests for OpenAI's Responses API: a flat list of items, and a separate field for the system prompt.
 
 A call is an item. Its result is another item, after all calls of the turn. Reasoning of the same model is sent as the
-original item, with the encrypted content of the item. Ids of items are sent only if the API assigned them.
+original item with its encrypted content. Ids of items are sent only if the API assigned them.
 """
 
 from __future__ import annotations

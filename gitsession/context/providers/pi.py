@@ -23,7 +23,7 @@ _NULL_IS_EMPTY = {"user": [], "assistant": [], "toolResult": [], "system": ""}
 def request(context: Context, *, system: str | None = None) -> dict[str, Any]:
     """Return the messages and the state.
 
-    ``system`` replaces the leading system message; if there is none, it is inserted.
+    ``system`` replaces the leading system message. If there is none, ``system`` is inserted.
     """
     called: dict[str | None, str] = {}
     messages = []
