@@ -142,9 +142,8 @@ def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
     fits, it is the end.
     """
     first = len(entries)
-    is_start = [any(is_message(item.entry, "user") for item in entry.items) for entry in entries]
-    starts = [at for at, starts in enumerate(is_start) if starts][-TAIL_TURNS:]
-    for start in reversed(starts):
+    starts = [at for at, entry in enumerate(entries) if any(is_message(item.entry, "user") for item in entry.items)]
+    for start in reversed(starts[-TAIL_TURNS:]):
         sizes = [total(profile, entry.items) for entry in entries[start:first]]
         if sum(sizes) <= budget:
             budget -= sum(sizes)
