@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.current_folder import CurrentFolder, nearest
-from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
+from gitsession.index.derived import begin_log, connect, create_tables, is_damage, remove, storable
 from gitsession.store import change_stamp
 
 VERSION = 15
@@ -158,7 +158,7 @@ class Catalogue:
     def begin_in_memory(self) -> None:
         """Continue with a database in memory, because the file can be read but not written."""
         self.db.close()
-        self.db = _connect(":memory:")
+        self.db = connect(":memory:", _prepare, _TABLES)
 
     def sessions(self) -> list[Row]:
         """Return all sessions, the newest first."""
@@ -176,6 +176,8 @@ class Catalogue:
         """
         if address in ("@", "-"):
             return self._newest(address, here or CurrentFolder(os.path.abspath(".")))
+        if not address.strip(":"):
+            raise NotFound("the address of the session is empty", hint="run `gitsession ls` to list the sessions")
         agent, colon, source_id = address.partition(":")
         tries: list[tuple[str, tuple[str, ...]]]
         if colon:
@@ -183,12 +185,10 @@ class Catalogue:
             tries += [("agent = ? AND instr(source_id, ?) = 1", (agent, source_id))]
         else:
             tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
-        if not address.strip(":"):
-            raise NotFound("the address of the session is empty", hint="run `gitsession ls` to list the sessions")
         found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
         if len(found) == 1:
             return found[0]
-        if found and address:
+        if found:
             lines = [f"{row.sid}  {row.name}" for row in found]
             raise Ambiguous(f"{address!r} matches {len(found)} sessions", lines, hint="pass more characters of the id")
         raise NotFound(f"no session {address[:80]!r}", hint="run `gitsession ls` to list the sessions")
@@ -203,7 +203,7 @@ class Catalogue:
             "SELECT sid FROM sessions JOIN entries USING (sid) "
             "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"
         )
-        found = self.db.execute(query, (_text(agent), _text(segment))).fetchone()
+        found = self.db.execute(query, (storable(agent), storable(segment))).fetchone()
         return found[0] if found else None
 
     def children_of(self, agent: str, source_id: str) -> list[Row]:
@@ -226,11 +226,12 @@ class Catalogue:
         raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 
     def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
-        texts = [_text(value) for value in values]
+        texts = [storable(value) for value in values]
         try:
             found = self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts).fetchall()
             branches = self._branches([str(row[0]) for row in found], all_sessions=not where)
-            return [_row(row, branches.get(row[0], {})) for row in found]
+            at = Row._fields.index("branches")
+            return [Row._make((*row[:at], branches.get(row[0], {}), *row[at:])) for row in found]
         except (sqlite3.DatabaseError, ValueError, AttributeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise
@@ -243,7 +244,8 @@ class Catalogue:
         """Return the branches of sessions, ``main`` first. ``all_sessions``: whether ``sids`` contains all sessions."""
         found: dict[str, dict[str, str]] = {}
         query = "SELECT sid, name, oid FROM branches"
-        rows = self.db.execute(query) if all_sessions else _each(self.db, f"{query} WHERE sid = ?", sids)
+        of_each = (self.db.execute(f"{query} WHERE sid = ?", (sid,)) for sid in sids)
+        rows = self.db.execute(query) if all_sessions else chain.from_iterable(of_each)
         for sid, name, oid in rows:
             found.setdefault(sid, {})[name] = oid
         return found
@@ -295,32 +297,17 @@ class Catalogue:
         self.db.close()
 
 
-def _text(value: str) -> str:
-    """Return ``value`` without lone surrogates, which SQLite does not accept."""
-    return value.encode("utf-8", "replace").decode()
-
-
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, view, "
     "identity, parent, delegated, continues FROM sessions"
 )
-_BRANCHES_AT = Row._fields.index("branches")
-
-
-def _row(found: tuple[object, ...], branches: Mapping[str, str]) -> Row:
-    return Row._make((*found[:_BRANCHES_AT], branches, *found[_BRANCHES_AT:]))
-
-
-def _each(db: sqlite3.Connection, query: str, values: Iterable[str]) -> Iterator[tuple[str, str, str]]:
-    for value in values:
-        yield from db.execute(query, (value,))
 
 
 def _open(path: Path) -> sqlite3.Connection:
     """Open the database. A damaged or outdated file is replaced. If it cannot be written, the database is in memory."""
     for _ in range(2):
         try:
-            return _connect(str(path))
+            return connect(str(path), _prepare, _TABLES)
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise
@@ -329,42 +316,21 @@ def _open(path: Path) -> sqlite3.Connection:
             remove(path)
         except sqlite3.DatabaseError:
             remove(path)
-    return _connect(":memory:")
+    return connect(":memory:", _prepare, _TABLES)
 
 
-def _connect(path: str) -> sqlite3.Connection:
-    if path != ":memory:" and not os.path.exists(path):
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)) if _writable(path) else None
-    db = sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version != VERSION:
-            begin_log(db)
-            db.execute("PRAGMA synchronous = NORMAL")
-            db.execute("BEGIN IMMEDIATE")
-            if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-                _recreate_tables(db)
-            db.execute("COMMIT")
-        for table in _TABLES:
-            db.execute(f"SELECT * FROM {table} LIMIT 0")
-    except UnicodeDecodeError as error:  # damaged: the name of a column is not valid text
-        db.close()
-        raise sqlite3.DatabaseError(str(error)) from None
-    except BaseException:
-        db.close()
-        raise
-    return db
+def _prepare(db: sqlite3.Connection) -> None:
+    if _is_current(db):
+        return
+    begin_log(db)
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute("BEGIN IMMEDIATE")
+    if not _is_current(db):
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            db.execute(f'DROP TABLE "{name}"')
+        create_tables(db, _SCHEMA, VERSION)
+    db.execute("COMMIT")
 
 
-def _recreate_tables(db: sqlite3.Connection) -> None:
-    tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-    for (name,) in tables:
-        db.execute(f'DROP TABLE "{name}"')
-    for statement in _SCHEMA.split(";"):
-        if statement.strip():
-            db.execute(statement)
-    db.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def _writable(path: str) -> bool:
-    return os.access(os.path.dirname(path), os.W_OK)
+def _is_current(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] == VERSION)

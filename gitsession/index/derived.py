@@ -1,4 +1,4 @@
-"""SQLite files with derived data. Damaged files are deleted and built again.
+"""SQLite databases with derived data. Damaged files are deleted and built again.
 
 This module imports only the standard library.
 """
@@ -6,11 +6,43 @@ This module imports only the standard library.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 PATIENCE_SECONDS = 30
+TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
+
+
+def connect(
+    path: str, prepare: Callable[[sqlite3.Connection], None], tables: Iterable[str]
+) -> sqlite3.Connection:
+    """Open the database at ``path`` or ":memory:". ``prepare``: a function that creates missing or outdated ``tables``.
+
+    Raises ``sqlite3.DatabaseError`` for a damaged file, and ``sqlite3.OperationalError`` if a table is missing.
+    """
+    if path != ":memory:" and not os.path.exists(path) and os.access(os.path.dirname(path), os.W_OK):
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    db = sqlite3.connect(path, timeout=PATIENCE_SECONDS, isolation_level=None, check_same_thread=False)
+    try:
+        prepare(db)
+        for table in tables:
+            db.execute(f"SELECT * FROM {table} LIMIT 0")
+    except UnicodeDecodeError as error:  # damaged: the name of a column is not valid text
+        db.close()
+        raise sqlite3.DatabaseError(str(error)) from None
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def create_tables(db: sqlite3.Connection, schema: str, version: int) -> None:
+    for statement in schema.split(";"):
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {version}")
 
 
 def is_damage(error: sqlite3.DatabaseError) -> bool:
@@ -38,3 +70,13 @@ def begin_log(db: sqlite3.Connection) -> None:
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.002)
+
+
+def clamped(at_ms: int) -> int:
+    """Return ``at_ms``, limited to SQLite's range of signed 64-bit integers."""
+    return min(max(at_ms, TIME_MIN), TIME_MAX)
+
+
+def storable(text: str) -> str:
+    """Return ``text`` with lone surrogates, which SQLite does not accept, replaced by question marks."""
+    return text.encode("utf-8", "replace").decode() if not text.isascii() else text

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gitsession.codec.message import SourceRef
 from gitsession.git.types import Oid
-from gitsession.index.names import storable
+from gitsession.index.derived import storable
 from gitsession.sessions.history_state import HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry
 from gitsession.sessions.node import Node
@@ -69,6 +69,11 @@ SELECT * FROM up LIMIT ?3"""
 _ANY_SESSION = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND entries.oid = ?1"
 
 
+def has_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
+    """Return whether an entry belongs to this session, and not to the session from which it was forked."""
+    return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
+
+
 def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> EntryRow | None:
     """Return the row of an entry in a session; ``None`` if there is none."""
     return next(iter(_proven(db, _ONE, (sid, oid))), None)
@@ -96,10 +101,12 @@ def _proven(db: sqlite3.Connection, query: str, values: tuple[object, ...]) -> l
 # ---- states of histories
 
 
-def read_state(db: sqlite3.Connection, row: int | None) -> HistoryState | None:
-    """Return the state with this row number."""
-    found = db.execute("SELECT said, proof FROM anchors WHERE id = ?", (row,)).fetchone()
-    if found is None or found[1] != _state_proof(row, found[0]):
+def state_at(db: sqlite3.Connection, row: EntryRow | None) -> HistoryState | None:
+    """Return the state of the history at an entry; ``None`` if it is unknown or damaged."""
+    if row is None:
+        return None
+    found = db.execute("SELECT said, proof FROM anchors WHERE id = ?", (row.anchors,)).fetchone()
+    if found is None or found[1] != _state_proof(row.anchors, found[0]):
         return None
     fields = json.loads(found[0])
     return HistoryState(**{**fields, "rules": tuple(fields.get("rules", ()))})

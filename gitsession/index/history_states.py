@@ -98,7 +98,7 @@ class CatalogueEntryIndex:
         try:
             db = self._catalogue.db
             row = self._rows.get(oid) or entry_rows.row_of(db, self._sid, oid)
-            return None if row is None else entry_rows.read_state(db, row.anchors)
+            return entry_rows.state_at(db, row)
         except sqlite3.DatabaseError as error:
             if not is_damage(error):
                 raise
@@ -122,21 +122,15 @@ class StateRecorder:
         return EntryRow.of(self._sid, node, self._state_row(node, found.entry), self._shown(node), payload)
 
     def _shown(self, node: Node) -> Oid | None:
-        if node.parent is None:
-            above: Oid | None = ""
-        elif node.parent in self._showing:
+        """Return the nearest entry before ``node`` that can add content to the context. See ``EntryRow.above``."""
+        above: Oid | None = ""
+        if node.parent in self._showing:
             above = self._showing[node.parent]
-        else:
-            above = self._shown_at(node.parent)
+        elif node.parent is not None:
+            found = entry_rows.row_of(self._db, self._sid, node.parent)
+            above = node.parent if found is not None and found.kind in anchors.CONTEXT_KINDS else found and found.above
         self._showing[node.oid] = node.oid if node.kind in anchors.CONTEXT_KINDS else above
         return above
-
-    def _shown_at(self, oid: Oid) -> Oid | None:
-        """Return ``oid`` or the nearest earlier entry that can add content to the context. ``oid`` must be indexed."""
-        found = entry_rows.row_of(self._db, self._sid, oid)
-        if found is None:
-            return None
-        return oid if found.kind in anchors.CONTEXT_KINDS else found.above
 
     def _state_row(self, node: Node, entry: Entry) -> int | None:
         above = EMPTY_STATE if node.parent is None else self._above(node.parent)
@@ -148,7 +142,7 @@ class StateRecorder:
     def _above(self, parent: Oid) -> HistoryState | None:
         if parent not in self._at:
             found = entry_rows.row_of(self._db, self._sid, parent)
-            self._at[parent] = (found and entry_rows.read_state(self._db, found.anchors)) or self._fork_state(parent)
+            self._at[parent] = entry_rows.state_at(self._db, found) or self._fork_state(parent)
         return self._at[parent]
 
     def _fork_state(self, oid: Oid) -> HistoryState | None:
@@ -157,14 +151,10 @@ class StateRecorder:
             return anchors.gather(
                 graph.history(self._store, oid),
                 functools.partial(content.entry_of, self._store),
-                self._state_in_any_session,
+                lambda oid: entry_rows.state_at(self._db, entry_rows.row_in_any_session(self._db, oid)),
             )
         except (Malformed, Corrupt, MissingObject):
             return None
-
-    def _state_in_any_session(self, oid: Oid) -> HistoryState | None:
-        found = entry_rows.row_in_any_session(self._db, oid)
-        return None if found is None else entry_rows.read_state(self._db, found.anchors)
 
     def _row(self, state: HistoryState) -> int:
         if self._newest is None or self._newest[0] is not state:  # most entries do not change the state

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gitsession.codec.digest import from_base64url, to_base64url
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue
+from gitsession.index.derived import storable
 from gitsession.sessions import marks as rules
 from gitsession.sessions.marks import SessionMark
+
+_SHORT = re.compile(r"[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +31,6 @@ class Names:
     labels: dict[Oid, str]
     chains: dict[str, str]
 
-_SHORT = re.compile(r"[0-9a-f]{8}")
-
 
 def names(catalogue: Catalogue, sid: str) -> Names:
     """Return the current title and labels of a session."""
@@ -41,20 +43,21 @@ def names(catalogue: Catalogue, sid: str) -> Names:
 
 def marks_of(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
     """Return the marks of a session."""
-    found = db.execute("SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ?", (sid,))
-    return [SessionMark(*row) for row in found]
+    return _select_marks(db, "WHERE sid = ?", (sid,))
 
 
 def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
     """Return the marks that determine a session's title: the newest of each kind (``sessions.marks.title``)."""
-    found = []
+    found: list[SessionMark] = []
     for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
         for side, order in (("IS NOT NULL", "line DESC, rowid DESC"), ("IS NULL", "at_ms DESC, chain DESC")):
-            found += db.execute(
-                "SELECT what, at_ms, line, chain, target, value FROM marks INDEXED BY marks_target "
-                f"WHERE sid = ? AND what = ? AND target = '' AND line {side}{where} ORDER BY {order} LIMIT 1",
-                (sid, what),
-            ).fetchall()
+            clause = f"sid = ? AND what = ? AND target = '' AND line {side}{where} ORDER BY {order} LIMIT 1"
+            found += _select_marks(db, f"INDEXED BY marks_target WHERE {clause}", (sid, what))
+    return found
+
+
+def _select_marks(db: sqlite3.Connection, clauses: str, values: Sequence[str]) -> list[SessionMark]:
+    found = db.execute(f"SELECT what, at_ms, line, chain, target, value FROM marks {clauses}", values)
     return [SessionMark(*row) for row in found]
 
 
@@ -74,18 +77,8 @@ def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | N
     row = db.execute("SELECT source_id FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     aliases = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
     targets = [target for target in aliases if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
-    found = db.execute(
-        "SELECT what, at_ms, line, chain, target, value FROM marks WHERE sid = ? AND what = 'label' "
-        f"AND target IN ({', '.join('?' * len(targets))})",
-        (sid, *targets),
-    )
-    return rules.labels([SessionMark(*row) for row in found], dict.fromkeys(targets, oid)).get(oid)
-
-
-def by_source_id(catalogue: Catalogue, sid: str, source_id: str) -> Oid | None:
-    """Return the oid of the entry with an agent's id; ``None`` if there is no such entry in the session."""
-    place = _place_of_id(catalogue.db, sid, source_id)
-    return place[0] if place else None
+    clauses = f"WHERE sid = ? AND what = 'label' AND target IN ({', '.join('?' * len(targets))})"
+    return rules.labels(_select_marks(db, clauses, (sid, *targets)), dict.fromkeys(targets, oid)).get(oid)
 
 
 def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
@@ -103,7 +96,7 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
     if found is None:
         # A label that a fork copied names an entry of the session from which it was forked.
         by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
-        row = db.execute(by_chain, (_chain(target), sid)).fetchone()
+        row = db.execute(by_chain, (chain_bytes(target), sid)).fetchone()
         row = row or _by_short_id(db, sid, target)
         found = (row[0], to_base64url(row[1])) if row else None
     return found
@@ -130,21 +123,10 @@ def _place_of_id(db: sqlite3.Connection, sid: str, source_id: str) -> tuple[Oid,
     return (row[0], to_base64url(row[1])) if row else None
 
 
-def _chain(target: str) -> bytes:
+def chain_bytes(text: str) -> bytes:
+    """Return the chain digest that ``text`` encodes; ``b""`` if it encodes none."""
     try:
-        return from_base64url(target)
+        return from_base64url(text)
     except ValueError:
         return b""
 
-
-TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
-
-
-def clamped(at_ms: int) -> int:
-    """Return ``at_ms``, limited to SQLite's range of signed 64-bit integers."""
-    return min(max(at_ms, TIME_MIN), TIME_MAX)
-
-
-def storable(text: str) -> str:
-    """Return ``text`` with lone surrogates, which SQLite does not accept, replaced by question marks."""
-    return text.encode("utf-8", "replace").decode() if not text.isascii() else text

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,10 +17,8 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.derived import PATIENCE_SECONDS, begin_log, is_damage, remove
-from gitsession.index.entry_rows import EntryRow as RowOfEntry
-from gitsession.index.entry_rows import run_of
-from gitsession.index.names import storable
+from gitsession.index.derived import begin_log, connect, create_tables, is_damage, remove, storable
+from gitsession.index.entry_rows import EntryRow, has_entry, run_of
 from gitsession.index.search_words import (
     KINDS,
     SearchableText,
@@ -124,7 +121,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         row = wanted.sessions.get(sid)
         if row is None or at_ms < wanted.since_ms or (wanted.role and role != wanted.role):
             continue
-        if not _is_of(catalogue, sid, oid):
+        if not has_entry(catalogue.db, sid, oid):
             continue  # an undo removed the entry
         text = _searchable_text(store, oid)
         if text is not None:
@@ -207,7 +204,7 @@ def _new(
 def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
     """Yield the entries of a history that can have text, the tip first. They are read from the catalog if possible."""
     oid: Oid | None = leaf
-    known: dict[Oid, RowOfEntry] = {}
+    known: dict[Oid, EntryRow] = {}
     while oid:
         if oid not in known:
             known = {row.oid: row for row in run_of(catalogue.db, sid, oid, RUN)}
@@ -215,7 +212,7 @@ def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> I
         if row is not None and row.above is not None:
             yield row.indexed_entry()
             oid = row.above
-        elif _is_of(catalogue, sid, oid):
+        elif has_entry(catalogue.db, sid, oid):
             node = load(store, oid)
             yield node
             oid = node.parent
@@ -233,11 +230,6 @@ def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[
         except DAMAGE:
             is_complete = False
     return [node for node in nodes if node.kind in KINDS], is_complete
-
-
-def _is_of(catalogue: Catalogue, sid: str, oid: Oid) -> bool:
-    """Return whether an entry belongs to this session, and not to the session from which it was forked."""
-    return catalogue.db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
 def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
@@ -288,7 +280,7 @@ def open_at(path: Path) -> sqlite3.Connection:
     """
     for database in (str(path), str(path), ":memory:"):
         try:
-            return _connect(database)
+            return connect(database, _prepare, ("state", "seen", "docs", "words"))
         except sqlite3.OperationalError as error:
             if "fts5" in str(error):
                 raise Unavailable("cannot search: this SQLite has no full-text search (FTS5)") from None
@@ -303,30 +295,14 @@ def open_at(path: Path) -> sqlite3.Connection:
     raise Unavailable("cannot search: the index cannot be created", hint="try again")
 
 
-def _connect(database: str) -> sqlite3.Connection:
-    if database != ":memory:" and not os.path.exists(database):
-        os.close(os.open(database, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
-    db = sqlite3.connect(database, timeout=PATIENCE_SECONDS, isolation_level=None)
-    try:
-        found = db.execute("PRAGMA user_version").fetchone()[0]
-        if found not in (0, VERSION):
-            raise sqlite3.DatabaseError(f"version {found}")
-        db.execute("PRAGMA synchronous = OFF")  # if a power failure damages the index, it is replaced
-        if found == 0:
-            begin_log(db)
-            _make(db)
-        for table in ("state", "seen", "docs", "words"):
-            db.execute(f"SELECT * FROM {table} LIMIT 0")
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _make(db: sqlite3.Connection) -> None:
-    db.execute("BEGIN IMMEDIATE")
-    if db.execute("PRAGMA user_version").fetchone()[0] == 0:
-        for statement in _SCHEMA.split(";"):
-            db.execute(statement)
-        db.execute(f"PRAGMA user_version = {VERSION}")
-    db.execute("COMMIT")
+def _prepare(db: sqlite3.Connection) -> None:
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, VERSION):
+        raise sqlite3.DatabaseError(f"version {version}")
+    db.execute("PRAGMA synchronous = OFF")  # if a power failure damages the index, it is replaced
+    if version == 0:
+        begin_log(db)
+        db.execute("BEGIN IMMEDIATE")
+        if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+            create_tables(db, _SCHEMA, VERSION)
+        db.execute("COMMIT")

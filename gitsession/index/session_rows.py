@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Set
-from typing import NamedTuple
 
-from gitsession.codec.digest import from_base64url
 from gitsession.formats import Counting, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
-from gitsession.index.names import clamped, storable
+from gitsession.index.derived import clamped, storable
+from gitsession.index.names import chain_bytes
 from gitsession.model import entries as kinds
 from gitsession.model.usage import AnswerUsage, answer_id, total_tokens
 from gitsession.sessions.active_branch import is_superseded, selected_branch
@@ -62,7 +61,7 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
     selected = selected_branch(store, sid)
     if selected is not None:
         return selected
-    line, chain = (line_of(leaf), _chain(leaf)) if leaf is not None else (None, b"")
+    line, chain = (line_of(leaf), chain_bytes(leaf.partition(":")[2])) if leaf is not None else (None, b"")
     for where, order, values in (
         ("ours", "at_ms DESC, chain DESC, later, name", ()),
         ("line = ? AND chain = ?", "later, name", (line, chain)),
@@ -76,25 +75,14 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
     return None
 
 
-def _chain(position: str) -> bytes:
-    try:
-        return from_base64url(position.partition(":")[2])
-    except ValueError:
-        return b""
-
-
 # ---- tokens reported by providers: each answer is counted once, even if several entries report it
 
 
-class AddedTokens(NamedTuple):
-    """The tokens that an entry adds to its session: those of answers with an id, and all others."""
+def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> tuple[int, int]:
+    """Record the tokens that an entry reports for answers with an id. For each answer, the highest count is used.
 
-    named: int
-    alone: int
-
-
-def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> AddedTokens:
-    """Record the tokens that an entry reports for answers with an id. For each answer, the highest count is used."""
+    Return the tokens that the entry adds to its session: those of answers with an id, and all others.
+    """
     named = alone = 0
     for count in _counts(node, found):
         if not count.answer:
@@ -105,7 +93,7 @@ def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntr
         if known is None or known[0] < count.tokens:
             db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (*key, count.tokens))
             named += count.tokens - (known[0] if known else 0)
-    return AddedTokens(named, alone)
+    return named, alone
 
 
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:

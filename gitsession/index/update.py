@@ -11,10 +11,9 @@ from typing import NamedTuple
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_rows
 from gitsession.index.catalogue import Catalogue
-from gitsession.index.derived import is_damage
+from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
+from gitsession.index.entry_rows import has_entry
 from gitsession.index.history_states import StateRecorder
-from gitsession.index.names import TIME_MIN, clamped, storable
-from gitsession.index.session_rows import AddedTokens
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -125,8 +124,9 @@ def _is_purged(store: ObjectStore, sid: str) -> bool:
 class _Summary(NamedTuple):
     """The row of a session, with counts that are updated when entries are added.
 
-    ``entries``: the number of entries, without the first. ``counted``: the tokens of the entries. ``waiting``: the
-    tokens of lines that are not entries yet. ``meta``: the tip of ``meta`` from which the other fields were computed.
+    ``start``: the first entry; "" if it is unknown. ``meta``: the tip of ``meta`` from which the other fields were
+    computed. ``entries``: the number of entries, without the first. ``counted``: the tokens of the entries.
+    ``waiting``: the tokens of lines that are not entries yet. ``superseded``: the superseded positions, as JSON.
     ``leaf``: as in ``SourceFile``.
     """
 
@@ -165,33 +165,43 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     meta = None if is_moved and not known.waiting else meta_of(store, sid)
     if meta is not None and (_superseded(meta), *_continues(meta)) != (known.superseded, known.continues, known.copied):
         return False
-    superseded = frozenset(json.loads(known.superseded))
     leaves = {parsed[1]: move for move in moves if (parsed := refs.parse(move.ref)) and refs.is_branch(parsed[1])}
-    new, start = _new_nodes(db, store, sid, [move.new for move in leaves.values() if move.new is not None])
-    added = _insert_entries(db, store, sid, new, superseded, known.copied)
-    for name, move in leaves.items():
-        session_rows.put_branch(db, store, sid, name, move.new, superseded)
+    tips = {name: move.new for name, move in leaves.items()}
+    known = _add_entries(db, store, sid, tips, known._replace(meta=tip), meta)
     left = {move.old for move in leaves.values() if move.old is not None}
-    if not all(_is_inner(db, sid, oid) or _is_branch_end(db, sid, oid) for oid in left):
-        return False
-    if meta is not None:
-        session_rows.replace_marks(db, sid, meta.marks)
-    return _summarise(db, store, sid, known._replace(start=start or known.start, meta=tip), added, meta)
+    return all(_is_in_branch(db, sid, oid) for oid in left) and _summarise(db, store, sid, known, meta)
 
 
 def _insert_session(db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> None:
     """Add a session that is not in the catalog."""
     meta = meta_of(store, sid)
-    superseded = frozenset(meta.source_file.superseded)
-    new, start = _new_nodes(db, store, sid, leaves.values())
-    added = _insert_entries(db, store, sid, new, superseded, _continues(meta)[1])
-    for name, oid in leaves.items():
-        session_rows.put_branch(db, store, sid, name, oid, superseded)
-    session_rows.replace_marks(db, sid, meta.marks)
-    start = start or (new[0].oid if new else None)
-    known = _Summary(start=start, meta=store.ref(refs.meta(sid))) if start is not None else None
-    if known is None or not _summarise(db, store, sid, known, added, meta):
+    known = _Summary("", store.ref(refs.meta(sid)), copied=_continues(meta)[1], superseded=_superseded(meta))
+    if not _summarise(db, store, sid, _add_entries(db, store, sid, leaves, known, meta), meta):
         _forget(db, sid)  # no entry can be read
+
+
+def _add_entries(
+    db: sqlite3.Connection, store: ObjectStore, sid: str, tips: Mapping[str, Oid | None], known: _Summary,
+    meta: Meta | None,
+) -> _Summary:  # fmt: skip
+    """Add the new entries of branches, and the branches; return the summary with the new entries.
+
+    ``tips``: the tip of each branch that has moved; ``None`` for a removed branch. ``meta``: the content of ``meta``,
+    if it was read again.
+    """
+    superseded = frozenset(json.loads(known.superseded))
+    new, start = _new_nodes(db, store, sid, [oid for oid in tips.values() if oid is not None])
+    newest_ms, tokens = _insert_entries(db, store, sid, new, superseded, known.copied)
+    for name, oid in tips.items():
+        session_rows.put_branch(db, store, sid, name, oid, superseded)
+    if meta is not None:
+        session_rows.replace_marks(db, sid, meta.marks)
+    return known._replace(
+        start=start or known.start or (new[0].oid if new else ""),
+        entries=known.entries + len(new),
+        updated_ms=max(known.updated_ms, newest_ms),
+        counted=known.counted + tokens,
+    )
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
@@ -209,7 +219,7 @@ def _new_nodes(
     for leaf in leaves:
         oid: Oid | None = leaf
         line: dict[Oid, Node] = {}
-        while oid is not None and oid not in new and not _is_known(db, sid, oid):
+        while oid is not None and oid not in new and not has_entry(db, sid, oid):
             try:
                 node = load(store, oid)
             except DAMAGE:
@@ -242,7 +252,7 @@ def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tu
     above = session_facts.entries_before(tree, start)
     if start is None:
         start = next((oid for oid, node in tree.nodes.items() if node.parent is None), None)
-    nodes = [node for node, _ in tree.walk() if node.oid not in above and not _is_known(db, sid, node.oid)]
+    nodes = [node for node, _ in tree.walk() if node.oid not in above and not has_entry(db, sid, node.oid)]
     return nodes, start
 
 
@@ -252,24 +262,13 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
     return found[0] if found else None
 
 
-def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
-
-
-class _Added(NamedTuple):
-    """A summary of inserted entries: their number, the time of the newest (Unix time in ms), and their tokens."""
-
-    entries: int
-    newest_ms: int
-    tokens: int
-
-
 def _insert_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int
-) -> _Added:
-    """Insert entries, parents first. An entry is in the agent's file unless it or an earlier entry is superseded.
+) -> tuple[int, int]:
+    """Insert entries, parents first; return the time of the newest (Unix time in ms), and the tokens of all.
 
-    ``copied``: the last line of the file whose tokens are counted in another session.
+    An entry is in the agent's file unless it or an earlier entry is superseded. ``copied``: the last line of the file
+    whose tokens are counted in another session.
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
@@ -281,8 +280,10 @@ def _insert_entries(
         at[node.oid] = in_file, depth + 1
         found = content.decode_entry(store, node)
         row = recorder.record(node, found)
-        at_ms, own = clamped(found.entry.at_ms), _own(db, sid, node, found, copied)
-        newest_ms, tokens = max(newest_ms, at_ms), tokens + own.named + own.alone
+        at_ms = clamped(found.entry.at_ms)
+        is_copied = node.source is not None and node.source.line <= copied
+        named, alone = (0, 0) if is_copied else session_rows.add_answers(db, sid, node, found)
+        newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
         values = row._asdict() | {
             "digest": found.digest,
             "agent": row.agent and storable(row.agent),
@@ -291,7 +292,7 @@ def _insert_entries(
             "inner": node.oid in inner,
             "depth": depth,
             "at_ms": at_ms,
-            "tokens": own.alone,
+            "tokens": alone,
             "words": _prompt_words(node, found.entry),
             "proof": row.proof(),
         }
@@ -301,7 +302,7 @@ def _insert_entries(
             session_rows.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
-    return _Added(len(new), newest_ms, tokens)
+    return newest_ms, tokens
 
 
 def _prompt_words(node: Node, entry: Entry) -> str | None:
@@ -315,25 +316,22 @@ def _file_and_depth(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[
     return (bool(found[0]), found[1] + 1) if found else (True, 0)
 
 
-def _is_inner(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    """Return whether another entry of the session follows this one."""
-    return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ? AND inner", (sid, oid)).fetchone() is not None
+def _is_in_branch(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
+    """Return whether another entry of the session follows this one, or a branch ends at it."""
+    query = (
+        "SELECT 1 FROM entries WHERE sid = ?1 AND oid = ?2 AND inner "
+        "UNION ALL SELECT 1 FROM branches WHERE sid = ?1 AND oid = ?2"
+    )
+    return db.execute(query, (sid, oid)).fetchone() is not None
 
 
-def _is_branch_end(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    """Return whether a branch of the session ends at an entry."""
-    return db.execute("SELECT 1 FROM branches WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
-
-
-def _summarise(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, added: _Added, meta: Meta | None
-) -> bool:
+def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, meta: Meta | None) -> bool:
     """Write the row of the session. Return ``False`` if the session has no entries.
 
     ``meta``: the content of ``meta``, if it was read again.
     """
     name = session_rows.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
-    if name is None or not _is_known(db, sid, known.start):
+    if name is None or not has_entry(db, sid, known.start):
         return False
     first = content.entry_of(store, load(store, known.start))
     begins = first if isinstance(first, kinds.SessionHeader | kinds.Fork) else None
@@ -346,18 +344,18 @@ def _summarise(
     if meta is not None:
         cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
         parent = parent_of(meta.header)
+        continues, copied = _continues(meta)
         known = known._replace(
             waiting=session_rows.waiting_tokens(db, store, sid, meta),
             project=None if cwd is None else storable(cwd),
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),
             delegated=begins is not None and is_delegated(begins.agent, begins.source_id, meta.header),
-            continues=_continues(meta)[0],
-            copied=_continues(meta)[1],
+            continues=continues,
+            copied=copied,
             superseded=_superseded(meta),
             leaf=meta.source_file.leaf,
         )
-    counted = known.counted + added.tokens
     row = known._asdict() | {
         "sid": sid,
         "agent": storable((begins and begins.agent) or "unknown"),
@@ -365,22 +363,13 @@ def _summarise(
         "title": marks.title(names.title_marks(db, sid)),
         "first_words": words[0] if words else _fork_name(store, first, known.start),
         "created_ms": created_ms,
-        "updated_ms": max(known.updated_ms, added.newest_ms, created_ms),
-        "entries": known.entries + added.entries,
+        "updated_ms": max(known.updated_ms, created_ms),
         "active": name,
         "view": (begins and begins.view) or VIEW,
-        "counted": counted,
-        "tokens": counted + known.waiting,
+        "tokens": known.counted + known.waiting,
     }
     _put(db, "sessions", row)
     return True
-
-
-def _own(db: sqlite3.Connection, sid: str, node: Node, found: content.DecodedEntry, copied: int) -> AddedTokens:
-    """Return the tokens that an entry adds to its session."""
-    if node.source is not None and node.source.line <= copied:
-        return AddedTokens(0, 0)
-    return session_rows.add_answers(db, sid, node, found)
 
 
 def _continues(meta: Meta) -> tuple[str | None, int]:

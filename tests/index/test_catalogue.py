@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import (
@@ -448,30 +449,30 @@ def test_damaged_or_missing_file_is_rebuilt(tmp_path: Path, damage: Callable[[Pa
     assert path.exists()
 
 
-def cannot_be_opened(path: str) -> sqlite3.Connection:
+def cannot_be_opened(path: str, *rest: Any) -> sqlite3.Connection:
     if path != ":memory:":
         raise sqlite3.OperationalError("unable to open database file")
-    return CONNECT(path)
+    return CONNECT(path, *rest)
 
 
-def can_only_be_read(path: str) -> sqlite3.Connection:
+def can_only_be_read(path: str, *rest: Any) -> sqlite3.Connection:
     if path == ":memory:":
-        return CONNECT(path)
+        return CONNECT(path, *rest)
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False)
 
 
-CONNECT = catalogue_module._connect
+CONNECT = catalogue_module.connect
 
 
 @pytest.mark.parametrize("connect", [cannot_be_opened, can_only_be_read])
 def test_catalog_is_in_memory_if_nothing_can_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Callable[[str], sqlite3.Connection]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connect: Callable[..., sqlite3.Connection]
 ) -> None:
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         begun(store, "one")
         store.catalogue()
         begun(store, "two")
-    monkeypatch.setattr(catalogue_module, "_connect", connect)
+    monkeypatch.setattr(catalogue_module, "connect", connect)
     with Store.open(tmp_path / "store.git") as store:
         assert [row.name for row in store.sessions()] == ["two", "one"]
 
