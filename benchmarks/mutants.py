@@ -527,13 +527,13 @@ BREAKS = [
     one(
         "a file is written in place",
         "workspace/place_file.py",
-        "        if _put(folder, name, self._temporary, seen, source=self._folder):",
-        "        if seen is not None and seen.kind == 'file':\n"
+        "        if _put(folder, name, self._temporary, self._seen, source=self._folder):",
+        "        if self._seen is not None and self._seen.kind == 'file':\n"
         "            fd = os.open(name, os.O_WRONLY | os.O_TRUNC, dir_fd=folder)\n"
         "            with open(os.open(self._temporary, os.O_RDONLY, dir_fd=self._folder), 'rb') as file:\n"
         "                write_all(fd, file.read(), 0)\n"
         "            return os.close(fd)\n"
-        "        if _put(folder, name, self._temporary, seen, source=self._folder):",
+        "        if _put(folder, name, self._temporary, self._seen, source=self._folder):",
         RESTORE,
         HOSTILE,
     ),
@@ -582,8 +582,8 @@ BREAKS = [
     one(
         "any folder that is empty goes",
         "workspace/restore.py",
-        "sorted(self.emptied & self.made",
-        "sorted(self.emptied",
+        "run.remove_folders(run.emptied & run.made)",
+        "run.remove_folders(run.emptied)",
         RESTORE,
     ),
     one(

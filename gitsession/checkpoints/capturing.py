@@ -15,14 +15,16 @@ from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
 from gitsession.codec.cbor import to_profile, valid_text
 from gitsession.git.objects import oid_of
+from gitsession.git.types import ObjectSink, Oid
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
-from gitsession.workspace import trees, workspace_lock
+from gitsession.workspace import workspace_lock
 from gitsession.workspace.capture import capture, capture_paths, put
-from gitsession.workspace.read_file import Skipped, caps
+from gitsession.workspace.read_file import caps
 from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import FileTrees, State
 
 Phase: TypeAlias = Literal["before", "after"]
 """The phase of a checkpoint.
@@ -98,31 +100,34 @@ def take_locked(
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
-    levels: trees.TreeCache | None = None,
+    file_trees: FileTrees | None = None,
 ) -> Point:
     """Take a checkpoint as ``take`` does. The caller must hold the lock of the workspace."""
-    fields = {"phase": phase, "workspace": workspace_path(root), "at_ms": at_ms}
-    fields |= {"call": to_profile(why.call), "reason": to_profile(why.reason)}
     limits = caps()._replace(secret=exclusion_rule(store))
+    states: dict[str, State] = {}
+    appeared: Sequence[str] = ()
     if paths is None:
         captured = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
-        entry = Checkpoint(
-            mode=WORKSPACE,
-            skipped=_skipped(captured.skipped),
-            appeared=tuple(captured.appeared),
-            **fields,  # type: ignore[arg-type]
-        )
-        return history.add(store, sid, entry, lambda tx, before: captured.tree, why.target)
-    some = capture_paths(root, paths, caps=limits)
-    states = put(store, some.changes)
-    entry = Checkpoint(mode=EDITED, paths=tuple(states), skipped=_skipped(some.skipped), **fields)  # type: ignore[arg-type]
-    return history.add(
-        store,
-        sid,
-        entry,
-        lambda tx, before: trees.patch(store, tx, before.files if before else None, states, levels=levels),
-        why.target,
+        skipped, appeared = captured.skipped, captured.appeared
+    else:
+        contents, skipped = capture_paths(root, paths, caps=limits)
+        states = put(store, contents)
+    entry = Checkpoint(
+        mode=WORKSPACE if paths is None else EDITED,
+        phase=phase,
+        workspace=workspace_path(root),
+        at_ms=at_ms,
+        call=to_profile(why.call),
+        reason=to_profile(why.reason),
+        paths=tuple(states),
+        skipped=tuple((valid_text(path), valid_text(reason)) for path, reason in skipped),
+        appeared=tuple(appeared),
     )
+
+    def files(tx: ObjectSink, before: Oid | None) -> Oid | None:
+        return captured.tree if paths is None else (file_trees or FileTrees(store)).patch(tx, before, states)
+
+    return history.add(store, sid, entry, files, why.target)
 
 
 def exclusion_rule(store: GitStore) -> ExclusionRule | None:
@@ -137,10 +142,6 @@ def exclusion_rule(store: GitStore) -> ExclusionRule | None:
         return None if guard is None else guard.in_file(data)
 
     return rule
-
-
-def _skipped(left_out: Sequence[Skipped]) -> tuple[tuple[str, str], ...]:
-    return tuple((valid_text(left.path), valid_text(left.reason)) for left in left_out)
 
 
 def workspace_path(root: WorkspaceRoot) -> str:

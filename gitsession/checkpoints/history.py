@@ -26,7 +26,7 @@ from gitsession.sessions.operation_log import RecordingTransaction
 from gitsession.sessions.root import beginning
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
-from gitsession.workspace import trees
+from gitsession.workspace.trees import FileTrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +116,8 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
             continue
 
 
-Files = Callable[[Transaction | RecordingTransaction, "Point | None"], "Oid | None"]
-"""A function that writes the tree of a checkpoint. Its second argument is the previous checkpoint."""
+Files = Callable[[Transaction | RecordingTransaction, "Oid | None"], "Oid | None"]
+"""A function that writes the tree of a checkpoint. Its second argument is the tree of the previous checkpoint."""
 
 
 def add(
@@ -150,7 +150,7 @@ def put(
         before = newest(store, sid)
     except DAMAGE:
         is_lost = True  # capture files even if earlier checkpoints are damaged
-    tree = files(tx, before)
+    tree = files(tx, before.files if before else None)
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
     if before is not None and not always and not has_news(store, before, entry, tree, target):
         return before
@@ -191,4 +191,4 @@ def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | N
 def _unknown(store: ObjectStore, before: Point, entry: Checkpoint) -> bool:
     """Return whether ``entry`` covers a path that the previous checkpoint does not cover."""
     new = set(entry.paths) - set(before.entry.paths)
-    return None in trees.look_up(store, before.files, new).values()
+    return None in FileTrees(store).look_up(before.files, new).values()

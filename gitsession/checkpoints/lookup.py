@@ -13,28 +13,23 @@ from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace import trees
+from gitsession.workspace.trees import FileTrees, walk
 
 if TYPE_CHECKING:
     from gitsession.workspace.patches import FilePatch
 
 
-def steps(
-    store: ObjectStore, points: Sequence[Point], *, levels: trees.TreeCache | None = None
-) -> list[CheckpointStep]:
+def steps(file_trees: FileTrees, points: Sequence[Point]) -> list[CheckpointStep]:
     """Convert checkpoints, oldest first, to steps, each with its differences from the previous checkpoint.
 
     If the first checkpoint covers the whole workspace, its step has no differences. Changes at the first checkpoint are
     not attributed to the session, and its tree may be large.
     """
     found = []
-    levels = levels or trees.TreeCache(store)
     before: Point | None = None
     for point in points:
         is_first_full = before is None and point.entry.mode == WORKSPACE
-        changes = (
-            {} if is_first_full else trees.diff(store, before.files if before else None, point.files, levels=levels)
-        )
+        changes = {} if is_first_full else file_trees.diff(before.files if before else None, point.files)
         found.append(CheckpointStep(point.entry, changes))
         before = point
     return found
@@ -105,13 +100,13 @@ class Files(Mapping[str, Oid]):
         self._store = store
 
     def __getitem__(self, path: str) -> Oid:
-        found = trees.look_up(self._store, self.tree, [path])[path]
+        found = FileTrees(self._store).look_up(self.tree, [path])[path]
         if found is None:
             raise KeyError(path)
         return found.oid
 
     def __iter__(self) -> Iterator[str]:
-        return (path for path, _ in trees.walk(self._store, self.tree))
+        return (path for path, _ in walk(self._store, self.tree))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -122,7 +117,7 @@ class Files(Mapping[str, Oid]):
 
     def diff(self, other: Files) -> list[FileChange]:
         """Return the changes from these files to ``other``."""
-        found = trees.diff(self._store, self.tree, other.tree).items()
+        found = FileTrees(self._store).diff(self.tree, other.tree).items()
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
     def patch(self, other: Files, paths: Collection[str] = ()) -> list[FilePatch]:
@@ -132,11 +127,10 @@ class Files(Mapping[str, Oid]):
         """
         from gitsession.workspace import patches
 
-        tops = [path.rstrip("/") for path in paths]
-        changes = trees.diff(self._store, self.tree, other.tree)
+        tops = tuple(path.rstrip("/") + "/" for path in paths)
+        changes = FileTrees(self._store).diff(self.tree, other.tree)
         if tops:
-            below = {path for path in changes if any(f"{path}/".startswith(f"{top}/") for top in tops)}
-            changes = {path: changes[path] for path in changes if path in below}
+            changes = {path: change for path, change in changes.items() if f"{path}/".startswith(tops)}
         return patches.compare(self._store, changes)
 
 

@@ -23,11 +23,10 @@ from gitsession.sessions.session import StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace import trees
 from gitsession.workspace.inspect import Now
 from gitsession.workspace.path_rules import folders_of, target_refusal
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import State
+from gitsession.workspace.trees import FileTrees, State
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 
@@ -59,8 +58,8 @@ class RewindPlan:
     workspace: str | None = None
     changes: tuple[PathDecision, ...] = ()
     made: tuple[str, ...] = ()
-    levels: trees.TreeCache | None = field(default=None, repr=False, compare=False)
-    """A cache of the folders that were read for the plan. The execution reads many of them again."""
+    file_trees: FileTrees | None = field(default=None, repr=False, compare=False)
+    """The trees that were read for the plan. The execution reads many of their folders again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
     """The contents of merged files, by oid. They are not in the store yet."""
 
@@ -139,17 +138,17 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
         )
     number = max(number, 0)  # the state before the first checkpoint is unknown
     start = _last_full_index(points, number)
-    levels = trees.TreeCache(store)
-    found = touches(lookup.steps(store, points[start:], levels=levels), number - start)
+    file_trees = FileTrees(store)
+    found = touches(lookup.steps(file_trees, points[start:]), number - start)
     base = points[number].files if points else None
-    at_entry = trees.look_up(store, base, found, levels=levels)
+    at_entry = file_trees.look_up(base, found)
     for path in found.keys() - _covered_paths(points[start : number + 1], found):
         # No checkpoint covers the path, so the file may have existed.
         at_entry[path] = next(touch.was for touch in found[path] if touch.is_by_session)
     root.forget()
     now = {path: current_state(root, path) for path in found}
     since_ms = points[number].entry.at_ms if points else 0
-    claimed = _claims(store, rewind.session, workspace_path(root), since_ms, found, levels) if found else {}
+    claimed = _claims(store, rewind.session, workspace_path(root), since_ms, found, file_trees) if found else {}
     merges = Merges(store, root)
     decided = decide(found, now, at_entry, claimed=claimed, force=force, merge=merges)
     changes = [_check_links(store, root, change, force=force) for change in decided]
@@ -157,10 +156,10 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
     return dataclasses.replace(
         rewind,
         workspace=str(root.path),
-        levels=levels,
+        file_trees=file_trees,
         changes=tuple(changes),
         merged=merges.made,
-        made=tuple(sorted(emptied - trees.folders(store, base, emptied, levels=levels))),
+        made=tuple(sorted(emptied - file_trees.folders(base, emptied))),
     )
 
 
@@ -218,7 +217,7 @@ def _claims(
     workspace: str,
     since_ms: int,
     touches: Mapping[str, Sequence[PathAttribution]],
-    levels: trees.TreeCache,
+    file_trees: FileTrees,
 ) -> dict[str, set[State]]:
     """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, each with its claimed states.
 
@@ -239,7 +238,7 @@ def _claims(
     for other in _others(store, sid):
         try:
             points = list(_recent(store, other, workspace, since_ms))[::-1]
-            steps = lookup.steps(store, points, levels=levels)
+            steps = lookup.steps(file_trees, points)
             if own is None and points:
                 own = {point.oid for point in history.walk(store, sid)}
         except GitSessionError:

@@ -39,13 +39,13 @@ from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
-from gitsession.workspace import names, trees, workspace_lock
+from gitsession.workspace import names, workspace_lock
 from gitsession.workspace.capture import tree_with
 from gitsession.workspace.path_rules import PlannedChange
 from gitsession.workspace.restore import Outcome as Restored
 from gitsession.workspace.restore import restore, sweep
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import State
+from gitsession.workspace.trees import FileTrees, State
 
 Did: TypeAlias = Literal["written", "removed", "left"]
 
@@ -109,7 +109,7 @@ def perform(
         )
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intents.refuse(store, root.path)
-        run = RewindRun(store, session, root, plan.levels)
+        run = RewindRun(store, session, root, plan.file_trees)
         intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.made, at_ms)
         place = plan.place.oid if plan.moves else ""
         intent = dataclasses.replace(intent, place=place, onto=plan.onto, seen=store.ref(refs.OPLOG))
@@ -188,14 +188,14 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 class RewindRun:
     """The execution of one rewind, undo or redo in a workspace.
 
-    ``levels``: the cache of folders that were read for its plan.
+    ``file_trees``: the trees that were read for its plan.
     """
 
     def __init__(
-        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, levels: trees.TreeCache | None = None
+        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, file_trees: FileTrees | None = None
     ) -> None:
         self.store, self.session, self.root = store, session, root
-        self.levels = levels or trees.TreeCache(store)
+        self.file_trees = file_trees or FileTrees(store)
 
     def prepare(
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
@@ -210,9 +210,10 @@ class RewindRun:
         paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
         why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
         safety = capturing.take_locked(
-            self.store, self.session.id, self.root, BEFORE, why, at_ms=at_ms, paths=paths, levels=self.levels
+            self.store, self.session.id, self.root, BEFORE, why, at_ms=at_ms, paths=paths,
+            file_trees=self.file_trees,
         )
-        captured = trees.look_up(self.store, safety.files, [change.path for change in wanted], levels=self.levels)
+        captured = self.file_trees.look_up(safety.files, [change.path for change in wanted])
         safe = [change for change in wanted if captured[change.path] == change.now]
         unsafe = (FileOutcome(change.path, "left", UNSAFE) for change in wanted if captured[change.path] != change.now)
         rewind_merges.keep(self.store, merged, safe)
@@ -254,7 +255,7 @@ class RewindRun:
         """Revert the writes of the intent that have been made already; return the outcomes."""
         reversals = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
         parents = folders_above(change.path for change in reversals if change.new is None)
-        made = parents - trees.folders(self.store, files_of(self.store, intent.safety), parents)
+        made = parents - self.file_trees.folders(files_of(self.store, intent.safety), parents)
         outcomes, done = self._restore(intent, reversals, made)
         with self.store.transaction() as tx:
             self._record(tx, intent, done, self.session.leaf, at_ms, always=False)
@@ -272,7 +273,7 @@ class RewindRun:
             self.root, changes, content=lambda oid: self.store.read(oid)[1], tag=intent.tag,
             bytes_max=OBJECT_BYTES_MAX, made=made,
         )  # fmt: skip
-        done = {change.path: change.new for change, one in zip(changes, found, strict=True) if one.did == "done"}
+        done = {change.path: change.new for change, one in zip(changes, found, strict=True) if one.result == "done"}
         return _file_outcomes(changes, found), done
 
     def _finish_rewind(self, intent: Intent, done: Mapping[str, State]) -> str:
@@ -317,7 +318,7 @@ class RewindRun:
             tx,
             intent.session,
             entry,
-            lambda tx, before: tree_with(self.store, tx, before.files if before else None, done, levels=self.levels),
+            lambda tx, before: tree_with(self.store, tx, before, done, self.file_trees),
             target,
             always=always,
         )
@@ -368,7 +369,7 @@ def _sweep(root: WorkspaceRoot, intent: Intent) -> None:
 def _file_outcomes(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
     found = []
     for change, one in zip(changes, outcomes, strict=True):
-        did: Did = "left" if one.did != "done" else ("removed" if change.new is None else "written")
+        did: Did = "left" if one.result != "done" else ("removed" if change.new is None else "written")
         found.append(FileOutcome(change.path, did, one.reason))
     return tuple(found)
 

@@ -19,8 +19,8 @@ from gitsession.sessions.operation_log import Operation, UndoScope, UndoStep, Ve
 from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.workspace import trees
 from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import FileTrees
 
 WHY = {"undo": "its state before the command", "redo": "its state after the command"}
 
@@ -50,7 +50,7 @@ def take_next(
     with open_root(files) as root:
         run = RewindRun(store, open_session(files.session), root)
         merges = Merges(store, root)
-        changes, made = plan_step(store, step, files, root, run.levels, merges)
+        changes, made = plan_step(store, step, files, root, run.file_trees, merges)
         return take_step(run, step, changes, made, merges.made, clock)
 
 
@@ -73,7 +73,7 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
 
 
 def plan_step(
-    store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, levels: trees.TreeCache, merge: Merge
+    store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, file_trees: FileTrees, merge: Merge
 ) -> tuple[list[PathDecision], tuple[str, ...]]:
     """Return the decisions about the files of an operation, and the folders to remove if they are empty afterwards."""
     entry = entry_of(store, load(store, files.result))
@@ -84,9 +84,9 @@ def plan_step(
     ends = [files_of(store, files.safety), files_of(store, files.result)]
     if step.verb == "undo":
         ends.reverse()
-    before, after = (trees.look_up(store, tree, paths, levels=levels) for tree in ends)
+    before, after = (file_trees.look_up(tree, paths) for tree in ends)
     root.forget()
     pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}
     changes = revert(pairs, {path: current_state(root, path) for path in pairs}, why=WHY[step.verb], merge=merge)
     emptied = folders_above(change.path for change in changes if change.action == "remove")
-    return changes, tuple(sorted(emptied - trees.folders(store, ends[1], emptied, levels=levels)))
+    return changes, tuple(sorted(emptied - file_trees.folders(ends[1], emptied)))

@@ -43,7 +43,7 @@ from gitsession.sessions.root import beginning
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.read_file import USUAL
-from gitsession.workspace.trees import State, TreeEntry
+from gitsession.workspace.trees import FileTrees, State, TreeEntry
 
 
 def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Path, sid: str) -> int:
@@ -165,7 +165,7 @@ class _Replay:
         if path is None or self._contents.redact_path(path)[1] is not None:
             return
         tree = self._newest.files if self._newest is not None else None
-        known = trees.look_up(self._store, tree, [path])[path]
+        known = FileTrees(self._store).look_up(tree, [path])[path]
         states = _contents_of(change, self._store.read(known.oid)[1] if known is not None else None)
         if states is None or any(data is not None and len(data) > USUAL.file_bytes for data in states):
             return
@@ -229,9 +229,9 @@ class _Replay:
             at_ms=self._at_ms if phase == BEFORE else self._at_ms + 1,
         )
 
-        def files(tx: ObjectSink, before: Point | None) -> Oid | None:
+        def files(tx: ObjectSink, before: Oid | None) -> Oid | None:
             (contents or self._contents).put(tx, states.values())
-            return trees.patch(self._store, tx, before.files if before else None, states)
+            return FileTrees(self._store).patch(tx, before, states)
 
         nonce = hash_of(phase.encode() + b"\n" + change.raw)[:NONCE_BYTES]
         point = history.add(self._store, self._sid, entry, files, self._target, nonce=nonce)

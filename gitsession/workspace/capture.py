@@ -11,11 +11,11 @@ from gitsession.errors import Corrupt, MissingObject
 from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace import names, trees
+from gitsession.workspace import names
 from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, read_path
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.snapshot import take_snapshot
-from gitsession.workspace.trees import State, TreeCache
+from gitsession.workspace.trees import FileTrees, State
 
 BATCH_BYTES = 32 << 20
 """Size in bytes of a batch of contents that is held in memory and then written to the store.
@@ -42,7 +42,6 @@ def capture(
     folder: Path,
     *,
     caps: Caps = USUAL,
-    wait_seconds: float = 30.0,
 ) -> Captured:
     """Capture the whole workspace and store the differences from the last snapshot (mode *workspace*).
 
@@ -50,7 +49,7 @@ def capture(
     discarded and all files are read again. Raises ``Unavailable``.
     """
     for is_full in (False, True):
-        with take_snapshot(root, folder, caps=caps, discard_state=is_full, wait_seconds=wait_seconds) as snapshot:
+        with take_snapshot(root, folder, caps=caps, discard_state=is_full) as snapshot:
             try:
                 base = snapshot.base()
                 if base is not None and not store.contains(base):
@@ -91,8 +90,7 @@ def tree_with(
     sink: ObjectSink,
     base: Oid | None,
     changes: Mapping[str, State],
-    *,
-    levels: TreeCache | None = None,
+    file_trees: FileTrees | None = None,
 ) -> Oid | None:
     """Write the tree ``base`` with ``changes`` applied. The contents must be in the store already.
 
@@ -102,22 +100,16 @@ def tree_with(
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
             what = f"object {state.oid} is missing, although it has just been stored"
             raise MissingObject(f"cannot write the snapshot: {what}")
-    return trees.patch(store, sink, base, changes, levels=levels)
+    return (file_trees or FileTrees(store)).patch(sink, base, changes)
 
 
-class CapturedPaths(NamedTuple):
-    """The current contents of named paths (mode *edited*)."""
+def capture_paths(
+    root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL
+) -> tuple[list[PathContent], list[Skipped]]:
+    """Read only ``paths``, without git (mode *edited*). Return their contents, and the skipped paths.
 
-    changes: list[PathContent]
-    skipped: list[Skipped]
-
-
-def capture_paths(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL) -> CapturedPaths:
-    """Read only ``paths``, without git.
-
-    The paths may be absolute or relative to the workspace, and may be ignored by git.
-
-    Folders and paths outside the workspace are skipped.
+    The paths may be absolute or relative to the workspace, and may be ignored by git. Folders and paths outside the
+    workspace are skipped.
     """
     changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []
@@ -132,7 +124,7 @@ def capture_paths(root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Cap
             skipped.append(Skipped(tree_path, "a folder"))
         elif reading.change:
             changes[tree_path] = reading.change
-    return CapturedPaths([changes[path] for path in sorted(changes)], skipped)
+    return [changes[path] for path in sorted(changes)], skipped
 
 
 def _relative(root: WorkspaceRoot, paths: Iterable[str | Path]) -> Iterator[tuple[bytes | None, str]]:

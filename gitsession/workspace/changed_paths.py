@@ -96,21 +96,21 @@ def _current_state(shadow: PrivateRepository, found: UserRepository, at: str) ->
     if state.look and state.beside != found:
         shadow.forget()
         state = shadow.state
-    stamps = user_repository.stamps(found)
-    if not state.look or state.stamps != stamps:
-        excludes = user_repository.excludes_file(found)
-        shadow.exclude(user_repository.exclude_text(found))
-        state = state._replace(beside=found, stamps=stamps, excludes=excludes)
+    if not state.look or state.stamps != user_repository.stamps(found):
+        state = _with_rules(state, shadow, found)
     if not state.look and found.top != at:
         rules = ("-c", f"core.excludesFile={state.excludes}")
         if shadow.git(found.top, found.top, *rules, "check-ignore", "-q", at, accept=(0, 1)).code == 0:
-            separate = UserRepository(at)
-            shadow.exclude(b"")
-            excludes = user_repository.excludes_file(separate)
-            state = state._replace(
-                beside=separate, apart=True, stamps=user_repository.stamps(separate), excludes=excludes
-            )
+            state = _with_rules(state._replace(apart=True), shadow, UserRepository(at))
     return state
+
+
+def _with_rules(state: SnapshotState, shadow: PrivateRepository, repository: UserRepository) -> SnapshotState:
+    """Return the state with the ignore rules of ``repository``, and pass the rules that are not versioned to git."""
+    stamps = user_repository.stamps(repository)  # before the files are read, so that a later change is noticed
+    excludes = user_repository.excludes_file(repository)
+    shadow.exclude(user_repository.exclude_text(repository))
+    return state._replace(beside=repository, stamps=stamps, excludes=excludes)
 
 
 def _with_users_index(
@@ -121,13 +121,13 @@ def _with_users_index(
     stamp = user_repository.stamp(repository.index_file) if repository.git_dir else None
     if state.look and stamp == state.users_index:
         return state, []
-    tracked = user_repository.tracked(repository, at)
-    ignored = _ignored_paths(tracked.files, shadow, repository.top, at, rules) if tracked.files else []
+    files, tracked_submodules = user_repository.tracked(repository, at)
+    ignored = _ignored_paths(files, shadow, repository.top, at, rules) if files else []
+    wanted = [*ignored, *tracked_submodules]
     known: set[bytes] = set()
-    if state.look and (ignored or tracked.submodules):
+    if state.look and wanted:
         known = set(shadow.git(repository.top, at, "ls-files", "-z").out.split(b"\0"))
-    submodules = {os.fsdecode(path): oid for path, oid in tracked.submodules.items()}
-    wanted = [*ignored, *tracked.submodules]
+    submodules = {os.fsdecode(path): oid for path, oid in tracked_submodules.items()}
     updated = state._replace(
         users_index=stamp,
         tracked=sorted(map(os.fsdecode, ignored)),

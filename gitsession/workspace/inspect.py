@@ -1,24 +1,25 @@
 """Inspection of one name in an opened folder.
 
-A link is never followed, and a read that overlapped a write is discarded.
-
-Pipes and devices are never opened. All functions raise ``OSError`` if the system denies access.
+No link is followed, and no pipe or device is opened. A read that overlapped a write is repeated. All functions raise
+``OSError`` if the system denies access.
 """
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import sha1
-from typing import Literal, NamedTuple, TypeAlias
+from functools import partial
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.git.objects import LINK_MODE
-from gitsession.git.types import Oid
 from gitsession.workspace.trees import TreeEntry
+
+T = TypeVar("T")
 
 NOT_FOUND = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
 """Error numbers for a name that does not exist or cannot exist."""
@@ -93,8 +94,7 @@ def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
     Raises ``NotFound``, ``Refused`` for a folder or a special file, and ``Unavailable`` for a file that is being
     written.
     """
-    chunks: list[bytes] = []
-    found = _read_stable(folder, name, lambda _: chunks.clear(), chunks.append)
+    found, chunks = _read_stable(folder, name, lambda _: list[bytes](), list.append)
     return found, b"".join(chunks)
 
 
@@ -106,51 +106,48 @@ def examine(folder: int, name: bytes) -> tuple[Now, Status | None]:
     found = status(folder, name)
     if found is None:
         return None, None
-    if found.kind in ("folder", "special"):
-        return SpecialFile("folder" if found.kind == "folder" else "special"), found
-    hasher = _Hasher()
+    if found.kind == "folder" or found.kind == "special":
+        return SpecialFile(found.kind), found
     try:
-        found = _read_stable(folder, name, hasher.begin, hasher.take)
+        found, digest = _read_stable(folder, name, _begin_oid, lambda digest, data: digest.update(data))
     except NotFound:
         return None, None
-    return TreeEntry(found.mode, hasher.oid()), found
+    return TreeEntry(found.mode, digest.hexdigest()), found
 
 
 class _Changed(Exception):
     """An internal error: the file was changed or replaced during the read."""
 
 
-class _Hasher:
-    """A hasher for the oid of a blob that is read in chunks."""
-
-    def begin(self, size: int) -> None:
-        self._sha1 = sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-
-    def take(self, data: bytes) -> None:
-        self._sha1.update(data)
-
-    def oid(self) -> Oid:
-        return self._sha1.hexdigest()
+def _begin_oid(size: int) -> hashlib._Hash:
+    """Return the hash of a blob that is read in chunks."""
+    return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
 
 
-def _read_stable(folder: int, name: bytes, begin: Callable[[int], None], take: Callable[[bytes], object]) -> Status:
-    """Read a name; retry after a concurrent write. Each attempt first calls ``begin`` with the size in bytes."""
+def _read_stable(
+    folder: int, name: bytes, begin: Callable[[int], T], take: Callable[[T, bytes], object]
+) -> tuple[Status, T]:
+    """Read a name; repeat the read after a concurrent write. Return its status, and the object with its content.
+
+    ``begin``: a function that returns an empty object for a content of the given size in bytes. ``take``: a function
+    that adds data to the object.
+    """
     for _ in range(_TRIES):
         found = status(folder, name)
         if found is None:
             raise NotFound("no such file")
-        if found.kind in ("folder", "special"):
-            raise Refused(SpecialFile("folder" if found.kind == "folder" else "special").description)
+        if found.kind == "folder" or found.kind == "special":
+            raise Refused(SpecialFile(found.kind).description)
         with suppress(FileNotFoundError, _Changed):
             if found.kind == "link":
                 target = _target(folder, name)
-                begin(len(target))
-                take(target)
+                content = begin(len(target))
+                take(content, target)
             else:
-                begin(found.size)
-                _read_chunks(folder, name, found, take)
+                content = begin(found.size)
+                _read_chunks(folder, name, found, partial(take, content))
             if status(folder, name) == found:
-                return found
+                return found, content
     raise Unavailable("another process is writing it")
 
 

@@ -7,11 +7,13 @@ tag.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 
 from gitsession.durable import write_all
 from gitsession.workspace import inspect, names
@@ -29,27 +31,27 @@ class ConcurrentWrite(Exception):
 
 
 class StagedFile:
-    """New content in a temporary file, which is in the folder of the file that it replaces and may not be synced yet.
+    """New content in a temporary file, in the folder of the file that it replaces. It may not be synced yet.
 
-    The object owns two handles, so always call ``drop`` at the end.
+    It owns two handles, so always call ``drop`` at the end.
     """
 
-    def __init__(self, folder: int, fd: int, temporary: bytes) -> None:
-        """Use ``ready`` instead. The object owns both handles."""
-        self._folder, self._fd = folder, fd
+    def __init__(self, folder: int, fd: int, temporary: bytes, seen: Status | None) -> None:
+        """Use ``stage`` instead. The object owns both handles."""
+        self._folder, self._fd, self._seen = folder, fd, seen
         self._temporary: bytes | None = temporary
 
     def sync(self) -> None:
         """Sync the content to the disk; any thread may call this. Raises ``OSError``."""
         os.fsync(self._fd)
 
-    def put(self, folder: int, name: bytes, *, seen: Status | None) -> None:
-        """Replace the file ``name`` if it still has the status ``seen``. ``folder``: a newly opened handle.
+    def put(self, folder: int, name: bytes) -> None:
+        """Replace the file ``name`` if its status is still that in ``stage``. ``folder``: a newly opened handle.
 
         If the file has other hard links, these still have the old content. Raises ``ConcurrentWrite`` and ``OSError``.
         """
         assert self._temporary is not None
-        if _put(folder, name, self._temporary, seen, source=self._folder):
+        if _put(folder, name, self._temporary, self._seen, source=self._folder):
             self._temporary = None
 
     def drop(self) -> None:
@@ -71,7 +73,7 @@ class StagedFile:
                 os.close(folder)
 
 
-def ready(
+def stage(
     folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
 ) -> StagedFile:
     """Write ``data`` to a temporary file that can replace the file ``name``, which has the status ``seen``.
@@ -98,9 +100,9 @@ def ready(
                 _keep_attributes(fd, folder, name)
                 os.fchmod(fd, _permissions(replaced, executable))
 
-        temporary = _create_temporary(folder, tag, make, lambda _: next(numbers))
+        temporary = _create_temporary(folder, tag, make, numbers)
         handles.pop_all()
-        return StagedFile(own, fds[0], temporary)
+        return StagedFile(own, fds[0], temporary, seen)
 
 
 def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, tag: str) -> None:
@@ -109,7 +111,8 @@ def put_link(folder: int, name: bytes, target: bytes, *, seen: Status | None, ta
         with _fail_if_present():
             os.symlink(target, name, dir_fd=folder)
         return
-    with _temporary(folder, tag, lambda temporary: os.symlink(target, temporary, dir_fd=folder)) as temporary:
+    make = partial(os.symlink, target, dir_fd=folder)
+    with _temporary(folder, tag, make, itertools.count()) as temporary:
         _put(folder, name, temporary, seen, source=folder)
 
 
@@ -133,14 +136,13 @@ def remove_folder(folder: int, name: bytes) -> bool:
     return True
 
 
-def sweep(folder: int, tag: str) -> int:
-    """Remove the temporary files of a run that has ended; return their number."""
+def sweep(folder: int, tag: str) -> None:
+    """Remove the temporary files of a run that has ended."""
     begins = names.temporary(tag, "").removesuffix(b".tmp")
-    found = [name for name in map(os.fsencode, os.listdir(folder)) if name.startswith(begins) and names.refusal(name)]
-    for name in found:
-        with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
-            os.unlink(name, dir_fd=folder)
-    return len(found)
+    for name in map(os.fsencode, os.listdir(folder)):
+        if name.startswith(begins) and names.refusal(name):
+            with suppress(FileNotFoundError, IsADirectoryError, PermissionError):
+                os.unlink(name, dir_fd=folder)
 
 
 def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
@@ -158,7 +160,7 @@ def probe(folder: int, tag: str) -> tuple[bool, bool]:
     def make(temporary: bytes) -> None:
         os.close(os.open(temporary, _NEW, 0o600, dir_fd=folder))
 
-    with _temporary(folder, tag, make, which=lambda number: f"é{number}") as temporary:
+    with _temporary(folder, tag, make, (f"é{number}" for number in itertools.count())) as temporary:
         text = temporary.decode()
         other = (text.upper(), unicodedata.normalize("NFD", text))
         case, form = (inspect.status(folder, name.encode()) is not None for name in other)
@@ -182,10 +184,10 @@ def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, sou
     return True
 
 
-def _create_temporary(folder: int, tag: str, make: Make, which: Callable[[int], int | str]) -> bytes:
+def _create_temporary(folder: int, tag: str, make: Make, numbers: Iterator[int | str]) -> bytes:
     """Create a temporary file by calling ``make``; return its name."""
-    for number in range(_TRIES):
-        name = names.temporary(tag, which(number))
+    for number in itertools.islice(numbers, _TRIES):
+        name = names.temporary(tag, number)
         try:
             make(name)
         except FileExistsError:
@@ -199,11 +201,9 @@ def _create_temporary(folder: int, tag: str, make: Make, which: Callable[[int], 
 
 
 @contextmanager
-def _temporary(
-    folder: int, tag: str, make: Make, *, which: Callable[[int], int | str] = lambda number: number
-) -> Iterator[bytes]:
+def _temporary(folder: int, tag: str, make: Make, numbers: Iterator[int | str]) -> Iterator[bytes]:
     """Yield the name of a temporary file created by ``make``; remove the file at the end if it still exists."""
-    name = _create_temporary(folder, tag, make, which)
+    name = _create_temporary(folder, tag, make, numbers)
     try:
         yield name
     finally:
@@ -229,10 +229,8 @@ def _keep_owner(fd: int, old: Status) -> None:
 def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
     """Copy the extended attributes of the file ``name``.
 
-    Capabilities are not copied, because they apply to the old content.
-
-    Attributes of the system (labels, access lists) are skipped if the system rejects them. Raises ``OSError`` if a user
-    attribute cannot be copied.
+    Capabilities are not copied, because they apply to the old content. Attributes of the system (labels, access lists)
+    are skipped if the system rejects them. Raises ``OSError`` if a user attribute cannot be copied.
     """
     if sys.platform != "linux":
         return

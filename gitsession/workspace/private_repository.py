@@ -156,19 +156,20 @@ class PrivateRepository:
         return os.fstat(self._fd).st_ctime_ns
 
     def git(
-        self, top: str, at: str, *arguments: str, accept: tuple[int, ...] = (0,), stdin: bytes = b""
+        self, top: str, at: str, *arguments: str, accept: tuple[int, ...] = (0,), stdin: bytes = b"", index: str = ""
     ) -> process.ProcessResult:
-        """Run git with the index of the last snapshot. Raises ``Unavailable``."""
-        return self._run(self.state.index_name, process.Worktree(top, at), arguments, accept, stdin)
+        """Run git with the index ``index``, by default that of the last snapshot. Raises ``Unavailable``."""
+        worktree = process.Worktree(top, at, str(self._index(index or self.state.index_name)))
+        return process.run(
+            self._git_dir, *arguments, worktree=worktree, accept=accept, stdin=stdin, obstacle=lambda: _obstacle(top)
+        )
 
     def exclude(self, text: bytes) -> None:
         """Set the ignore rules that apply in addition to the ``.gitignore`` files."""
         (self._git_dir / "info/exclude").write_bytes(text)
 
     def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """Write a new index: the last one with the changes in ``rows``.
-
-        Return its name and mark (see ``SnapshotState``).
+        """Write a new index: the last one with the changes in ``rows``. Return its name and ``index_mark``.
 
         ``rows`` has the format of `git update-index --index-info`. The index becomes current when ``state`` names it.
         git reads and compares each file without a recorded status. A file that differs from the stored content is in
@@ -177,12 +178,11 @@ class PrivateRepository:
         name = new_name()
         if self.state.look:
             shutil.copyfile(self._index(self.state.index_name), self._index(name))
-        worktree = process.Worktree(top, top)
-        if not self.state.look:
-            self._run(name, worktree, ("read-tree", "--empty"), (0,), b"")
+        else:
+            self.git(top, top, "read-tree", "--empty", index=name)
         if rows:
-            self._run(name, worktree, ("update-index", "-z", "--index-info"), (0,), rows)
-        self._run(name, worktree, ("update-index", "-q", "--refresh"), (0, 1), b"")
+            self.git(top, top, "update-index", "-z", "--index-info", stdin=rows, index=name)
+        self.git(top, top, "update-index", "-q", "--refresh", accept=(0, 1), index=name)
         return name, self._mark(name)
 
     def save(self, state: SnapshotState) -> None:
@@ -222,15 +222,6 @@ class PrivateRepository:
         shutil.rmtree(self._git_dir, ignore_errors=True)
         self._make()
         self._sweep()
-
-    def _run(
-        self, name: str, worktree: process.Worktree, arguments: tuple[str, ...], accept: tuple[int, ...], stdin: bytes
-    ) -> process.ProcessResult:
-        worktree = worktree._replace(index_file=str(self._index(name)))
-        return process.run(
-            self._git_dir, *arguments, worktree=worktree, accept=accept, stdin=stdin,
-            obstacle=lambda: _obstacle(worktree.top),
-        )  # fmt: skip
 
     def _make(self) -> None:
         for name in _FOLDERS:

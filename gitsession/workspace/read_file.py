@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
+from gitsession.errors import Malformed, NotFound, Refused, Unavailable
 from gitsession.git import process
 from gitsession.git.objects import LINK_MODE, oid_of
 from gitsession.redaction.original import OPENS
@@ -101,7 +101,7 @@ def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReadin
     except Unavailable:
         return PathReading(None, Skipped(path, _BEING_WRITTEN))
     except (Malformed, Refused) as error:
-        return PathReading(missing, Skipped(path, _message(error, path)))
+        return PathReading(missing, Skipped(path, str(error).removeprefix(f"{path}: ")))
     except OSError as error:
         return PathReading(missing, Skipped(path, f"it cannot be read: {error.strerror}"))
     return PathReading(PathContent(path, TreeEntry(status.mode, oid_of("blob", data)), data), None, status)
@@ -140,10 +140,6 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
 def secret_reason(rule: str) -> str:
     """Return the reason to skip a file in which ``rule`` found a secret. A file is captured unchanged or not at all."""
     return f"secret: {rule}"
-
-
-def _message(error: GitSessionError, path: str) -> str:
-    return str(error).removeprefix(f"{path}: ")
 
 
 def _number(text: str, usual: int) -> int:

@@ -5,7 +5,7 @@ not in its expected state is kept and reported. There is only one system call be
 replacement.
 
     prepare   inspect each path and write its new content to a temporary file beside it
-    sync      sync all prepared files, several at once: a disk combines concurrent requests
+    sync      sync all prepared files, several at once
     put       inspect each path again and rename its temporary file to it
     settle    sync the folders, several at once
 """
@@ -16,7 +16,7 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,14 +25,20 @@ from typing import Literal, NamedTuple
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
 from gitsession.git.objects import LINK_MODE, SUBMODULE_MODE, oid_of
 from gitsession.git.types import Oid
-from gitsession.workspace import inspect, path_rules, place_file, write_batch
+from gitsession.workspace import inspect, path_rules, place_file
 from gitsession.workspace.inspect import Now, SpecialFile, Status
 from gitsession.workspace.path_rules import NameFolding, PlannedChange
+from gitsession.workspace.place_file import StagedFile
 from gitsession.workspace.root import NoFolder, WorkspaceRoot, on_disk
 from gitsession.workspace.trees import TreeEntry
-from gitsession.workspace.write_batch import Batch, QueuedFile
 
 __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
+
+SYNCS_MAX = 8
+"""Maximum number of concurrent syncs. A disk combines concurrent requests."""
+
+FILES_MAX, BYTES_MAX = 64, 32 << 20
+"""Maximum number and total size in bytes of the prepared files. Each of them uses two handles and disk space."""
 
 _SUBMODULE = "a submodule, whose commit is never changed"
 
@@ -49,7 +55,7 @@ class Outcome(NamedTuple):
     """
 
     path: str
-    did: Literal["done", "kept", "refused"]
+    result: Literal["done", "kept", "refused"]
     reason: str = ""
 
 
@@ -71,7 +77,7 @@ def restore(
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
-    with ThreadPoolExecutor(write_batch.AT_ONCE) as threads:
+    with ThreadPoolExecutor(SYNCS_MAX) as threads:
         run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
         if path_rules.collisions(fit, NameFolding(case=True, form=True)):
             refused |= path_rules.collisions(fit, run.folds())
@@ -84,22 +90,20 @@ def restore(
                 if change.new is not None:
                     run.write(change)
             run.land()
-            run.tidy()
+            run.remove_folders(run.emptied & run.made)
         finally:
-            run.waiting.drop()
+            run.drop()
             root.forget()
             run.settle()
     outcomes = run.outcomes | {path: Outcome(path, "refused", reason) for path, reason in refused.items()}
     return [outcomes[change.path] for change in changes]
 
 
-def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> int:
-    """Remove the temporary files that a killed run with ``tag`` left beside ``paths``; return their number."""
-    found = 0
+def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> None:
+    """Remove the temporary files that a killed run with ``tag`` left beside ``paths``."""
     for folder in {"", *(path.rpartition("/")[0] for path in paths)}:
         with suppress(Malformed, NotFound, Refused, PermissionError), root.enter(folder) as fd:
-            found += place_file.sweep(fd, tag)
-    return found
+            place_file.sweep(fd, tag)
 
 
 @dataclass(slots=True)
@@ -111,15 +115,13 @@ class _Run:
     made: frozenset[str]
     threads: ThreadPoolExecutor
     outcomes: dict[str, Outcome] = field(default_factory=dict)
-    waiting: Batch = field(init=False)
+    prepared: list[tuple[PlannedChange, StagedFile]] = field(default_factory=list)
+    prepared_bytes: int = 0
     numbers: Iterator[int] = field(default_factory=itertools.count)
     emptied: set[str] = field(default_factory=set)
     """Folders from which a file was removed."""
     touched: set[str] = field(default_factory=set)
     """Folders in which a name was changed and that must be synced."""
-
-    def __post_init__(self) -> None:
-        self.waiting = Batch(self.threads)
 
     def folds(self) -> NameFolding:
         with self.root.enter("") as top:
@@ -138,28 +140,41 @@ class _Run:
         try:
             self._try(change, lambda: self._prepare(change))
         except Unavailable:
-            if not self.waiting:
+            if not self.prepared:
                 raise
             self.land()  # the replacement of old files frees disk space
             self._try(change, lambda: self._prepare(change))
-        if self.waiting.is_full:
+        if len(self.prepared) >= FILES_MAX or self.prepared_bytes >= BYTES_MAX:
             self.land()
 
     def land(self) -> None:
-        """Rename all prepared files to their paths."""
+        """Sync all prepared files and rename them to their paths."""
         try:
-            for each, error in self.waiting.synced():
-                self._try(each.change, partial(self._put, each, error))
+            syncs = [self.threads.submit(file.sync) for _, file in self.prepared]
+            wait(syncs)
+            for (change, file), sync in zip(self.prepared, syncs, strict=True):
+                self._try(change, partial(self._put, change.path, file, sync))
         finally:
-            self.waiting.drop()
+            self.drop()
 
-    def tidy(self) -> None:
-        """Remove the folders created by the session that this run has emptied."""
-        for folder in sorted(self.emptied & self.made, key=lambda folder: -folder.count("/")):
-            self._remove_folder(folder)
+    def drop(self) -> None:
+        """Remove the temporary files of the prepared files that were not renamed."""
+        for _, file in self.prepared:
+            with suppress(OSError):
+                file.drop()
+        self.prepared.clear()
+        self.prepared_bytes = 0
+
+    def remove_folders(self, folders: Collection[str]) -> None:
+        """Remove those of ``folders`` that are empty, the deepest first."""
+        for folder in sorted(folders, key=lambda folder: -folder.count("/")):
+            with suppress(Malformed, NotFound, Refused, PermissionError), self._entered(folder) as (fd, name):
+                if place_file.remove_folder(fd, name):
+                    self._touch(folder)
 
     def settle(self) -> None:
-        write_batch.at_once(self.threads, self._sync, self.touched)
+        """Sync all folders in which a name was changed."""
+        list(self.threads.map(self._sync, self.touched))
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
         """Run ``step`` and record its outcome. If ``step`` returns ``None``, a later step records the outcome."""
@@ -228,22 +243,21 @@ class _Run:
                 place_file.put_link(fd, name, data, seen=seen, tag=self.tag)
                 return Outcome(path, "done")
             executable = new.mode == "100755"
-            ready = place_file.ready(
+            file = place_file.stage(
                 fd, name, data, executable=executable, seen=seen, tag=self.tag, numbers=self.numbers
             )
-            self.waiting.add(change, seen, ready, len(data))
+            self.prepared.append((change, file))
+            self.prepared_bytes += len(data)
         return None
 
-    def _put(self, waiting: QueuedFile, error: OSError | None) -> Outcome:
-        if error is not None:
-            raise error
-        path = waiting.change.path
+    def _put(self, path: str, file: StagedFile, sync: Future[None]) -> Outcome:
+        sync.result()
         try:
             with self._entered(path) as (fd, name):
-                waiting.ready.put(fd, name, seen=waiting.seen)
+                file.put(fd, name)
         except (NotFound, NoFolder) as cause:
             raise place_file.ConcurrentWrite from cause
-        waiting.ready.drop()
+        file.drop()
         return Outcome(path, "done")
 
     @contextmanager
@@ -261,15 +275,8 @@ class _Run:
 
     def _make_room(self, fd: int, name: bytes, path: str) -> bool:
         """Remove a folder if it contains only folders that this run emptied or the session created."""
-        inside = [folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")]
-        for folder in sorted(inside, key=lambda folder: -folder.count("/")):
-            self._remove_folder(folder)
+        self.remove_folders([folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")])
         return place_file.remove_folder(fd, name)
-
-    def _remove_folder(self, folder: str) -> None:
-        with suppress(Malformed, NotFound, Refused, PermissionError), self._entered(folder) as (fd, name):
-            if place_file.remove_folder(fd, name):
-                self._touch(folder)
 
     def _touch(self, path: str) -> None:
         self.touched.add(path.rpartition("/")[0])

@@ -1,6 +1,6 @@
-"""An opened workspace.
+"""An opened workspace. Its files are opened by their paths in a tree.
 
-Files are opened by their paths in a tree. No link is followed, so no path leads outside the workspace.
+No link is followed, so no path leads outside the workspace.
 
 Each folder of a path is opened relative to its parent (``dir_fd``) and must not be a link. No path is resolved first
 and used later, so concurrent renames are harmless. Linux and macOS support ``dir_fd`` for all calls.
@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
-from types import TracebackType
 
 from gitsession.errors import Malformed, NotFound, Refused
 from gitsession.workspace import inspect, names
@@ -75,7 +74,7 @@ class WorkspaceRoot:
     def __enter__(self) -> WorkspaceRoot:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def forget(self) -> None:
@@ -103,19 +102,13 @@ class WorkspaceRoot:
         """Return a file's bytes or a link's target, as ``contents`` does, but without the status."""
         return self.contents(path)[1]
 
-    def examine(self, path: str) -> tuple[Now, Status | None]:
-        """Return the current state of a path, with the oid of its content, and the status.
-
-        The size of a file is not limited.
+    def now(self, path: str) -> Now:
+        """Return the current state of a path, with the oid of its content. The size of a file is not limited.
 
         Raises ``Unavailable`` for a file that is being written.
         """
         folder, name = self._resolve(path)
-        return (None, None) if folder is None else inspect.examine(folder, name)
-
-    def now(self, path: str) -> Now:
-        """Return the current state of a path, as ``examine`` does, but without the status."""
-        return self.examine(path)[0]
+        return None if folder is None else inspect.examine(folder, name)[0]
 
     @contextmanager
     def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:

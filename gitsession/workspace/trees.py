@@ -1,4 +1,4 @@
-"""Functions that read, search, change and compare trees of files. Subtrees that are equal are not read."""
+"""Reading, comparison and changes of trees of files. Equal subtrees are not compared."""
 
 from __future__ import annotations
 
@@ -34,32 +34,6 @@ _Level: TypeAlias = Mapping[str, tuple[str, Oid]]
 _Changes: TypeAlias = "dict[str, State | _Changes]"
 
 
-class TreeCache:
-    """A cache of folders that were read or written, for work on many trees that share most of their folders."""
-
-    def __init__(self, store: Reader) -> None:
-        self._store = store
-        self._known: dict[Oid, _Level] = {}
-        self._names = 0
-
-    def read(self, tree: Oid | None) -> _Level:
-        if tree is None:
-            return {}
-        found = self._known.get(tree)
-        if found is None:
-            found = _level(self._store, tree)
-            self.remember(tree, found)
-        return found
-
-    def remember(self, tree: Oid, level: _Level) -> None:
-        """Add the folder ``tree`` with the content ``level`` to the cache."""
-        if self._names + len(level) > _REMEMBERED_MAX:
-            self._known.clear()
-            self._names = 0
-        self._known[tree] = level
-        self._names += len(level)
-
-
 def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
     """Yield every file below ``tree`` in git's order. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     stack = [("", tree)]
@@ -77,100 +51,125 @@ def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
         stack += reversed(folders)
 
 
-def look_up(
-    store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
-) -> dict[str, State]:
-    """Return the state of each of ``paths`` in ``tree``. A folder counts as missing."""
-    levels = levels or TreeCache(store)
-    known: dict[str, _Level] = {"": levels.read(tree)}
+class FileTrees:
+    """The trees of files in a store. Their folders are cached, because most trees share most of their folders."""
 
-    def level(folder: str) -> _Level:
-        if folder not in known:
-            parent, _, name = folder.rpartition("/")
-            mode, oid = level(parent).get(name, ("", ""))
-            known[folder] = levels.read(oid) if mode == TREE_MODE else {}
-        return known[folder]
+    def __init__(self, store: Reader) -> None:
+        self._store = store
+        self._known: dict[Oid, _Level] = {}
+        self._names = 0
 
-    found: dict[str, State] = {}
-    for path in paths:
-        folder, _, name = path.rpartition("/")
-        mode, oid = level(folder).get(name, (TREE_MODE, ""))
-        found[path] = None if mode == TREE_MODE else TreeEntry(mode, oid)
-    return found
+    def look_up(self, tree: Oid | None, paths: Collection[str]) -> dict[str, State]:
+        """Return the state of each of ``paths`` in ``tree``. A folder counts as missing."""
+        known: dict[str, _Level] = {"": self._read(tree)}
 
+        def level(folder: str) -> _Level:
+            if folder not in known:
+                parent, _, name = folder.rpartition("/")
+                known[folder] = self._read(_folder(level(parent).get(name)))
+            return known[folder]
 
-def folders(
-    store: Reader, tree: Oid | None, paths: Collection[str], *, levels: TreeCache | None = None
-) -> set[str]:
-    """Return the paths in ``paths`` that are folders in ``tree``."""
-    levels = levels or TreeCache(store)
-    known: dict[str, Oid | None] = {"": tree}
+        found: dict[str, State] = {}
+        for path in paths:
+            folder, _, name = path.rpartition("/")
+            found[path] = _file(level(folder).get(name))
+        return found
 
-    def folder(path: str) -> Oid | None:
-        if path not in known:
-            parent, _, name = path.rpartition("/")
-            known[path] = _folder(levels.read(folder(parent)).get(name))
-        return known[path]
+    def folders(self, tree: Oid | None, paths: Collection[str]) -> set[str]:
+        """Return the paths in ``paths`` that are folders in ``tree``."""
+        known: dict[str, Oid | None] = {"": tree}
 
-    return {path for path in paths if folder(path) is not None}
+        def folder(path: str) -> Oid | None:
+            if path not in known:
+                parent, _, name = path.rpartition("/")
+                known[path] = _folder(self._read(folder(parent)).get(name))
+            return known[path]
 
+        return {path for path in paths if folder(path) is not None}
 
-def patch(
-    store: Reader,
-    sink: ObjectSink,
-    tree: Oid | None,
-    changes: Mapping[str, State],
-    *,
-    levels: TreeCache | None = None,
-) -> Oid | None:
-    """Write ``tree`` with ``changes`` applied; return the new tree, or ``None`` if it is empty.
+    def diff(self, old: Oid | None, new: Oid | None) -> dict[str, tuple[State, State]]:
+        """Return the paths that differ between two trees, each with its old and new state.
 
-    A file replaces a folder of the same name with all its content, and a folder replaces a file. If ``changes``
-    themselves conflict in this way, paths with content take precedence over removed paths.
-    """
-    wanted: _Changes = {}
-    for path, state in sorted(changes.items(), key=lambda item: item[1] is not None):
-        *folders, name = path.split("/")
-        at = wanted
-        for folder in folders:
-            below = at.get(folder)
-            if not isinstance(below, dict):
-                if state is None and below is not None:
-                    break
-                below = at[folder] = {}
-            at = below
-        else:
-            if state is not None or not isinstance(at.get(name), dict):
-                at[name] = state
-    return _patched(levels or TreeCache(store), sink, tree, wanted)
+        Raises the errors of ``walk``.
+        """
+        found: dict[str, tuple[State, State]] = {}
+        stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
+        count = 0
+        while stack:
+            base, before, after = stack.pop()
+            if before == after:
+                continue
+            olds, news = self._read(before), self._read(after)
+            count += _check_limits(base, len(olds) + len(news), count)
+            for name in {name for name, _ in olds.items() ^ news.items()}:
+                was, now = olds.get(name), news.get(name)
+                path = base + name
+                if _folder(was) or _folder(now):
+                    stack.append((path + "/", _folder(was), _folder(now)))
+                states = (_file(was), _file(now))
+                if states != (None, None):
+                    found[path] = states
+        return dict(sorted(found.items()))
 
+    def patch(self, sink: ObjectSink, tree: Oid | None, changes: Mapping[str, State]) -> Oid | None:
+        """Write ``tree`` with ``changes`` applied; return the new tree, or ``None`` if it is empty.
 
-def diff(
-    store: Reader, old: Oid | None, new: Oid | None, *, levels: TreeCache | None = None
-) -> dict[str, tuple[State, State]]:
-    """Return the paths that differ between two trees, each with its old and new state.
+        A file replaces a folder of the same name with all its content, and a folder replaces a file. If ``changes``
+        themselves conflict in this way, paths with content take precedence over removed paths.
+        """
+        wanted: _Changes = {}
+        for path, state in sorted(changes.items(), key=lambda item: item[1] is not None):
+            *folders, name = path.split("/")
+            at = wanted
+            for folder in folders:
+                below = at.get(folder)
+                if not isinstance(below, dict):
+                    if state is None and below is not None:
+                        break
+                    below = at[folder] = {}
+                at = below
+            else:
+                if state is not None or not isinstance(at.get(name), dict):
+                    at[name] = state
+        return self._patched(sink, tree, wanted)
 
-    Raises the errors of ``walk``.
-    """
-    levels = levels or TreeCache(store)
-    found: dict[str, tuple[State, State]] = {}
-    stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
-    count = 0
-    while stack:
-        base, before, after = stack.pop()
-        if before == after:
-            continue
-        olds, news = levels.read(before), levels.read(after)
-        count += _check_limits(base, len(olds) + len(news), count)
-        for name in {name for name, _ in olds.items() ^ news.items()}:
-            was, now = olds.get(name), news.get(name)
-            path = base + name
-            if (was and was[0] == TREE_MODE) or (now and now[0] == TREE_MODE):
-                stack.append((path + "/", _folder(was), _folder(now)))
-            states = (_file(was), _file(now))
-            if states != (None, None):
-                found[path] = states
-    return dict(sorted(found.items()))
+    def _patched(self, sink: ObjectSink, tree: Oid | None, changes: _Changes) -> Oid | None:
+        before = self._read(tree)
+        level = dict(before)
+        for name, change in changes.items():
+            existing = level.pop(name, None)
+            if isinstance(change, dict):
+                below = self._patched(sink, _folder(existing), change)
+                row = (TREE_MODE, below) if below else (existing if _file(existing) else None)
+            else:
+                row = change and (change.mode, change.oid)
+                if row is None and _folder(existing):
+                    row = existing
+            if row:
+                level[name] = row
+        if not level:
+            return None
+        if level == before:
+            return tree
+        oid = sink.put("tree", encode_tree(level))
+        self._remember(oid, level)
+        return oid
+
+    def _read(self, tree: Oid | None) -> _Level:
+        if tree is None:
+            return {}
+        found = self._known.get(tree)
+        if found is None:
+            found = _level(self._store, tree)
+            self._remember(tree, found)
+        return found
+
+    def _remember(self, tree: Oid, level: _Level) -> None:
+        if self._names + len(level) > _REMEMBERED_MAX:
+            self._known.clear()
+            self._names = 0
+        self._known[tree] = level
+        self._names += len(level)
 
 
 def _check_limits(base: str, found: int, before: int) -> int:
@@ -197,26 +196,3 @@ def _folder(row: tuple[str, Oid] | None) -> Oid | None:
 
 def _file(row: tuple[str, Oid] | None) -> State:
     return TreeEntry(*row) if row and row[0] != TREE_MODE else None
-
-
-def _patched(levels: TreeCache, sink: ObjectSink, tree: Oid | None, changes: _Changes) -> Oid | None:
-    before = levels.read(tree)
-    level = dict(before)
-    for name, change in changes.items():
-        existing = level.pop(name, None)
-        if isinstance(change, dict):
-            below = _patched(levels, sink, _folder(existing), change)
-            row = (TREE_MODE, below) if below else (existing if existing and existing[0] != TREE_MODE else None)
-        else:
-            row = change and (change.mode, change.oid)
-            if row is None and existing and existing[0] == TREE_MODE:
-                row = existing
-        if row:
-            level[name] = row
-    if not level:
-        return None
-    if level == before:
-        return tree
-    oid = sink.put("tree", encode_tree(level))
-    levels.remember(oid, level)
-    return oid

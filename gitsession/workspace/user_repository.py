@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from gitsession.durable import read_regular
@@ -38,13 +36,6 @@ class UserRepository(NamedTuple):
     @property
     def exclude(self) -> str:
         return f"{self.common_dir}/info/exclude" if self.git_dir else ""
-
-
-class Tracked(NamedTuple):
-    """The content of the user's index for the workspace. Paths are in on-disk form, relative to the workspace."""
-
-    files: Sequence[bytes] = ()
-    submodules: Mapping[bytes, Oid] = MappingProxyType({})
 
 
 def find(workspace: str) -> UserRepository:
@@ -118,24 +109,25 @@ def check(path: str) -> str:
     return path
 
 
-def tracked(repository: UserRepository, workspace: str) -> Tracked:
-    """Return the files that the user's index tracks; none if git cannot read the index.
+def tracked(repository: UserRepository, workspace: str) -> tuple[list[bytes], dict[bytes, Oid]]:
+    """Return the files that the user's index tracks, and the submodules; none if git cannot read the index.
 
-    Files that a sparse index does not list one by one are not returned, because they are not on the disk.
+    Paths are in on-disk form, relative to the workspace. Files that a sparse index does not list one by one are not
+    returned, because they are not on the disk.
     """
     if not os.path.isfile(repository.index_file):
-        return Tracked()
+        return [], {}
     worktree = process.Worktree(repository.top, workspace)
     try:
         # Without --sparse, git would write objects for the folders of a sparse index.
         output = process.run(Path(repository.git_dir), "ls-files", "-z", "-s", "--sparse", worktree=worktree).out
     except Unavailable:
-        return Tracked()
+        return [], {}
     rows = [(head, path) for head, _, path in (row.partition(b"\t") for row in output.split(b"\0")) if path]
     mode = SUBMODULE_MODE.encode()
     submodules = {path: head.split(b" ")[1].decode() for head, path in rows if head.startswith(mode)}
     files = dict.fromkeys(path for _, path in rows if path not in submodules and not path.endswith(b"/"))
-    return Tracked(list(files), submodules)
+    return list(files), submodules
 
 
 def head(submodule: str) -> Oid | None:

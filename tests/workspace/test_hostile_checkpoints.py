@@ -74,8 +74,8 @@ class Scene:
             changes = [PlannedChange(path, None, new) for path, new in files.items()]
         outcomes = carried_out(self.workspace, self.blobs, *changes, **more)
         assert [outcome.path for outcome in outcomes] == list(files)
-        assert all(outcome.reason for outcome in outcomes if outcome.did != "done")
-        return {outcome.path: (outcome.did, outcome.reason) for outcome in outcomes}
+        assert all(outcome.reason for outcome in outcomes if outcome.result != "done")
+        return {outcome.path: (outcome.result, outcome.reason) for outcome in outcomes}
 
     def check(self):
         assert self.precious() == self.before
@@ -204,7 +204,7 @@ def test_too_many_paths_are_all_rejected(scene):
     file = scene.blobs.file("evil")
     changes = [PlannedChange(f"f{at}", None, file) for at in range(CHANGES_MAX + 1)]
     outcomes = carried_out(scene.workspace, scene.blobs, *changes)
-    assert len(outcomes) == CHANGES_MAX + 1 and {outcome.did for outcome in outcomes} == {"refused"}
+    assert len(outcomes) == CHANGES_MAX + 1 and {outcome.result for outcome in outcomes} == {"refused"}
     assert not (scene.workspace / "f0").exists()
 
 
@@ -230,7 +230,7 @@ def test_content_with_a_huge_size_is_rejected_and_others_are_written(scene):
     with opened(scene.workspace) as root:
         changes = [PlannedChange("huge", None, huge), PlannedChange("z", None, fine)]
         outcomes = restore(root, changes, content=content, tag="t", bytes_max=100)
-    assert [outcome.did for outcome in outcomes] == ["refused", "done"]
+    assert [outcome.result for outcome in outcomes] == ["refused", "done"]
     assert "4,294,967,296 bytes" in outcomes[0].reason
 
 
@@ -239,7 +239,7 @@ def test_path_that_is_a_file_and_a_folder_or_a_duplicate_is_rejected(scene):
     file = scene.blobs.file("evil")
     changes = [PlannedChange(path, None, file) for path in ("a", "a/b", "c", "c", "fine")]
     outcomes = carried_out(scene.workspace, scene.blobs, *changes)
-    assert [outcome.did for outcome in outcomes] == ["refused"] * 4 + ["done"]
+    assert [outcome.result for outcome in outcomes] == ["refused"] * 4 + ["done"]
 
 
 @pytest.mark.promise("P26")
@@ -268,7 +268,7 @@ def test_the_store_in_the_workspace_is_not_written_in(scene, path):
     with WorkspaceRoot.open(scene.workspace, home=None, store=store) as root:
         change = PlannedChange(path, None, scene.blobs.file("evil"))
         (outcome,) = restore(root, [change], content=scene.blobs.get, tag="t", bytes_max=100)
-    assert outcome.did in ("refused", "kept") and outcome.reason
+    assert outcome.result in ("refused", "kept") and outcome.reason
     assert picture(store) == before
 
 
@@ -420,7 +420,7 @@ def test_no_file_outside_changes_while_folders_are_swapped_for_links(scene, faul
                 changes.append(PlannedChange(path, now if isinstance(now, TreeEntry) else None, new))
             outcomes = restore(root, changes, content=scene.blobs.get, tag="race", bytes_max=100, made=("d/e/folder",))
             writes += len(outcomes)
-            done += sum(outcome.did == "done" for outcome in outcomes)
+            done += sum(outcome.result == "done" for outcome in outcomes)
     for folder in folders:
         os.close(folder)
     scene.check()

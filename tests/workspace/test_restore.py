@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from restoring import Blobs, carried_out, opened, picture
 
 from gitsession.errors import Unavailable
-from gitsession.workspace import path_rules, place_file, write_batch
+from gitsession.workspace import path_rules, place_file
 from gitsession.workspace.inspect import SpecialFile
 from gitsession.workspace.path_rules import NameFolding, PlannedChange
 from gitsession.workspace.restore import sweep
@@ -34,7 +34,7 @@ def blobs():
 
 def only(outcomes):
     (outcome,) = outcomes
-    return outcome.did, outcome.reason
+    return outcome.result, outcome.reason
 
 
 def temporaries(folder):
@@ -120,7 +120,7 @@ def test_a_file_becomes_a_link_and_a_link_a_file(workspace, blobs):
         PlannedChange("a", blobs.file("x"), blobs.link("l2")),
         PlannedChange("l", blobs.link("a"), blobs.file("y")),
     ]
-    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
+    assert [outcome.result for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
     assert os.readlink(workspace / "a") == "l2"
     assert (workspace / "l").read_text() == "y" and not (workspace / "l").is_symlink()
 
@@ -138,14 +138,14 @@ def test_file_replaced_by_folders_is_restored(workspace, blobs):
     (workspace / "a/b").mkdir(parents=True)
     (workspace / "a/b/f").write_text("x")
     changes = [PlannedChange("a", None, blobs.file("file")), PlannedChange("a/b/f", blobs.file("x"), None)]
-    assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
+    assert {outcome.result for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert (workspace / "a").read_text() == "file"
 
 
 def test_folder_replaced_by_a_file_is_restored(workspace, blobs):
     (workspace / "a").write_text("file")
     changes = [PlannedChange("a", blobs.file("file"), None), PlannedChange("a/b/f", None, blobs.file("x"))]
-    assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
+    assert {outcome.result for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert (workspace / "a/b/f").read_text() == "x"
 
 
@@ -189,7 +189,7 @@ def test_a_path_that_already_is_new_is_done_and_not_touched(workspace, blobs):
         PlannedChange("f", blobs.file("old"), blobs.file("new")),
         PlannedChange("gone/for/long", blobs.file("x"), None),
     ]
-    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
+    assert [outcome.result for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
     assert picture(workspace) == before
 
 
@@ -263,7 +263,7 @@ def test_submodule_is_left_alone_and_reported(workspace, blobs):
         PlannedChange("u", commit, TreeEntry("160000", "2" * 40)),
     ]
     for outcome in carried_out(workspace, blobs, *changes):
-        assert outcome.did == "kept" and "submodule" in outcome.reason
+        assert outcome.result == "kept" and "submodule" in outcome.reason
     assert list(workspace.iterdir()) == []
 
 
@@ -334,7 +334,7 @@ def test_ambiguous_names_are_rejected_if_the_disk_cannot_be_examined(workspace, 
 
     monkeypatch.setattr(place_file, "probe", refuse)
     changes = [PlannedChange("File", None, blobs.file("1")), PlannedChange("fILE", None, blobs.file("2"))]
-    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
+    assert [outcome.result for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused"]
 
 
 def steps_of(monkeypatch, name, step):
@@ -344,7 +344,7 @@ def steps_of(monkeypatch, name, step):
 
 
 def test_batch_is_synced_before_any_of_its_files_is_renamed(workspace, blobs, monkeypatch):
-    monkeypatch.setattr(write_batch, "FILES", 2)
+    monkeypatch.setattr("gitsession.workspace.restore.FILES_MAX", 2)
     done = []
     for path in "abc":
         (workspace / path).write_text("old")
@@ -355,7 +355,7 @@ def test_batch_is_synced_before_any_of_its_files_is_renamed(workspace, blobs, mo
 
 
 def test_batch_is_limited_by_bytes(workspace, blobs, monkeypatch):
-    monkeypatch.setattr(write_batch, "BYTES", 100)
+    monkeypatch.setattr("gitsession.workspace.restore.BYTES_MAX", 100)
     done = []
     steps_of(monkeypatch, "fsync", lambda fd: done.append("sync"))
     steps_of(monkeypatch, "link", lambda *names: done.append("put"))
@@ -376,7 +376,7 @@ def test_pending_files_are_renamed_first_on_a_full_disk(workspace, blobs, monkey
 
     monkeypatch.setattr(place_file, "write_all", write)
     changes = [PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in "abc"]
-    assert {outcome.did for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
+    assert {outcome.result for outcome in carried_out(workspace, blobs, *changes)} == {"done"}
     assert temporaries(workspace) == []
 
 
@@ -400,7 +400,7 @@ def test_folder_moved_away_at_the_last_moment_is_not_written_to(workspace, blobs
     meanwhile(monkeypatch, move)
     changes = [PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in ("d/f", "e/f")]
     outcomes = carried_out(workspace, blobs, *changes)
-    assert [(outcome.did, outcome.reason) for outcome in outcomes] == [
+    assert [(outcome.result, outcome.reason) for outcome in outcomes] == [
         ("kept", "another process is changing it"),
         ("done", ""),
     ]
@@ -432,7 +432,7 @@ class Dying:
 
 @pytest.mark.parametrize("at_once", [1, 2, 64])
 def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(tmp_path, monkeypatch, faults, at_once):
-    monkeypatch.setattr(write_batch, "FILES", at_once)
+    monkeypatch.setattr("gitsession.workspace.restore.FILES_MAX", at_once)
     blobs = Blobs()
     changes = [
         PlannedChange("replaced", blobs.file("old"), blobs.file("new")),
@@ -458,7 +458,7 @@ def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(
         return carried_out(folder, blobs, *changes, made=("gone", "turned", "turned/inside"))
 
     wanted = build(tmp_path / "wanted")
-    assert {outcome.did for outcome in run(wanted)} == {"done"}
+    assert {outcome.result for outcome in run(wanted)} == {"done"}
     end = picture(wanted, times=False)
     for at in range(1, 1000):
         folder = build(tmp_path / str(at))
@@ -476,7 +476,7 @@ def test_killed_at_any_call_each_path_is_old_or_new_and_doing_it_again_finishes(
                 assert now in both or (path in ("turned", "back") and isinstance(now, SpecialFile))
             sweep(root, states, tag="t")
             assert temporaries(folder) == []
-            assert {outcome.did for outcome in run(folder)} == {"done"}
+            assert {outcome.result for outcome in run(folder)} == {"done"}
             assert picture(folder, times=False) == end
     assert at > 50
 
@@ -487,7 +487,7 @@ def test_sweep_removes_only_temporary_files_of_its_tag(workspace, blobs):
     for name in [".gitsession-t-0.tmp", "d/.gitsession-t-12.tmp", *kept]:
         (workspace / name).write_text("x")
     with opened(workspace) as root:
-        assert sweep(root, ["d/f", "none/f", "../x"], tag="t") == 2
+        sweep(root, ["d/f", "none/f", "../x"], tag="t")
     assert sorted(path.name for path in workspace.rglob("*.*")) == sorted(Path(name).name for name in kept)
 
 
@@ -531,7 +531,7 @@ def test_any_world_becomes_any_other(tmp_path_factory, old, new):
     paths = sorted({*old, *new})
     changes = [PlannedChange(path, states[0].get(path), states[1].get(path)) for path in paths]
     made = tuple({above for path in old for above in path_rules.folders_of(path)})
-    assert {outcome.did for outcome in carried_out(folder, blobs, *changes, made=made)} <= {"done"}
+    assert {outcome.result for outcome in carried_out(folder, blobs, *changes, made=made)} <= {"done"}
     files = {path.relative_to(folder).as_posix(): path.read_text() for path in folder.rglob("*") if path.is_file()}
     assert files == new
     folders = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_dir()}
@@ -551,7 +551,7 @@ def test_names_that_the_disk_does_not_distinguish_are_rejected(workspace, blobs,
         PlannedChange("x", None, None),
     ]
     with faults.one():
-        assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused", "done"]
+        assert [outcome.result for outcome in carried_out(workspace, blobs, *changes)] == ["refused", "refused", "done"]
         assert list(workspace.iterdir()) == []
 
 
@@ -561,7 +561,7 @@ def test_names_that_the_disk_distinguishes_are_two_files(workspace, blobs, one, 
         if any(place_file.probe(top, "t")):
             pytest.skip("a file system that folds names")
     changes = [PlannedChange(one, None, blobs.file("1")), PlannedChange(other, None, blobs.file("2"))]
-    assert [outcome.did for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
+    assert [outcome.result for outcome in carried_out(workspace, blobs, *changes)] == ["done", "done"]
     assert temporaries(workspace) == []
 
 
