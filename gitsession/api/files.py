@@ -11,7 +11,7 @@ from gitsession.api.opened import Handle
 from gitsession.checkpoints import capturing, history, planning, rewinding
 from gitsession.checkpoints.capturing import CaptureReason, Phase, Running
 from gitsession.checkpoints.lookup import FileChange, Files, files_at
-from gitsession.checkpoints.planning import RewindPlan, What
+from gitsession.checkpoints.planning import RewindParts, RewindPlan
 from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.errors import require
 from gitsession.sessions.node import Node
@@ -155,7 +155,7 @@ class SessionFiles:
         return self.at(at).patch(self.at(to), paths)
 
     def plan_rewind(
-        self, at: str | Node, what: What = "both", *, workspace: str | Path | None = None, force: bool = False
+        self, at: str | Node, parts: RewindParts = "both", *, workspace: str | Path | None = None, force: bool = False
     ) -> RewindPlan:
         """Plan a rewind. Nothing is changed.
 
@@ -163,7 +163,7 @@ class SessionFiles:
             at: The entry to return to. If it is a prompt, the conversation continues from the point before it. The
                 files are those that ``SessionFiles.at`` returns: for a message with tool calls, the files before the
                 calls, and for a tool result, the files after the call.
-            what: The data to restore: ``"both"``, ``"conversation"`` or ``"files"``.
+            parts: The data to restore: ``"both"``, ``"conversation"`` or ``"files"``.
             workspace: The path of the workspace. Defaults to the workspace of the session.
             force: Whether to also revert changes that are not attributed to the session.
 
@@ -171,14 +171,14 @@ class SessionFiles:
             The plan, with the files that would be written, and the reasons why other files would be left unchanged.
 
         Raises:
-            NotFound: The workspace cannot be found, or ``what`` is ``"files"`` and the session has no checkpoints.
-            InvalidName: ``what`` is unknown.
+            NotFound: The workspace cannot be found, or ``parts`` is ``"files"`` and the session has no checkpoints.
+            InvalidName: ``parts`` is unknown.
         """
         node = self._session.resolve(at)
-        if what != "files" and (what != "both" or history.newest(self._objects, self._session.id) is None):
-            return planning.plan(self._objects, self._session, node, what)
+        if parts != "files" and (parts != "both" or history.newest(self._objects, self._session.id) is None):
+            return planning.plan(self._objects, self._session, node, parts)
         with self._root(workspace, writes=True) as root:
-            return planning.plan(self._objects, self._session, node, what, root=root, force=force)
+            return planning.plan(self._objects, self._session, node, parts, root=root, force=force)
 
     def rewind(self, plan: RewindPlan) -> RewindResult:
         """Restore the files and the conversation of an entry according to a plan. ``Store.undo`` can undo the rewind.

@@ -60,13 +60,13 @@ def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathA
 
 def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
     """Yield, for each step, the paths that the session changed."""
-    known = _Known()
+    covered: set[str] = set()  # the paths that earlier checkpoints covered, whether or not the paths existed
+    covers_all = False
     before: Checkpoint | None = None
     for step in steps:
         entry = step.entry
         if before is not None and before.workspace != entry.workspace:
-            known = _Known()
-            before = None
+            covered, covers_all, before = set(), False, None
         if before is None or entry.phase not in (AFTER, REWIND):
             yield frozenset()
         else:
@@ -77,26 +77,12 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
                 for path, (old, _) in step.changes.items()
                 if path not in entry.appeared
                 and not _is_within(path, left_out)
-                and (old is not None or known.has(path))
+                and (old is not None or covers_all or path in covered)
                 and (not is_narrower or path in before.paths)
             )
-        known.add(step)
+        covers_all = covers_all or entry.mode == WORKSPACE
+        covered |= {*entry.paths, *step.changes}
         before = entry
-
-
-class _Known:
-    """The paths that checkpoints have covered so far, whether or not the paths existed."""
-
-    def __init__(self) -> None:
-        self._all = False
-        self._paths: set[str] = set()
-
-    def add(self, step: CheckpointStep) -> None:
-        self._all = self._all or step.entry.mode == WORKSPACE
-        self._paths |= {*step.entry.paths, *step.changes}
-
-    def has(self, path: str) -> bool:
-        return self._all or path in self._paths
 
 
 def _is_within(path: str, folders: set[str]) -> bool:

@@ -79,7 +79,6 @@ def take(
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
-    wait_seconds: float = workspace_lock.WAIT_SECONDS,
 ) -> Point:
     """Capture the workspace, or only ``paths`` in it, and return the checkpoint.
 
@@ -87,7 +86,7 @@ def take(
 
     Raises ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
-    with workspace_lock.hold_workspace_lock(store.git_dir, root.path, wait_seconds=wait_seconds):
+    with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         return take_locked(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
 
 
@@ -132,14 +131,15 @@ def take_locked(
 
 def exclusion_rule(store: GitStore) -> ExclusionRule | None:
     """Return a function that excludes files with a secret, and files whose content was purged."""
-    guard, tombstones = store.guard, tombstone_set.read(store)
+    secret = None if store.guard is None else store.guard.in_file
+    tombstones = tombstone_set.read(store)
     if not tombstones.has_files:
-        return None if guard is None else guard.in_file
+        return secret
 
     def rule(data: bytes) -> str | None:
         if tombstones.has_file(oid_of("blob", data)):
             return tombstone_set.RULE
-        return None if guard is None else guard.in_file(data)
+        return None if secret is None else secret(data)
 
     return rule
 

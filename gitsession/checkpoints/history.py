@@ -105,15 +105,15 @@ def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
 
     Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are skipped.
     """
-    own, *others = checkpoint_refs.first_refs(store, sid)
-    if points := history(store, sid, own):
-        yield points
-    for first in others:
+    for number, first in enumerate(checkpoint_refs.first_refs(store, sid)):
         try:
-            if points := history(store, sid, first):
-                yield points
+            points = history(store, sid, first)
         except DAMAGE:
+            if number == 0:
+                raise
             continue
+        if points:
+            yield points
 
 
 Files = Callable[[Transaction | RecordingTransaction, "Oid | None"], "Oid | None"]

@@ -28,7 +28,8 @@ from gitsession.workspace.path_rules import folders_of, target_refusal
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import FileTrees, State
 
-What: TypeAlias = Literal["both", "conversation", "files"]
+RewindParts: TypeAlias = Literal["both", "conversation", "files"]
+"""The parts of a session that a rewind restores."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,27 +38,27 @@ class RewindPlan:
 
     Attributes:
         session: The id of the session.
-        what: ``both``, ``conversation`` or ``files``.
+        parts: The restored parts: ``both``, ``conversation`` or ``files``.
         at: The requested entry.
-        place: The entry after which the conversation continues; if ``at`` is a prompt, the entry before it.
+        new_tip: The entry after which the conversation continues; if ``at`` is a prompt, the entry before it.
         prompt: The text of that prompt; ``None`` if ``at`` is not a prompt.
         leaf: The tip of the conversation when the plan was made.
-        onto: The existing branch that ends at ``place``, on which the conversation continues; "" for a new branch.
+        branch: The existing branch with the tip ``new_tip``, on which the conversation continues; "" for a new branch.
         workspace: The path of the workspace; ``None`` if no files are planned.
         changes: The decision about every path that the session has changed since ``at``, including paths that are kept.
-        made: Folders that the session created. The rewind removes them if they are empty.
+        created_folders: Folders that the session created. The rewind removes them if they are empty.
     """
 
     session: str
-    what: What
+    parts: RewindParts
     at: Node
-    place: Node
+    new_tip: Node
     prompt: str | None
     leaf: Oid | None
-    onto: str
+    branch: str
     workspace: str | None = None
     changes: tuple[PathDecision, ...] = ()
-    made: tuple[str, ...] = ()
+    created_folders: tuple[str, ...] = ()
     file_trees: FileTrees | None = field(default=None, repr=False, compare=False)
     """The trees that were read for the plan. The execution reads many of their folders again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
@@ -66,7 +67,7 @@ class RewindPlan:
     @property
     def moves(self) -> bool:
         """Return whether the conversation continues at another entry or on another branch."""
-        return self.what != "files" and self.leaf != self.place.oid
+        return self.parts != "files" and self.leaf != self.new_tip.oid
 
     @property
     def is_empty(self) -> bool:
@@ -75,8 +76,8 @@ class RewindPlan:
 
 
 def plan(
-    store: GitStore, session: StoredSession, at: Node, what: What = "both", *, root: WorkspaceRoot | None = None,
-    force: bool = False,
+    store: GitStore, session: StoredSession, at: Node, parts: RewindParts = "both", *,
+    root: WorkspaceRoot | None = None, force: bool = False,
 ) -> RewindPlan:  # fmt: skip
     """Plan a rewind to an entry.
 
@@ -84,34 +85,34 @@ def plan(
         store: The store of the session.
         session: The session.
         at: The entry to restore.
-        what: The parts of the session to restore.
+        parts: The parts of the session to restore.
         root: The workspace, if files are to be restored.
         force: True to restore files even if they have changes since ``at`` that the session did not make.
 
     Raises:
         NotFound: Only files are requested, and the session has no checkpoints.
-        InvalidName: ``what`` is not a known part.
+        InvalidName: ``parts`` has an unknown value.
     """
-    if what not in get_args(What):
-        raise InvalidName(f"cannot restore {what!r}: expected one of {', '.join(get_args(What))}")
-    place, prompt = plan_moves(store, at)
+    if parts not in get_args(RewindParts):
+        raise InvalidName(f"cannot restore {parts!r}: expected one of {', '.join(get_args(RewindParts))}")
+    new_tip, prompt = _new_tip(store, at)
     leaf = session.leaf
-    ends = [name for name, oid in session.branches().items() if oid == place.oid]
+    ends = [name for name, oid in session.branches().items() if oid == new_tip.oid]
     rewind = RewindPlan(
         session=session.id,
-        what=what,
+        parts=parts,
         at=at,
-        place=place,
-        prompt=prompt if what != "files" else None,
+        new_tip=new_tip,
+        prompt=prompt if parts != "files" else None,
         leaf=leaf.oid if leaf else None,
-        onto=session.branch_name if session.branch_name in ends else (ends[0] if ends else ""),
+        branch=session.branch_name if session.branch_name in ends else (ends[0] if ends else ""),
     )
-    if what == "conversation" or root is None:
+    if parts == "conversation" or root is None:
         return rewind
     return _with_files(store, rewind, root, force=force)
 
 
-def plan_moves(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
+def _new_tip(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
     """Return the entry after which the conversation continues, and the prompt if ``at`` is one, otherwise ``None``."""
     entry = entry_of(store, at)
     if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:
@@ -131,7 +132,7 @@ def current_state(root: WorkspaceRoot, path: str) -> Now | str:
 
 def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, force: bool) -> RewindPlan:
     points, number = lookup.find_history(store, rewind.session, rewind.at, workspace_path(root))
-    if not points and rewind.what == "files":
+    if not points and rewind.parts == "files":
         raise NotFound(
             f"cannot restore files: session {rewind.session} has no checkpoints",
             hint="run `gitsession checkpoint` to take one",
@@ -152,14 +153,14 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
     merges = Merges(store, root)
     decided = decide(found, now, at_entry, claimed=claimed, force=force, merge=merges)
     changes = [_check_links(store, root, change, force=force) for change in decided]
-    emptied = folders_above(change.path for change in changes if change.action == "remove")
+    removed = [change.path for change in changes if change.action == "remove"]
     return dataclasses.replace(
         rewind,
         workspace=str(root.path),
         file_trees=file_trees,
         changes=tuple(changes),
         merged=merges.made,
-        made=tuple(sorted(emptied - file_trees.folders(base, emptied))),
+        created_folders=created_folders(file_trees, base, removed),
     )
 
 
@@ -170,13 +171,13 @@ def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, 
     """
     if change.is_left:
         return change
-    why, now, to = None, change.now, change.to
+    reason, now, to = None, change.now, change.to
     if to is not None and to.mode == LINK_MODE:
-        why = _link_refusal(change.path, lambda: store.read(to.oid)[1])
-    if why is None and not force and now is not None and now.mode == LINK_MODE:
-        why = _link_refusal(change.path, lambda: root.read(change.path))
-        why = f"{why}, which undo could not restore" if why else None
-    return change if why is None else change._replace(action="leave", to=now, why=why)
+        reason = _link_refusal(change.path, lambda: store.read(to.oid)[1])
+    if reason is None and not force and now is not None and now.mode == LINK_MODE:
+        reason = _link_refusal(change.path, lambda: root.read(change.path))
+        reason = f"{reason}, which undo could not restore" if reason else None
+    return change if reason is None else change._replace(action="leave", to=now, reason=reason)
 
 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
@@ -203,9 +204,10 @@ def _covered_paths(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
     return {path for point in points for path in point.entry.paths}
 
 
-def folders_above(paths: Iterable[str]) -> set[str]:
-    """Return all folders above any of ``paths``."""
-    return {folder for path in paths for folder in folders_of(path)}
+def created_folders(file_trees: FileTrees, tree: Oid | None, removed: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders above the paths ``removed`` that do not exist in ``tree``, the state to restore."""
+    folders = {folder for path in removed for folder in folders_of(path)}
+    return tuple(sorted(folders - file_trees.folders(tree, folders)))
 
 
 # ---- changes of other sessions in the same workspace, from their own checkpoints
@@ -249,15 +251,14 @@ def _claims(
                 for path in paths:
                     was, now = step.changes[path]
                     other_changes.setdefault(path, []).append((step.entry.at_ms, now))
-                    if step.entry.phase != REWIND or (was, now) in _own(touches, path):
+                    is_own_change = any(
+                        touch.is_by_session and (touch.was, touch.now) == (was, now) for touch in touches.get(path, ())
+                    )
+                    if step.entry.phase != REWIND or is_own_change:
                         found.setdefault(path, set()).add(now)
         for path in touches.keys() & other_changes.keys():
             found.setdefault(path, set()).update(_contested_states(touches[path], other_changes[path]))
     return found
-
-
-def _own(touches: Mapping[str, Sequence[PathAttribution]], path: str) -> Iterator[tuple[State, State]]:
-    return ((touch.was, touch.now) for touch in touches.get(path, ()) if touch.is_by_session)
 
 
 def _contested_states(

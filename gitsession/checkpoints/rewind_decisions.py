@@ -63,14 +63,14 @@ class PathDecision(NamedTuple):
         action: The planned action.
         now: The current state of the path, if a tree can represent it.
         to: The state of the path after the rewind.
-        why: The reason for the action.
+        reason: The reason for the action.
     """
 
     path: str
     action: Action
     now: State
     to: State
-    why: str
+    reason: str
 
     @property
     def is_left(self) -> bool:
@@ -123,7 +123,8 @@ def _decide(
     # work.
     is_shared = any(touch.now in claimed for touch in touches if touch.is_by_session)
     if is_session_state and not is_shared and len(runs) == 1:
-        return _restored(path, now, was, _why(was, now))
+        reason = SESSION_MADE if was is None else SESSION_REMOVED if now is None else SESSION_CHANGED
+        return _restored(path, now, was, reason)
     if force and now != at_entry:
         return _restored(path, now, at_entry, FORCED)
     if is_shared:
@@ -132,7 +133,7 @@ def _decide(
 
 
 def revert(
-    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, why: str, merge: Merge = no_merge
+    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, reason: str, merge: Merge = no_merge
 ) -> list[PathDecision]:
     """Decide about the paths of an undo or redo.
 
@@ -146,7 +147,7 @@ def revert(
         elif current == to:
             found.append(PathDecision(path, "leave", to, to, UNCHANGED))
         elif current == expected:
-            found.append(_restored(path, expected, to, why))
+            found.append(_restored(path, expected, to, reason))
         else:
             found.append(_merged(path, current, [(to, expected)], merge, otherwise=CHANGED_SINCE))
     return found
@@ -213,13 +214,7 @@ def _file_state(now: Now | str) -> State | str:
     return now
 
 
-def _restored(path: str, now: State, to: State, why: str) -> PathDecision:
+def _restored(path: str, now: State, to: State, reason: str) -> PathDecision:
     if to is not None and to.oid == PURGED_CONTENT_OID:
         return PathDecision(path, "leave", now, now, PURGED)
-    return PathDecision(path, "remove" if to is None else "write", now, to, why)
-
-
-def _why(was: State, now: State) -> str:
-    if was is None:
-        return SESSION_MADE
-    return SESSION_REMOVED if now is None else SESSION_CHANGED
+    return PathDecision(path, "remove" if to is None else "write", now, to, reason)

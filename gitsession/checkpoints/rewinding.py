@@ -24,7 +24,7 @@ from gitsession.checkpoints import capturing, history, intents, rewind_merges
 from gitsession.checkpoints.attribution import BEFORE, EDITED, REWIND
 from gitsession.checkpoints.capturing import CaptureReason
 from gitsession.checkpoints.intents import Intent
-from gitsession.checkpoints.planning import RewindPlan, folders_above
+from gitsession.checkpoints.planning import RewindPlan, created_folders
 from gitsession.checkpoints.rewind_decisions import PathDecision, writes
 from gitsession.errors import NotFound, Refused
 from gitsession.git.repository import OBJECT_BYTES_MAX
@@ -42,12 +42,11 @@ from gitsession.store.interface import Transaction
 from gitsession.workspace import names, workspace_lock
 from gitsession.workspace.capture import tree_with
 from gitsession.workspace.path_rules import PlannedChange
-from gitsession.workspace.restore import Outcome as Restored
 from gitsession.workspace.restore import restore, sweep
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import FileTrees, State
 
-Did: TypeAlias = Literal["written", "removed", "left"]
+FileAction: TypeAlias = Literal["written", "removed", "left"]
 
 UNSAFE = "it was changed meanwhile, or it is too large for a checkpoint"
 
@@ -58,13 +57,13 @@ class FileOutcome:
 
     Attributes:
         path: The path, relative to the workspace.
-        did: ``written``, ``removed`` or ``left``.
-        why: The reason for the outcome.
+        action: The action that was performed: ``written``, ``removed`` or ``left``.
+        reason: The reason for the action.
     """
 
     path: str
-    did: Did
-    why: str
+    action: FileAction
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,20 +98,25 @@ def perform(
     interrupted, ``resume`` can complete it and ``abort`` can revert it.
     """
     at_ms = clock()
-    command = f"rewind {session.id} {plan.at.oid[:12]}" + (f" ({plan.what})" if plan.what != "both" else "")
+    command = f"rewind {session.id} {plan.at.oid[:12]}" + (f" ({plan.parts})" if plan.parts != "both" else "")
     wanted = writes(plan.changes)
     if root is None or not wanted:
         if root is not None:
             intents.refuse(store, root.path)
-        return dataclasses.replace(
-            _move_conversation(store, session, plan, command, at_ms), outcomes=_skipped_outcomes(plan.changes)
-        )
+        if plan.moves:
+            with operation_log.recording(store, command, at_ms) as recorder:
+                branch = session.continue_after(recorder, plan.new_tip, plan.branch)
+            session.branch_name = branch
+        return RewindResult(
+            verb="rewind", workspace=plan.workspace, outcomes=_skipped_outcomes(plan.changes),
+            branch=session.branch_name, moved=plan.moves, prompt=plan.prompt,
+        )  # fmt: skip
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intents.refuse(store, root.path)
         run = RewindRun(store, session, root, plan.file_trees)
-        intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.made, at_ms)
-        place = plan.place.oid if plan.moves else ""
-        intent = dataclasses.replace(intent, place=place, onto=plan.onto, seen=store.ref(refs.OPLOG))
+        intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.created_folders, at_ms)
+        place = plan.new_tip.oid if plan.moves else ""
+        intent = dataclasses.replace(intent, place=place, onto=plan.branch, seen=store.ref(refs.OPLOG))
         intents.write(store, root.path, intent)
         done = run.execute(intent)
     return dataclasses.replace(done, outcomes=_merge_outcomes(plan.changes, done, unsafe), prompt=plan.prompt)
@@ -174,13 +178,12 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _find_intent(store, session, root)
+        _sweep(root, intent)
         if intents.is_done(store, intent):
-            _sweep(root, intent)
             intents.remove(store, intent.workspace)
             raise Refused(
                 f"cannot abort '{intent.command}': it has completed", hint="run `gitsession undo` to revert it"
             )
-        _sweep(root, intent)
         outcomes = RewindRun(store, session, root).revert_writes(intent, clock())
     return RewindResult(verb="abort", workspace=str(root.path), outcomes=outcomes, branch=active(store, session.id))
 
@@ -254,9 +257,9 @@ class RewindRun:
     def revert_writes(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
         """Revert the writes of the intent that have been made already; return the outcomes."""
         reversals = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
-        parents = folders_above(change.path for change in reversals if change.new is None)
-        made = parents - self.file_trees.folders(files_of(self.store, intent.safety), parents)
-        outcomes, done = self._restore(intent, reversals, made)
+        removed = [change.path for change in reversals if change.new is None]
+        folders = created_folders(self.file_trees, files_of(self.store, intent.safety), removed)
+        outcomes, done = self._restore(intent, reversals, folders)
         with self.store.transaction() as tx:
             self._record(tx, intent, done, self.session.leaf, at_ms, always=False)
         intents.remove(self.store, intent.workspace)
@@ -273,8 +276,14 @@ class RewindRun:
             self.root, changes, content=lambda oid: self.store.read(oid)[1], tag=intent.tag,
             bytes_max=OBJECT_BYTES_MAX, made=made,
         )  # fmt: skip
-        done = {change.path: change.new for change, one in zip(changes, found, strict=True) if one.result == "done"}
-        return _file_outcomes(changes, found), done
+        outcomes, done = [], {}
+        for change, outcome in zip(changes, found, strict=True):
+            action: FileAction = "left"
+            if outcome.result == "done":
+                action = "removed" if change.new is None else "written"
+                done[change.path] = change.new
+            outcomes.append(FileOutcome(change.path, action, outcome.reason))
+        return tuple(outcomes), done
 
     def _finish_rewind(self, intent: Intent, done: Mapping[str, State]) -> str:
         """Record the checkpoint, refs and operation in one transaction; return the branch of the conversation."""
@@ -328,17 +337,6 @@ class RewindRun:
 # ---- helpers
 
 
-def _move_conversation(
-    store: GitStore, session: StoredSession, plan: RewindPlan, command: str, at_ms: int
-) -> RewindResult:
-    branch = session.branch_name
-    if plan.moves:
-        with operation_log.recording(store, command, at_ms) as recorder:
-            branch = session.continue_after(recorder, plan.place, plan.onto)
-        session.branch_name = branch
-    return RewindResult(verb="rewind", workspace=plan.workspace, branch=branch, moved=plan.moves, prompt=plan.prompt)
-
-
 def _step(store: GitStore, intent: Intent) -> operation_log.UndoStep | None:
     if intent.verb == "rewind":
         return None
@@ -366,22 +364,14 @@ def _sweep(root: WorkspaceRoot, intent: Intent) -> None:
     sweep(root, [change.path for change in intent.changes], tag=intent.tag)
 
 
-def _file_outcomes(changes: Sequence[PlannedChange], outcomes: list[Restored]) -> tuple[FileOutcome, ...]:
-    found = []
-    for change, one in zip(changes, outcomes, strict=True):
-        did: Did = "left" if one.result != "done" else ("removed" if change.new is None else "written")
-        found.append(FileOutcome(change.path, did, one.reason))
-    return tuple(found)
-
-
 def _merge_outcomes(
     changes: Sequence[PathDecision], done: RewindResult, unsafe: tuple[FileOutcome, ...]
 ) -> tuple[FileOutcome, ...]:
     """Return the outcome for every path of the plan, with the reasons from the plan."""
-    why = {change.path: change.why for change in changes}
-    outcomes = [dataclasses.replace(one, why=one.why or why[one.path]) for one in done.outcomes]
+    reasons = {change.path: change.reason for change in changes}
+    outcomes = [dataclasses.replace(one, reason=one.reason or reasons[one.path]) for one in done.outcomes]
     return tuple(sorted((*outcomes, *unsafe, *_skipped_outcomes(changes)), key=lambda one: one.path))
 
 
 def _skipped_outcomes(changes: Sequence[PathDecision]) -> tuple[FileOutcome, ...]:
-    return tuple(FileOutcome(change.path, "left", change.why) for change in changes if change.is_left)
+    return tuple(FileOutcome(change.path, "left", change.reason) for change in changes if change.is_left)

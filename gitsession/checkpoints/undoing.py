@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gitsession.checkpoints.planning import current_state, folders_above
+from gitsession.checkpoints.planning import created_folders, current_state
 from gitsession.checkpoints.rewind_decisions import Merge, PathDecision, revert
 from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
@@ -22,7 +22,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import FileTrees
 
-WHY = {"undo": "its state before the command", "redo": "its state after the command"}
+_REASONS = {"undo": "its state before the command", "redo": "its state after the command"}
 
 
 def take_next(
@@ -87,6 +87,7 @@ def plan_step(
     before, after = (file_trees.look_up(tree, paths) for tree in ends)
     root.forget()
     pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}
-    changes = revert(pairs, {path: current_state(root, path) for path in pairs}, why=WHY[step.verb], merge=merge)
-    emptied = folders_above(change.path for change in changes if change.action == "remove")
-    return changes, tuple(sorted(emptied - file_trees.folders(ends[1], emptied)))
+    now = {path: current_state(root, path) for path in pairs}
+    changes = revert(pairs, now, reason=_REASONS[step.verb], merge=merge)
+    removed = [change.path for change in changes if change.action == "remove"]
+    return changes, created_folders(file_trees, ends[1], removed)

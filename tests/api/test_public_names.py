@@ -21,7 +21,7 @@ from gitsession.api.trash import ArchivedSessions, RemovedSession, Trash
 from gitsession.archive.trash import ExpiredSession, Retention
 from gitsession.checkpoints.capturing import Phase
 from gitsession.checkpoints.lookup import FileChange, Files
-from gitsession.checkpoints.planning import RewindPlan, What
+from gitsession.checkpoints.planning import RewindParts, RewindPlan
 from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import Summarizer
@@ -75,7 +75,7 @@ LATER |= {
 }
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
 LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOptions)}
-LATER |= {"Phase": Phase, "Stat": Stat, "What": What}
+LATER |= {"Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 
 

@@ -42,7 +42,7 @@ def call(session: Session, folder: Path, **files: str | None) -> Node:
 
 
 def became(done) -> dict[str, str]:
-    return {one.path: one.did for one in done.outcomes}
+    return {one.path: one.action for one in done.outcomes}
 
 
 def test_concurrent_rewinds_wait_and_each_undoes_its_own_changes(tmp_path, store, folder, monkeypatch):

@@ -142,7 +142,7 @@ class Rewinding(RuleBasedStateMachine):
         self._check(node, before, after)
         if self.told is not None:
             assert told(self.folder) == self.told
-        if undo and (done.moved or any(one.did != "left" for one in done.outcomes)):
+        if undo and (done.moved or any(one.action != "left" for one in done.outcomes)):
             self.store.undo(self.folder)
             assert snapshot(self.folder) == before
             self.session = self.store.session(self.session.id)

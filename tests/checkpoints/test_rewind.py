@@ -52,11 +52,11 @@ def words(session: Session) -> list[str]:
 
 
 def planned(plan) -> dict[str, str]:
-    return {change.path: f"{change.action}: {change.why}" for change in plan.changes}
+    return {change.path: f"{change.action}: {change.reason}" for change in plan.changes}
 
 
 def what_became(done) -> dict[str, str]:
-    return {one.path: one.did for one in done.outcomes}
+    return {one.path: one.action for one in done.outcomes}
 
 
 def test_files_and_conversation_are_rewound_together(store, folder):
@@ -440,7 +440,7 @@ def test_second_rewind_is_rejected_with_the_name_of_the_unfinished_one(store, fo
     with pytest.raises(Refused, match=r"cannot write files: .* was interrupted"):
         session.files.rewind(session.files.plan_rewind(place))
     assert snapshot(folder) == before
-    assert {one.did for one in session.files.abort_rewind().outcomes} == {"written"}
+    assert {one.action for one in session.files.abort_rewind().outcomes} == {"written"}
     assert (snapshot(folder), store.unfinished()) == (before, [])
     with pytest.raises(NotFound, match="no interrupted rewind"):
         session.files.finish_rewind()

@@ -45,7 +45,7 @@ CASES = {
 def test_decisions_about_files_of_the_session(touches, now, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE})
     assert (change.action, change.to) == expected
-    assert change.why
+    assert change.reason
 
 
 SHARED = {
@@ -87,7 +87,7 @@ REVERTED = {
 
 @pytest.mark.parametrize(("now", "expected"), REVERTED.values(), ids=REVERTED)
 def test_decisions_of_an_undo(now, expected):
-    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=rewind_decisions.SESSION_CHANGED)
+    [change] = revert({"a": (TWO, ONE)}, {"a": now}, reason=rewind_decisions.SESSION_CHANGED)
     assert (change.action, change.to) == expected
 
 
@@ -139,13 +139,13 @@ MERGES = {
 @pytest.mark.parametrize(("touches", "now", "expected"), MERGES.values(), ids=MERGES)
 def test_decisions_about_merges(touches, now, expected):
     [change] = decide({"a": touches}, {"a": now}, {"a": ONE}, merge=merging)
-    assert (change.action, change.to, change.why) == expected
+    assert (change.action, change.to, change.reason) == expected
     assert rewind_decisions.writes([change]) == ([] if change.action in ("leave", "conflict") else [change])
 
 
 def test_change_claimed_by_another_session_is_not_merged():
     [change] = decide({"a": [by_session(ONE, TWO)]}, {"a": THREE}, {}, claimed={"a": {TWO}}, merge=merging)
-    assert (change.action, change.why) == ("leave", rewind_decisions.SHARED)
+    assert (change.action, change.reason) == ("leave", rewind_decisions.SHARED)
 
 
 def test_forced_it_does_not_merge():
@@ -162,5 +162,5 @@ REVERTED_BY_MERGE = {
 
 @pytest.mark.parametrize(("now", "expected"), REVERTED_BY_MERGE.values(), ids=REVERTED_BY_MERGE)
 def test_undo_merges(now, expected):
-    [change] = revert({"a": (TWO, ONE)}, {"a": now}, why=rewind_decisions.SESSION_CHANGED, merge=merging)
-    assert (change.action, change.to, change.why) == expected
+    [change] = revert({"a": (TWO, ONE)}, {"a": now}, reason=rewind_decisions.SESSION_CHANGED, merge=merging)
+    assert (change.action, change.to, change.reason) == expected

@@ -66,7 +66,7 @@ def changes(session: Session, folder: Path) -> dict[str, PathDecision]:
 
 def rewind(session: Session, folder: Path) -> dict[str, tuple[str, str]]:
     plan = session.files.plan_rewind("root", "files", workspace=folder)
-    return {one.path: (one.did, one.why) for one in session.files.rewind(plan).outcomes}
+    return {one.path: (one.action, one.reason) for one in session.files.rewind(plan).outcomes}
 
 
 def crlf(content: bytes) -> bytes:
@@ -176,7 +176,7 @@ def test_checkpoint_of_a_rewind_has_the_merged_file_and_the_undone_change(store,
     rewind(session, folder)
     assert session.files.at().read("a") == THE_USERS
     write(folder, "a", lines(l9="user", l12="user"))
-    assert changes(session, folder)["a"].why == ALREADY_REVERTED
+    assert changes(session, folder)["a"].reason == ALREADY_REVERTED
 
 
 def test_undo_keeps_edits_after_the_rewind(store, folder):
@@ -189,7 +189,7 @@ def test_undo_keeps_edits_after_the_rewind(store, folder):
     write(folder, "merged", lines(l9="user", l12="later"))
     write(folder, "restored", lines(l12="later"))
     write(folder, "overlapping", lines(l2="later"))
-    done = {one.path: one.why for one in store.undo(folder).outcomes}
+    done = {one.path: one.reason for one in store.undo(folder).outcomes}
     assert done == {"merged": MERGED, "restored": MERGED, "overlapping": CONFLICT}
     assert held(folder, "merged") == lines(l2="session", l9="user", l12="later")
     assert held(folder, "restored") == lines(l2="session", l12="later")
@@ -206,7 +206,7 @@ def test_a_file_that_changes_after_the_plan_is_left(store, folder):
     plan = session.files.plan_rewind("root", "files", workspace=folder)
     write(folder, "a", lines(l2="session", l9="meanwhile"))
     [one] = session.files.rewind(plan).outcomes
-    assert one.did == "left"
+    assert one.action == "left"
     assert held(folder, "a") == lines(l2="session", l9="meanwhile")
 
 
@@ -216,7 +216,7 @@ def test_a_content_that_a_rule_withholds_is_not_made(store, folder, monkeypatch)
     call(session, folder, {"a": THE_SESSIONS})
     write(folder, "a", BOTH)
     monkeypatch.setattr(rewind_merges, "exclusion_rule", lambda _: lambda data: "rule" if data == THE_USERS else None)
-    assert changes(session, folder)["a"].why == CHANGED_SINCE
+    assert changes(session, folder)["a"].reason == CHANGED_SINCE
 
 
 def test_plan_is_limited_by_the_bytes_of_merged_files(store, folder, monkeypatch):

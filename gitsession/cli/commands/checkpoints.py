@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -134,17 +133,17 @@ def _show_plan(session: gitsession.Session, plan: gitsession.RewindPlan) -> int:
     nothing = exits.NOTHING if plan.is_empty else exits.OK
     if wants_json():
         files = [
-            {"path": change.path, "action": change.action, "why": change.why, "now": _state(change.now),
+            {"path": change.path, "action": change.action, "why": change.reason, "now": _state(change.now),
              "to": _state(change.to)}
             for change in plan.changes
         ]  # fmt: skip
-        emit("rewind", {**_document(session, plan), "branch": plan.onto or None, "dry_run": True, "files": files})
+        emit("rewind", {**_document(session, plan), "branch": plan.branch or None, "dry_run": True, "files": files})
         return nothing
     if plan.moves:
-        say(f"the conversation would continue after {plan.place.oid[:8]} {plan.place.subject}")
-        say(f"  on {plan.onto}" if plan.onto else "  on a new branch")
+        say(f"the conversation would continue after {plan.new_tip.oid[:8]} {plan.new_tip.subject}")
+        say(f"  on {plan.branch}" if plan.branch else "  on a new branch")
     if plan.workspace:
-        lines = _lines([(change.action, change.path, change.why) for change in _changed(plan.changes)])
+        lines = _lines([(change.action, change.path, change.reason) for change in _changed(plan.changes)])
         say(f"files in {plan.workspace}:" if lines else f"no file would change in {plan.workspace}")
         say_painted(lines)
     _report_no_checkpoints(session, plan)
@@ -157,10 +156,10 @@ def _print_rewound(
     app: App, session: gitsession.Session, plan: gitsession.RewindPlan | None, done: gitsession.RewindResult, *,
     verb: str,
 ) -> int:  # fmt: skip
-    wrote = any(one.did != "left" for one in done.outcomes)
+    wrote = any(one.action != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
     if wants_json():
-        files = [dataclasses.asdict(one) for one in done.outcomes]
+        files = [{"path": one.path, "did": one.action, "why": one.reason} for one in done.outcomes]
         emit("rewind", {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
                         "workspace": done.workspace, "files": files})  # fmt: skip
         return code
@@ -192,7 +191,7 @@ def _print_rewound(
 
 def _report_no_checkpoints(session: gitsession.Session, plan: gitsession.RewindPlan | None) -> None:
     """Report that the session has no checkpoints, and that a rewind therefore restores only the conversation."""
-    if plan is not None and plan.what == "both" and session.files.at().checkpoint is None:
+    if plan is not None and plan.parts == "both" and session.files.at().checkpoint is None:
         say("the session has no checkpoints: no file is restored")
 
 
@@ -216,8 +215,8 @@ def _document(session: gitsession.Session, plan: gitsession.RewindPlan | None) -
     return {
         "session": session.id,
         "at": plan.at.oid,
-        "place": plan.place.oid,
-        "what": plan.what,
+        "place": plan.new_tip.oid,
+        "what": plan.parts,
         "moves": plan.moves,
         "prompt": plan.prompt,
         "workspace": plan.workspace,
@@ -311,14 +310,14 @@ _FILES_MAX = 200
 
 def outcome_lines(outcomes: Iterable[gitsession.FileOutcome]) -> list[str]:
     """Return lines such as ``written   src/auth.py   the session changed it``."""
-    return _lines([(one.did, one.path, one.why) for one in _changed(outcomes)])
+    return _lines([(one.action, one.path, one.reason) for one in _changed(outcomes)])
 
 
 def print_files(done: gitsession.RewindResult) -> None:
     """Print the outcome for each file of a workspace. Files that needed no change are not counted."""
     lines = outcome_lines(done.outcomes)
-    counts = Counter(one.did for one in _changed(done.outcomes))
-    parts = [f"{counts[did]:,} {did}" for did in ("written", "removed", "left") if counts[did]]
+    counts = Counter(one.action for one in _changed(done.outcomes))
+    parts = [f"{counts[action]:,} {action}" for action in ("written", "removed", "left") if counts[action]]
     summary = f"files: {', '.join(parts)}" if parts else "no file was changed"
     say(f"in {done.workspace}, {summary}{':' if lines else ''}")
     say_painted(lines)
@@ -328,7 +327,7 @@ def _changed(files: Iterable[Any]) -> list[Any]:
     """Return the decisions or outcomes for the files that were not already in the state of the entry."""
     from gitsession.checkpoints.rewind_decisions import UNCHANGED
 
-    return [file for file in files if file.why != UNCHANGED]
+    return [file for file in files if file.reason != UNCHANGED]
 
 
 def _state(state: tuple[str, str] | None) -> dict[str, str] | None:
