@@ -625,15 +625,15 @@ BREAKS = [
     one(
         "what another session says it changed is taken back",
         "checkpoints/rewind_decisions.py",
-        "    is_shared = any(touch.now in claimed for touch in touches if touch.is_by_session)\n",
-        "    is_shared = False\n",
+        "        is_shared = any(touch.now in states for touch in touches[path] if touch.is_by_session)\n",
+        "        is_shared = False\n",
         "tests/checkpoints/test_rewind.py::test_changes_that_two_sessions_claim_at_once_are_kept",
     ),
     one(
         "what another session made of it, and we went on with, is taken back",
         "checkpoints/rewind_decisions.py",
-        "any(touch.now in claimed for touch in touches if touch.is_by_session)",
-        "now in claimed",
+        "any(touch.now in states for touch in touches[path] if touch.is_by_session)",
+        "current in states",
         "tests/checkpoints/test_two_agents.py::test_shared_change_is_not_undone_beyond_the_other_agent",
     ),
     one(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
-from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.checkpoints.attribution import PathAttribution
@@ -50,11 +49,6 @@ Merge: TypeAlias = Callable[[str, Oid, Oid, Oid], Oid]
 """A function that merges the ancestor, current and target contents of a path. Raises ``NotMerged``."""
 
 
-def no_merge(path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-    """Raise ``NotMerged`` for every path."""
-    raise NotMerged
-
-
 class PathDecision(NamedTuple):
     """The decision about one path.
 
@@ -83,9 +77,9 @@ def decide(
     now: Mapping[str, Now | str],
     at_entry: Mapping[str, State],
     *,
-    claimed: Mapping[str, Collection[State]] = MappingProxyType({}),
-    force: bool = False,
-    merge: Merge = no_merge,
+    claimed: Mapping[str, Collection[State]],
+    force: bool,
+    merge: Merge,
 ) -> list[PathDecision]:
     """Decide about each path that the session changed.
 
@@ -98,42 +92,37 @@ def decide(
         force: True to restore paths even if they have changes that the session did not make.
         merge: Merges the contents of a file that has changes that the session did not make.
     """
-    return [
-        _decide(path, touches[path], now[path], at_entry.get(path), claimed.get(path, ()), force=force, merge=merge)
-        for path in sorted(touches)
-    ]
 
+    def decision(path: str) -> PathDecision:
+        runs = _runs(touches[path])
+        was, session_state = runs[-1][0], runs[0][1]
+        current = _file_state(now[path])
+        if isinstance(current, str):
+            return PathDecision(path, "leave", None, None, current)
+        if current == was:
+            return PathDecision(path, "leave", current, current, UNCHANGED)
+        if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, session_state)):
+            return PathDecision(path, "leave", current, current, SUBMODULE)
+        is_session_state = current == session_state
+        # Earlier states that both sessions claim count, too: a revert to an older state would lose the other session's
+        # work.
+        states = claimed.get(path, ())
+        is_shared = any(touch.now in states for touch in touches[path] if touch.is_by_session)
+        if is_session_state and not is_shared and len(runs) == 1:
+            reason = SESSION_MADE if was is None else SESSION_REMOVED if current is None else SESSION_CHANGED
+            return _restored(path, current, was, reason)
+        if force and current != at_entry.get(path):
+            return _restored(path, current, at_entry.get(path), FORCED)
+        if is_shared:
+            return PathDecision(path, "leave", current, current, SHARED)
+        otherwise = CHANGED_BETWEEN if is_session_state else CHANGED_SINCE
+        return _merged(path, current, runs, merge, otherwise=otherwise)
 
-def _decide(
-    path: str, touches: Sequence[PathAttribution], now: Now | str, at_entry: State, claimed: Collection[State], *,
-    force: bool,
-    merge: Merge,
-) -> PathDecision:  # fmt: skip
-    runs = _runs(touches)
-    was, session_state = runs[-1][0], runs[0][1]
-    now = _file_state(now)
-    if isinstance(now, str):
-        return PathDecision(path, "leave", None, None, now)
-    if now == was:
-        return PathDecision(path, "leave", now, now, UNCHANGED)
-    if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, session_state)):
-        return PathDecision(path, "leave", now, now, SUBMODULE)
-    is_session_state = now == session_state
-    # Earlier states that both sessions claim count, too: a revert to an older state would lose the other session's
-    # work.
-    is_shared = any(touch.now in claimed for touch in touches if touch.is_by_session)
-    if is_session_state and not is_shared and len(runs) == 1:
-        reason = SESSION_MADE if was is None else SESSION_REMOVED if now is None else SESSION_CHANGED
-        return _restored(path, now, was, reason)
-    if force and now != at_entry:
-        return _restored(path, now, at_entry, FORCED)
-    if is_shared:
-        return PathDecision(path, "leave", now, now, SHARED)
-    return _merged(path, now, runs, merge, otherwise=CHANGED_BETWEEN if is_session_state else CHANGED_SINCE)
+    return [decision(path) for path in sorted(touches)]
 
 
 def revert(
-    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, reason: str, merge: Merge = no_merge
+    paths: Mapping[str, tuple[State, State]], now: Mapping[str, Now | str], *, reason: str, merge: Merge
 ) -> list[PathDecision]:
     """Decide about the paths of an undo or redo.
 

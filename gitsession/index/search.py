@@ -19,15 +19,7 @@ from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.derived import begin_log, connect, create_tables, is_damage, remove, storable
 from gitsession.index.entry_rows import EntryRow, has_entry, run_of
-from gitsession.index.search_words import (
-    KINDS,
-    SearchableText,
-    expression,
-    searchable_text,
-    separate_characters,
-    snippet,
-    terms,
-)
+from gitsession.index.search_words import KINDS, expression, searchable_text, separate_characters, snippet, terms
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
@@ -95,12 +87,9 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
             try:
                 _refresh(db, catalogue, store)
                 return _found(db, catalogue, store, wanted)
-            except sqlite3.OperationalError as error:
+            except sqlite3.DatabaseError as error:
                 if not is_damage(error):
                     raise Unavailable(f"cannot search the index: {error}", hint="try again") from None
-                if not tries_left:
-                    raise
-            except sqlite3.DatabaseError:
                 if not tries_left:
                     raise
         remove(path)
@@ -123,7 +112,10 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
             continue
         if not has_entry(catalogue.db, sid, oid):
             continue  # an undo removed the entry
-        text = _searchable_text(store, oid)
+        try:
+            text = searchable_text(content.entry_of(store, load(store, oid)))
+        except DAMAGE:
+            continue
         if text is not None:
             shown = snippet(text.all, wanted.query, SNIPPET_CHARS)
             hits.append(Hit(session=row, oid=oid, role=role, at_ms=at_ms, snippet=shown))
@@ -138,13 +130,6 @@ def _titles(wanted: SearchQuery) -> Iterator[Hit]:
         if row.updated_ms >= wanted.since_ms and title and all(text in title for text in wanted_terms):
             leaf = row.branches[row.active] if row.active in row.branches else next(iter(row.branches.values()))
             yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=row.title or "")
-
-
-def _searchable_text(store: ObjectStore, oid: Oid) -> SearchableText | None:
-    try:
-        return searchable_text(content.entry_of(store, load(store, oid)))
-    except DAMAGE:
-        return None
 
 
 # ---- update
@@ -281,15 +266,13 @@ def open_at(path: Path) -> sqlite3.Connection:
     for database in (str(path), str(path), ":memory:"):
         try:
             return connect(database, _prepare, ("state", "seen", "docs", "words"))
-        except sqlite3.OperationalError as error:
+        except sqlite3.DatabaseError as error:
             if "fts5" in str(error):
                 raise Unavailable("cannot search: this SQLite has no full-text search (FTS5)") from None
             if "locked" in str(error):
                 raise Unavailable("cannot search: another process is building the index", hint="try again") from None
             if is_damage(error):
                 remove(path)
-        except sqlite3.DatabaseError:
-            remove(path)
         except OSError:
             continue
     raise Unavailable("cannot search: the index cannot be created", hint="try again")

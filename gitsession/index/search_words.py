@@ -64,8 +64,7 @@ def _text_of(entry: Entry) -> SearchableText | None:
         case kinds.Message(role="user"):
             return SearchableText("user", asked=_text(entry.content))
         case kinds.Message(role="assistant"):
-            work = "\n".join([*_calls(entry.content), *_results(entry.content)])
-            return SearchableText("assistant", answer=_text(entry.content), work=work)
+            return SearchableText("assistant", answer=_text(entry.content), work=_work(entry.content))
         case kinds.Message(role="tool"):
             return SearchableText("tool", work=_text(entry.content)[:_SHORT_CHARS])
         case kinds.Message(role="shell"):
@@ -81,14 +80,11 @@ def _text(content: tuple[Block, ...]) -> str:
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
 
-def _calls(content: tuple[Block, ...]) -> list[str]:
-    calls = [block for block in content if isinstance(block, ToolCall)]
-    return [f"{call.name} {_arguments(call)}"[:_SHORT_CHARS] for call in calls]
-
-
-def _results(content: tuple[Block, ...]) -> list[str]:
-    """Return the results of tools that are in the same message as their calls."""
-    return [_text(found.content)[:_SHORT_CHARS] for block in content if (found := result_in(block)) is not None]
+def _work(content: tuple[Block, ...]) -> str:
+    """Return the calls of tools, and those results that are in the same message as their calls."""
+    calls = [f"{block.name} {_arguments(block)}" for block in content if isinstance(block, ToolCall)]
+    results = [_text(found.content) for block in content if (found := result_in(block)) is not None]
+    return "\n".join(text[:_SHORT_CHARS] for text in (*calls, *results))
 
 
 def _arguments(call: ToolCall) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Set
+from itertools import zip_longest
 
 from gitsession.formats import Counting, with_capability
 from gitsession.formats.base.record import TAIL
@@ -131,52 +132,38 @@ def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, n
     """
     if old == new:
         return True
-    gained, lost = _Walk(store, new, old), _Walk(store, old, new)
-    while gained.step() | lost.step():
-        if gained.has_arrived:
-            insert_marks(db, sid, gained.marks(), on_meta=True)
+    gained: list[Node] = []
+    lost: list[Node] = []
+    for added, removed in zip_longest(_back(store, new), _back(store, old)):
+        gained += [added] if added is not None else []
+        lost += [removed] if removed is not None else []
+        if added is not None and added.parent == old:
+            insert_marks(db, sid, _marks_in(store, gained), on_meta=True)
             return True
-        if lost.has_arrived:
+        if removed is not None and removed.parent == new:
             db.executemany(
                 "DELETE FROM marks WHERE sid = ? AND what = ? AND target = ? AND on_meta = 1 AND chain = ?",
-                [(sid, mark.what, storable(mark.target), mark.chain) for mark in lost.marks()],
+                [(sid, mark.what, storable(mark.target), mark.chain) for mark in _marks_in(store, lost)],
             )
             return True
     return False
 
 
-class _Walk:
-    """A walk back from one tip to another, over entries that can be read without other entries."""
+def _back(store: ObjectStore, oid: Oid | None) -> Iterator[Node]:
+    """Yield an entry and the entries before it, up to the first one that cannot be read without other entries."""
+    while oid is not None:
+        try:
+            node = load(store, oid)
+        except DAMAGE:
+            return
+        if node.source is not None or node.kind not in _ALONE:
+            return
+        yield node
+        oid = node.parent
 
-    def __init__(self, store: ObjectStore, start: Oid, end: Oid) -> None:
-        self._store, self._end = store, end
-        self._found: list[Node] = []
-        self._nodes = self._back(start)
-        self.has_arrived = False
 
-    def step(self) -> bool:
-        """Walk to the next entry. Return False if there is none."""
-        node = next(self._nodes, None)
-        if node is None:
-            return False
-        self._found.append(node)
-        self.has_arrived = node.parent == self._end
-        return True
-
-    def marks(self) -> list[SessionMark]:
-        """Return the marks in the entries that the walk has passed."""
-        return [mark for node in self._found for mark in marks_of(node, entry_of(self._store, node), on_meta=True)]
-
-    def _back(self, oid: Oid | None) -> Iterator[Node]:
-        while oid is not None:
-            try:
-                node = load(self._store, oid)
-            except DAMAGE:
-                return
-            if node.source is not None or node.kind not in _ALONE:
-                return
-            yield node
-            oid = node.parent
+def _marks_in(store: ObjectStore, nodes: Iterable[Node]) -> list[SessionMark]:
+    return [mark for node in nodes for mark in marks_of(node, entry_of(store, node), on_meta=True)]
 
 
 def replace_marks(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark]) -> None:

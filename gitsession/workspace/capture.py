@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,29 +113,22 @@ def capture_paths(
     """
     changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []
-    for raw, tree_path in _relative(root, paths):
-        if raw is None:
-            skipped.append(Skipped(tree_path, "outside of the workspace"))
-            continue
-        reading = read_path(root, raw, caps)
-        if reading.skipped:
-            skipped.append(reading.skipped)
-        elif reading.status and reading.status.kind == "folder":
-            skipped.append(Skipped(tree_path, "a folder"))
-        elif reading.change:
-            changes[tree_path] = reading.change
-    return [changes[path] for path in sorted(changes)], skipped
-
-
-def _relative(root: WorkspaceRoot, paths: Iterable[str | Path]) -> Iterator[tuple[bytes | None, str]]:
     for path in dict.fromkeys(os.fspath(path) for path in paths):
         absolute = os.path.normpath(os.path.join(root.path, path))
         folder = os.path.realpath(os.path.dirname(absolute))
         raw = os.fsencode(os.path.relpath(os.path.join(folder, os.path.basename(absolute)), root.path))
         if raw == b"." or raw.split(b"/", 1)[0] == b"..":
-            yield None, names.escape_path(os.fsencode(absolute).lstrip(b"/"))
-        else:
-            yield raw, names.escape_path(raw)
+            outside = names.escape_path(os.fsencode(absolute).lstrip(b"/"))
+            skipped.append(Skipped(outside, "outside of the workspace"))
+            continue
+        reading = read_path(root, raw, caps)
+        if reading.skipped:
+            skipped.append(reading.skipped)
+        elif reading.status and reading.status.kind == "folder":
+            skipped.append(Skipped(names.escape_path(raw), "a folder"))
+        elif reading.change:
+            changes[reading.change.path] = reading.change
+    return [changes[path] for path in sorted(changes)], skipped
 
 
 def _store_blobs(store: ObjectStore, batch: dict[Oid, tuple[Kind, bytes]]) -> None:

@@ -239,7 +239,10 @@ def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
     except OSError:
         return  # the file is missing or unreadable; ``put`` checks again before it replaces the file
     try:
-        for attribute in _attributes(old):
+        attributes: list[str] = []
+        with suppress(OSError):  # this file system has no extended attributes
+            attributes = os.listxattr(old)
+        for attribute in attributes:
             if attribute == "security.capability":
                 continue
             try:
@@ -249,15 +252,6 @@ def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
                     raise
     finally:
         os.close(old)
-
-
-def _attributes(fd: int) -> list[str]:
-    if sys.platform != "linux":
-        return []
-    try:
-        return os.listxattr(fd)
-    except OSError:
-        return []  # this file system has no extended attributes
 
 
 def _permissions(old: Status, executable: bool) -> int:

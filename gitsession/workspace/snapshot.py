@@ -73,9 +73,9 @@ class WorkspaceSnapshot:
 
         Raises ``OSError`` if the disk fails.
         """
-        old: list[tuple[str, bytes, Status]] = []
+        old: dict[bytes, Status] = {}
         over: list[bytes] = []
-        fresh: list[tuple[str, bytes, Status]] = []
+        fresh: dict[bytes, Status] = {}
         unhidden = [b""] if self._found.rules_differ else []
         differing = self._found.differing | {os.fsencode(path): bool(seen.row) for path, seen in self._since.items()}
         for raw, known in sorted(differing.items()):
@@ -98,12 +98,12 @@ class WorkspaceSnapshot:
                 unhidden.append(os.path.dirname(raw))
             if not known and reading.status and self.before:
                 is_old = reading.status.ctime_ns < self._shadow.state.at_ns
-                (old if is_old else fresh).append((change.path, raw, reading.status))
+                (old if is_old else fresh)[raw] = reading.status
             yield change
         for path, reason in self._found.skipped + _folded(over, self._caps.files):
             self.skipped.append(Skipped(display_path(names.unescape_path(path), self._caps.secret)[0], reason))
         self.skipped = sorted(set(self.skipped))
-        self.appeared = self._not_moved(sorted(old + self._perhaps_hidden(fresh, unhidden)))
+        self.appeared = self._not_moved(old | self._perhaps_hidden(fresh, unhidden))
         self._is_read = True
 
     @property
@@ -213,9 +213,7 @@ class WorkspaceSnapshot:
         new = {raw: row for raw, row in self._rows.items() if row.startswith(start)}
         return found | {os.fsdecode(raw): row.removeprefix(start) for raw, row in new.items()}
 
-    def _perhaps_hidden(
-        self, fresh: list[tuple[str, bytes, Status]], unhidden: list[bytes]
-    ) -> list[tuple[str, bytes, Status]]:
+    def _perhaps_hidden(self, fresh: dict[bytes, Status], unhidden: list[bytes]) -> dict[bytes, Status]:
         """Return the new files that may have existed before the last snapshot although it does not contain them.
 
         The times of a file that is written constantly, such as a database, do not show when it was created.
@@ -223,17 +221,17 @@ class WorkspaceSnapshot:
         """
         below = tuple(folder + b"/" for folder in unhidden if folder)
         tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # tracked although ignored
-        return [
-            (path, raw, status)
-            for path, raw, status in fresh
+        return {
+            raw: status
+            for raw, status in fresh.items()
             if os.path.basename(raw) != _IGNORE_FILE
             and (b"" in unhidden or raw.startswith(below) or os.fsdecode(raw) in tracked)
-        ]
+        }
 
-    def _not_moved(self, old: list[tuple[str, bytes, Status]]) -> list[str]:
+    def _not_moved(self, old: dict[bytes, Status]) -> list[str]:
         """Return the paths in ``old``, except paths of files that were in the last snapshot under another name."""
         if not old or not self._removed:
-            return [path for path, _, _ in old]
+            return sorted(map(names.escape_path, old))
         removed = set(self._removed)
         seen = [self._shadow.state.since.get(os.fsdecode(raw)) for raw in removed]
         moved = [_as_indexed(each.status) for each in seen if each and each.status]
@@ -247,7 +245,7 @@ class WorkspaceSnapshot:
             if path in removed:
                 moved.append([int(number) for number in found.groups()])
             at = found.end()
-        return [path for path, _, status in old if _as_indexed(status) not in moved]
+        return sorted(names.escape_path(raw) for raw, status in old.items() if _as_indexed(status) not in moved)
 
 
 @contextmanager

@@ -87,11 +87,7 @@ def rules(repository: UserRepository, workspace: str, excludes: str) -> list[Sta
 
 def exclude_text(repository: UserRepository) -> bytes:
     """Return the ignore rules in ``info/exclude``, a file that is not versioned. Raises ``BlockedRead``."""
-    check(repository.exclude)
-    try:
-        return (read_regular(repository.exclude) if repository.exclude else None) or b""
-    except OSError:
-        return b""
+    return _read(check(repository.exclude))
 
 
 def excludes_file(repository: UserRepository) -> str:

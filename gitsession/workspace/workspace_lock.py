@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from gitsession.durable import make_directories
@@ -33,7 +33,7 @@ def hold_workspace_lock(git_dir: Path, workspace: Path, *, wait_seconds: float =
         lock = StoreLock(folder / "turn", wait_seconds=wait_seconds)
     except OSError as error:
         raise Unavailable(f"cannot write to '{folder}': {error.strerror}") from error
-    try:
+    with closing(lock):
         try:
             lock.acquire()
         except Unavailable as error:
@@ -45,5 +45,3 @@ def hold_workspace_lock(git_dir: Path, workspace: Path, *, wait_seconds: float =
             yield
         finally:
             lock.release()
-    finally:
-        lock.close()

@@ -1,13 +1,23 @@
 """Tests of the decisions of a rewind: it only undoes changes of the session."""
 
+from functools import partial
+
 import pytest
 
 from gitsession.checkpoints import rewind_decisions
 from gitsession.checkpoints.attribution import PathAttribution
-from gitsession.checkpoints.rewind_decisions import ALREADY_REVERTED, CONFLICT, MERGED, NotMerged, decide, revert
+from gitsession.checkpoints.rewind_decisions import ALREADY_REVERTED, CONFLICT, MERGED, NotMerged
 from gitsession.sessions.tombstone_set import PURGED_CONTENT_OID
 from gitsession.workspace.inspect import SpecialFile
 from gitsession.workspace.trees import TreeEntry
+
+
+def cannot_merge(*_):
+    raise NotMerged
+
+
+decide = partial(rewind_decisions.decide, claimed={}, force=False, merge=cannot_merge)
+revert = partial(rewind_decisions.revert, merge=cannot_merge)
 
 ONE, TWO, THREE, FOUR = (TreeEntry("100644", digit * 40) for digit in "1234")
 
