@@ -156,7 +156,7 @@ class Catalogue:
         self.db = _open(self.git_dir / FILE)
 
     def begin_in_memory(self) -> None:
-        """Continue with a database in memory, because the file can be read but not written."""
+        """Replace the database with an empty one in memory, because the file can be read but not written."""
         self.db.close()
         self.db = connect(":memory:", _prepare, _TABLES)
 
@@ -198,7 +198,7 @@ class Catalogue:
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
     def by_segment(self, agent: str, segment: str) -> str | None:
-        """Return the id of the session with a file, other than the first, that has the agent's id ``segment``."""
+        """Return the id of the session of which a file after the first one has the agent's id ``segment``."""
         query = (
             "SELECT sid FROM sessions JOIN entries USING (sid) "
             "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"

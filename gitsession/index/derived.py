@@ -19,9 +19,9 @@ TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 def connect(
     path: str, prepare: Callable[[sqlite3.Connection], None], tables: Iterable[str]
 ) -> sqlite3.Connection:
-    """Open the database at ``path`` or ":memory:". ``prepare``: a function that creates missing or outdated ``tables``.
+    """Open a database. Raises ``sqlite3.DatabaseError`` if it is damaged, or lacks one of ``tables``.
 
-    Raises ``sqlite3.DatabaseError`` for a damaged file, and ``sqlite3.OperationalError`` if a table is missing.
+    ``path``: the path of the file, or ":memory:". ``prepare``: a function that creates the tables if necessary.
     """
     if path != ":memory:" and not os.path.exists(path) and os.access(os.path.dirname(path), os.W_OK):
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))

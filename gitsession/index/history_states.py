@@ -14,8 +14,7 @@ from gitsession.index.derived import is_damage
 from gitsession.index.entry_rows import EntryRow
 from gitsession.index.names import place_of
 from gitsession.model.entries import Entry, Fork, Opaque
-from gitsession.sessions import content, graph
-from gitsession.sessions import history_state as anchors
+from gitsession.sessions import content, graph, history_state
 from gitsession.sessions.content import DecodedEntry
 from gitsession.sessions.history_state import EMPTY_STATE, HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry
@@ -26,8 +25,7 @@ MISSES_MAX = 256
 """Number of entries missing in the catalog that are read before the catalog is updated."""
 
 FIRST, MOST = 16, 512
-"""Minimum and maximum number of rows that are read at once. It starts low, because most walks soon end at a compaction.
-"""
+"""Number of rows that are first read at once, and its maximum. Most walks soon end at a compaction."""
 
 
 class CatalogueEntryIndex:
@@ -118,7 +116,7 @@ class StateRecorder:
 
     def record(self, node: Node, found: DecodedEntry) -> EntryRow:
         """Return the row of ``node``, with which the entry can be shown without reading its commit."""
-        payload = found.alone if node.kind in anchors.CONTEXT_KINDS else ""
+        payload = found.alone if node.kind in history_state.CONTEXT_KINDS else ""
         return EntryRow.of(self._sid, node, self._state_row(node, found.entry), self._shown(node), payload)
 
     def _shown(self, node: Node) -> Oid | None:
@@ -128,14 +126,16 @@ class StateRecorder:
             above = self._showing[node.parent]
         elif node.parent is not None:
             found = entry_rows.row_of(self._db, self._sid, node.parent)
-            above = node.parent if found is not None and found.kind in anchors.CONTEXT_KINDS else found and found.above
-        self._showing[node.oid] = node.oid if node.kind in anchors.CONTEXT_KINDS else above
+            above = found and found.above
+            if found is not None and found.kind in history_state.CONTEXT_KINDS:
+                above = node.parent
+        self._showing[node.oid] = node.oid if node.kind in history_state.CONTEXT_KINDS else above
         return above
 
     def _state_row(self, node: Node, entry: Entry) -> int | None:
         above = EMPTY_STATE if node.parent is None else self._above(node.parent)
         hidden = isinstance(entry, Opaque) and entry.problem and node.kind != Opaque.kind
-        state = None if above is None or hidden else anchors.step(above, node.oid, entry)
+        state = None if above is None or hidden else history_state.step(above, node.oid, entry)
         self._at[node.oid] = state
         return None if state is None else self._row(state)
 
@@ -148,7 +148,7 @@ class StateRecorder:
     def _fork_state(self, oid: Oid) -> HistoryState | None:
         """Return the state at an entry of the session from which this one was forked. It may not be indexed yet."""
         try:
-            return anchors.gather(
+            return history_state.gather(
                 graph.history(self._store, oid),
                 functools.partial(content.entry_of, self._store),
                 lambda oid: entry_rows.state_at(self._db, entry_rows.row_in_any_session(self._db, oid)),

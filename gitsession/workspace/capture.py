@@ -18,10 +18,7 @@ from gitsession.workspace.snapshot import take_snapshot
 from gitsession.workspace.trees import FileTrees, State
 
 BATCH_BYTES = 32 << 20
-"""Size in bytes of a batch of contents that is held in memory and then written to the store.
-
-A single file may be larger.
-"""
+"""Size in bytes at which the contents in memory are written to the store. A single file may be larger."""
 
 
 class Captured(NamedTuple):
@@ -43,10 +40,10 @@ def capture(
     *,
     caps: Caps = USUAL,
 ) -> Captured:
-    """Capture the whole workspace and store the differences from the last snapshot (mode *workspace*).
+    """Capture the whole workspace (mode *workspace*), and store the differences from the last snapshot.
 
-    ``folder``: see ``snapshot.take_snapshot``. If the store lacks an object of the last snapshot, that snapshot is
-    discarded and all files are read again. Raises ``Unavailable``.
+    ``folder``: the folder of the private git directory (see ``snapshot.take_snapshot``). If the store lacks an object
+    of the last snapshot, that snapshot is discarded, and all files are read again. Raises ``Unavailable``.
     """
     for is_full in (False, True):
         with take_snapshot(root, folder, caps=caps, discard_state=is_full) as snapshot:

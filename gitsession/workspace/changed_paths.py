@@ -1,8 +1,8 @@
 """The paths that may differ from the last snapshot, found with one `git ls-files`.
 
-The user's ignore rules apply. These are in the ``.gitignore`` files from the top of the enclosing repository downward,
+The user's ignore rules apply. They are in the ``.gitignore`` files from the top of the enclosing repository downward,
 in that repository's ``info/exclude``, and in ``core.excludesFile``. A file in the user's index or in the last snapshot
-is captured even if it is ignored. A folder that is a separate repository is not captured. Of a submodule, only the
+is captured even if it is ignored. A folder that is a separate repository is not captured. For a submodule, only the
 checked-out commit is captured.
 """
 
@@ -40,18 +40,18 @@ class ChangedPaths(NamedTuple):
     """True if ignore rules in files outside the workspace have changed since the last snapshot."""
 
 
-def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
+def find(private: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     """Return the paths to read. Raises ``Unavailable``."""
     at = str(root.path)
-    state = _current_state(shadow, user_repository.find(at), at)
-    began_ns = shadow.now_ns()
+    state = _current_state(private, user_repository.find(at), at)
+    began_ns = private.now_ns()
     top = state.beside.top
     rules = ["-c", f"core.excludesFile={user_repository.check(state.excludes)}"]
     patterns = [_exclude_store_option(root.store, os.path.relpath(at, top))] if root.store else []
-    state, freed = _with_users_index(state, shadow, at, rules)
+    state, freed = _with_users_index(state, private, at, rules)
     began = time.monotonic()
     arguments = ("ls-files", "-t", "-z", "-m", "-d", "-o", "--exclude-standard", *patterns)
-    output = shadow.git(top, at, *rules, *arguments)
+    output = private.git(top, at, *rules, *arguments)
     took_ms = int((time.monotonic() - began) * 1000)
     differing: dict[bytes, bool] = {}
     skipped: list[Skipped] = []
@@ -75,7 +75,7 @@ def find(shadow: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
     differing |= dict.fromkeys(freed, True)
     skipped += _unreadable_folders(output.warnings, os.fsencode(os.path.relpath(at, top)))
     outside = user_repository.rules(state.beside, at, state.excludes)
-    differ = bool(shadow.state.look) and outside != shadow.state.rules
+    differ = bool(private.state.look) and outside != private.state.rules
     return ChangedPaths(differing, skipped, state._replace(at_ns=began_ns, rules=outside), took_ms, differ)
 
 
@@ -88,33 +88,33 @@ def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> boo
     return known[folder]
 
 
-def _current_state(shadow: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
+def _current_state(private: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
     """Return the state with the current ignore rules; an empty state if the enclosing repository is another one."""
-    state = shadow.state
+    state = private.state
     if state.apart and found.top != at:
         found = UserRepository(at)
     if state.look and state.beside != found:
-        shadow.forget()
-        state = shadow.state
+        private.forget()
+        state = private.state
     if not state.look or state.stamps != user_repository.stamps(found):
-        state = _with_rules(state, shadow, found)
+        state = _with_rules(state, private, found)
     if not state.look and found.top != at:
         rules = ("-c", f"core.excludesFile={state.excludes}")
-        if shadow.git(found.top, found.top, *rules, "check-ignore", "-q", at, accept=(0, 1)).code == 0:
-            state = _with_rules(state._replace(apart=True), shadow, UserRepository(at))
+        if private.git(found.top, found.top, *rules, "check-ignore", "-q", at, accept=(0, 1)).code == 0:
+            state = _with_rules(state._replace(apart=True), private, UserRepository(at))
     return state
 
 
-def _with_rules(state: SnapshotState, shadow: PrivateRepository, repository: UserRepository) -> SnapshotState:
+def _with_rules(state: SnapshotState, private: PrivateRepository, repository: UserRepository) -> SnapshotState:
     """Return the state with the ignore rules of ``repository``, and pass the rules that are not versioned to git."""
     stamps = user_repository.stamps(repository)  # before the files are read, so that a later change is noticed
     excludes = user_repository.excludes_file(repository)
-    shadow.exclude(user_repository.exclude_text(repository))
+    private.exclude(user_repository.exclude_text(repository))
     return state._replace(beside=repository, stamps=stamps, excludes=excludes)
 
 
 def _with_users_index(
-    state: SnapshotState, shadow: PrivateRepository, at: str, rules: list[str]
+    state: SnapshotState, private: PrivateRepository, at: str, rules: list[str]
 ) -> tuple[SnapshotState, list[bytes]]:
     """Return the state with the files in the user's index, and the submodules that are no longer in that index."""
     repository = state.beside
@@ -122,11 +122,11 @@ def _with_users_index(
     if state.look and stamp == state.users_index:
         return state, []
     files, tracked_submodules = user_repository.tracked(repository, at)
-    ignored = _ignored_paths(files, shadow, repository.top, at, rules) if files else []
+    ignored = _ignored_paths(files, private, repository.top, at, rules) if files else []
     wanted = [*ignored, *tracked_submodules]
     known: set[bytes] = set()
     if state.look and wanted:
-        known = set(shadow.git(repository.top, at, "ls-files", "-z").out.split(b"\0"))
+        known = set(private.git(repository.top, at, "ls-files", "-z").out.split(b"\0"))
     submodules = {os.fsdecode(path): oid for path, oid in tracked_submodules.items()}
     updated = state._replace(
         users_index=stamp,
@@ -139,7 +139,7 @@ def _with_users_index(
 
 
 def _ignored_paths(
-    paths: Sequence[bytes], shadow: PrivateRepository, top: str, at: str, rules: list[str]
+    paths: Sequence[bytes], private: PrivateRepository, top: str, at: str, rules: list[str]
 ) -> list[bytes]:
     """Return the paths in ``paths`` that the ignore rules exclude.
 
@@ -154,7 +154,7 @@ def _ignored_paths(
         return folders[folder]
 
     requests = b"".join(b"./%b\0" % path for path in paths if is_plain(os.path.dirname(path)))  # ./ prevents ":(magic)"
-    output = shadow.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=requests, accept=(0, 1))
+    output = private.git(top, at, *rules, "check-ignore", "-z", "--no-index", "--stdin", stdin=requests, accept=(0, 1))
     return [path[2:] for path in output.out.split(b"\0")[:-1]]
 
 

@@ -125,16 +125,16 @@ class PrivateRepository:
             fd = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 _lock(fd, folder, wait_seconds)
-                shadow = cls(folder, fd)
-                shadow._make()
-                shadow.state = shadow._load()
-                shadow._sweep()
+                private = cls(folder, fd)
+                private._make()
+                private.state = private._load()
+                private._sweep()
             except BaseException:
                 os.close(fd)
                 raise
         except OSError as error:
             raise Unavailable(f"cannot take a snapshot in '{folder}': {error.strerror}") from error
-        return shadow
+        return private
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -168,7 +168,7 @@ class PrivateRepository:
         """Set the ignore rules that apply in addition to the ``.gitignore`` files."""
         (self._git_dir / "info/exclude").write_bytes(text)
 
-    def written(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
+    def write_index(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
         """Write a new index: the last one with the changes in ``rows``. Return its name and ``index_mark``.
 
         ``rows`` has the format of `git update-index --index-info`. The index becomes current when ``state`` names it.

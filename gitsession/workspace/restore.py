@@ -6,8 +6,8 @@ replacement.
 
     prepare   inspect each path and write its new content to a temporary file beside it
     sync      sync all prepared files, several at once
-    put       inspect each path again and rename its temporary file to it
-    settle    sync the folders, several at once
+    replace   inspect each path again and rename its temporary file to it
+    finish    sync the folders, several at once
 """
 
 from __future__ import annotations
@@ -70,10 +70,11 @@ def restore(
 ) -> list[Outcome]:
     """Change each path from its ``expected`` state to its ``new`` state; return an outcome for each change, in order.
 
-    Removals come first. Folders in ``made``, which the session created, are also removed if the removals leave them
-    empty. ``tag`` marks the temporary files, for ``sweep``. ``bytes_max`` is the size limit of one file in bytes. All
-    changes are durable when the call returns. Raises ``Unavailable`` if the disk is full, failing or read-only. After
-    this error, repeat the same call to continue.
+    All changes are durable when the call returns. Removals come first. Raises ``Unavailable`` if the disk is full,
+    failing or read-only. After this error, repeat the same call to continue.
+
+    ``tag``: a mark in the names of the temporary files, for ``sweep``. ``bytes_max``: the maximum size of one file in
+    bytes. ``made``: folders that the session created; those that the removals leave empty are also removed.
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
@@ -89,12 +90,12 @@ def restore(
             for change in ordered:
                 if change.new is not None:
                     run.write(change)
-            run.land()
+            run.replace_files()
             run.remove_folders(run.emptied & run.made)
         finally:
             run.drop()
             root.forget()
-            run.settle()
+            run.sync_folders()
     outcomes = run.outcomes | {path: Outcome(path, "refused", reason) for path, reason in refused.items()}
     return [outcomes[change.path] for change in changes]
 
@@ -136,24 +137,24 @@ class _Run:
         self._try(change, lambda: self._remove(change))
 
     def write(self, change: PlannedChange) -> None:
-        """Prepare a change. The file may have its new content only after ``land``."""
+        """Prepare a change. The file may have its new content only after ``replace_files``."""
         try:
             self._try(change, lambda: self._prepare(change))
         except Unavailable:
             if not self.prepared:
                 raise
-            self.land()  # the replacement of old files frees disk space
+            self.replace_files()  # the replacement of old files frees disk space
             self._try(change, lambda: self._prepare(change))
         if len(self.prepared) >= FILES_MAX or self.prepared_bytes >= BYTES_MAX:
-            self.land()
+            self.replace_files()
 
-    def land(self) -> None:
+    def replace_files(self) -> None:
         """Sync all prepared files and rename them to their paths."""
         try:
             syncs = [self.threads.submit(file.sync) for _, file in self.prepared]
             wait(syncs)
             for (change, file), sync in zip(self.prepared, syncs, strict=True):
-                self._try(change, partial(self._put, change.path, file, sync))
+                self._try(change, partial(self._replace, change.path, file, sync))
         finally:
             self.drop()
 
@@ -172,7 +173,7 @@ class _Run:
                 if place_file.remove_folder(fd, name):
                     self._touch(folder)
 
-    def settle(self) -> None:
+    def sync_folders(self) -> None:
         """Sync all folders in which a name was changed."""
         list(self.threads.map(self._sync, self.touched))
 
@@ -250,7 +251,7 @@ class _Run:
             self.prepared_bytes += len(data)
         return None
 
-    def _put(self, path: str, file: StagedFile, sync: Future[None]) -> Outcome:
+    def _replace(self, path: str, file: StagedFile, sync: Future[None]) -> Outcome:
         sync.result()
         try:
             with self._entered(path) as (fd, name):

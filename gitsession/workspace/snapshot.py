@@ -46,9 +46,9 @@ class WorkspaceSnapshot:
     be called. A file that replaces a folder implies the removal of all files in that folder.
     """
 
-    def __init__(self, root: WorkspaceRoot, shadow: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
+    def __init__(self, root: WorkspaceRoot, private: PrivateRepository, found: ChangedPaths, caps: Caps) -> None:
         """Use ``take_snapshot`` instead."""
-        self.before = shadow.state.look or None
+        self.before = private.state.look or None
         """The id of the snapshot on which this one is based. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
         """Paths that were not captured, whether or not they were in the last snapshot."""
@@ -57,16 +57,16 @@ class WorkspaceSnapshot:
 
         Ignore rules that have changed since then may have hidden these files.
         """
-        self._root, self._shadow, self._found, self._caps = root, shadow, found, caps
+        self._root, self._private, self._found, self._caps = root, private, found, caps
         self._rows: dict[bytes, str] = {}
         self._removed: list[bytes] = []
-        self._files = shadow.state.files
-        self._since = dict(shadow.state.since)
+        self._files = private.state.files
+        self._since = dict(private.state.since)
         self._is_read = False
 
     def base(self) -> Oid | None:
         """Return the tree of the snapshot ``before``. Raises ``MissingObject`` if the tree is not known yet."""
-        return self._shadow.tree_of(self.before) if self.before else None
+        return self._private.tree_of(self.before) if self.before else None
 
     def changes(self) -> Iterator[PathContent]:
         """Yield the changes, sorted by path as bytes. A file is read when its change is requested.
@@ -97,7 +97,7 @@ class WorkspaceSnapshot:
             if os.path.basename(raw) == _IGNORE_FILE and (known or b"!" in change.data):
                 unhidden.append(os.path.dirname(raw))
             if not known and reading.status and self.before:
-                is_old = reading.status.ctime_ns < self._shadow.state.at_ns
+                is_old = reading.status.ctime_ns < self._private.state.at_ns
                 (old if is_old else fresh)[raw] = reading.status
             yield change
         for path, reason in self._found.skipped + _folded(over, self._caps.files):
@@ -126,7 +126,7 @@ class WorkspaceSnapshot:
             raise Unavailable(f"cannot record the snapshot of '{self._root.path}': {error.strerror}") from error
 
     def _accept(self, tree: Oid | None, kept: bool, name: str | None) -> str:
-        state, found = self._shadow.state, self._found
+        state, found = self._private.state, self._found
         snapshot = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
         # Git compares files that were touched but not changed in every snapshot, until the index has their new status.
@@ -135,10 +135,10 @@ class WorkspaceSnapshot:
         has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
         writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
         if writes:
-            index, mark = self._shadow.written(found.state.beside.top, self._index_rows())
+            index, mark = self._private.write_index(found.state.beside.top, self._index_rows())
         if not self._rows and state.look:
             kept, tree = state.kept, state.tree
-        self._shadow.save(
+        self._private.save(
             found.state._replace(
                 look=snapshot,
                 kept=kept,
@@ -220,7 +220,7 @@ class WorkspaceSnapshot:
         ``unhidden``: folders whose ignore rules have changed.
         """
         below = tuple(folder + b"/" for folder in unhidden if folder)
-        tracked = set(self._found.state.tracked) - set(self._shadow.state.tracked)  # tracked although ignored
+        tracked = set(self._found.state.tracked) - set(self._private.state.tracked)  # tracked although ignored
         return {
             raw: status
             for raw, status in fresh.items()
@@ -233,9 +233,9 @@ class WorkspaceSnapshot:
         if not old or not self._removed:
             return sorted(map(names.escape_path, old))
         removed = set(self._removed)
-        seen = [self._shadow.state.since.get(os.fsdecode(raw)) for raw in removed]
+        seen = [self._private.state.since.get(os.fsdecode(raw)) for raw in removed]
         moved = [_as_indexed(each.status) for each in seen if each and each.status]
-        output = self._shadow.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
+        output = self._private.git(self._found.state.beside.top, str(self._root.path), "ls-files", "-z", "--debug").out
         at = 0
         while (end := output.find(b"\0", at)) >= 0:
             path = output[at:end]
@@ -262,18 +262,18 @@ def take_snapshot(
     If ``root`` was opened with the path of the store, the store is not captured. ``discard_state``: True to discard the
     state of the last snapshot first. Raises ``Unavailable``.
     """
-    with PrivateRepository.open(folder, wait_seconds=wait_seconds) as shadow:
+    with PrivateRepository.open(folder, wait_seconds=wait_seconds) as private:
         if discard_state:
-            shadow.forget()
+            private.forget()
         try:
-            found = find(shadow, root)
+            found = find(private, root)
         except Unavailable:
-            if not shadow.state.look:
+            if not private.state.look:
                 raise
-            shadow.forget()  # git cannot use the state, which is only a cache
-            found = find(shadow, root)
+            private.forget()  # git cannot use the state, which is only a cache
+            found = find(private, root)
         root.forget()
-        yield WorkspaceSnapshot(root, shadow, found, caps)
+        yield WorkspaceSnapshot(root, private, found, caps)
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:

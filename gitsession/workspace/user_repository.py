@@ -60,6 +60,7 @@ def find(workspace: str) -> UserRepository:
 
 
 def stamp(path: str) -> Stamp:
+    """Return the stamp of a file."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):

@@ -84,7 +84,7 @@ def test_change_that_was_not_accepted_is_found_again(work, plain):
     assert paths(work, plain) == []
 
 
-@pytest.mark.parametrize("step", ["written", "save"])
+@pytest.mark.parametrize("step", ["write_index", "save"])
 def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, step):
     fill(work, a="one")
     seen(work, plain)
@@ -93,7 +93,7 @@ def test_a_look_that_could_not_be_noted_shows_again(work, plain, monkeypatch, st
     real = getattr(PrivateRepository, step)
 
     def full(shadow, *asked):
-        if step == "written":
+        if step == "write_index":
             real(shadow, *asked)
         raise OSError(28, "No space left on device")
 
