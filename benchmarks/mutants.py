@@ -681,7 +681,7 @@ BREAKS = [
     one(
         "a rewind writes without a note of it",
         "checkpoints/rewinding.py",
-        "        intents.write(store, root.path, intent)\n"
+        "        intents.write(store, intent)\n"
         "        done = run.execute(intent)\n"
         "    return dataclasses.replace(done, outcomes=_merge_outcomes(plan.changes",
         "        done = run.execute(intent)\n"

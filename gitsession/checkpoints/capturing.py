@@ -82,9 +82,8 @@ def take(
 ) -> Point:
     """Capture the workspace, or only ``paths`` in it, and return the checkpoint.
 
-    If nothing has changed, no checkpoint is written, and the newest one is returned.
-
-    Raises ``NotFound`` if the session has no entries yet, and ``Unavailable``.
+    If nothing has changed, no checkpoint is written, and the newest one is returned. Raises ``NotFound`` if the session
+    has no entries yet, and ``Unavailable``.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         return take_locked(store, sid, root, phase, why, at_ms=at_ms, paths=paths)

@@ -178,17 +178,12 @@ def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | N
         return True
     if entry.skipped != before.entry.skipped and entry.mode == "workspace":
         return True
-    if before.entry.mode != "workspace" and _unknown(store, before, entry):
-        return True
+    new_paths = set(entry.paths) - set(before.entry.paths)
+    if before.entry.mode != "workspace" and None in FileTrees(store).look_up(before.files, new_paths).values():
+        return True  # the previous checkpoint does not cover a path that did not exist
     if target is None or before.entry.target is None:
         return False
     try:
         return all(to_base64url(node.chain) != before.entry.target for node in graph.history(store, target.oid))
     except DAMAGE:
         return True  # capture files even if the conversation is damaged
-
-
-def _unknown(store: ObjectStore, before: Point, entry: Checkpoint) -> bool:
-    """Return whether ``entry`` covers a path that the previous checkpoint does not cover."""
-    new = set(entry.paths) - set(before.entry.paths)
-    return None in FileTrees(store).look_up(before.files, new).values()

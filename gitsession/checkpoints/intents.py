@@ -64,12 +64,12 @@ class Intent:
         return f"'{self.command}' in '{self.workspace}' ({files})"
 
 
-def write(store: GitStore, workspace: Path, intent: Intent) -> None:
+def write(store: GitStore, intent: Intent) -> None:
     """Write an intent durably.
 
     If this raises ``Unavailable``, no file of the workspace was changed, but the intent may exist.
     """
-    file = _file(store, workspace)
+    file = _file(store, intent.workspace)
     data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
     try:
         durable.replace(file, data, by=file.with_suffix(".new"))
@@ -77,9 +77,9 @@ def write(store: GitStore, workspace: Path, intent: Intent) -> None:
         raise Unavailable(f"cannot record the planned writes in '{file.parent}': {error.strerror}") from error
 
 
-def remove(store: GitStore, workspace: str) -> None:
+def remove(store: GitStore, intent: Intent) -> None:
     """Remove the intent of a completed or reverted operation. If this raises ``Unavailable``, repeat the call."""
-    file = _file(store, Path(workspace))
+    file = _file(store, intent.workspace)
     try:
         file.unlink(missing_ok=True)
         durable.sync_directory(file.parent)
@@ -120,8 +120,8 @@ def is_done(store: ObjectStore, intent: Intent) -> bool:
     return False
 
 
-def _file(store: GitStore, workspace: Path) -> Path:
-    return workspace_lock.folder_in(store.git_dir, workspace) / NAME
+def _file(store: GitStore, workspace: Path | str) -> Path:
+    return workspace_lock.folder_in(store.git_dir, Path(workspace)) / NAME
 
 
 def _read(file: Path) -> Intent | None:

@@ -183,7 +183,7 @@ def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
     """Return the reason to refuse a link; ``None`` if there is none or the link cannot be read.
 
-    The write reports the error.
+    The error of a link that cannot be read is reported when the link is written.
     """
     try:
         return target_refusal(path, target())

@@ -26,9 +26,9 @@ class Merges:
         self.made: dict[Oid, bytes] = {}
 
     def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-        """Merge two changes of the file ``base``; return the oid.
+        """Merge two changes of the content ``base``; return the oid of the result.
 
-        Raises ``NotMerged`` if this fails or a file cannot be read.
+        Raises ``NotMerged`` if the changes cannot be merged or a content cannot be read.
         """
         from gitsession.git import engine  # importing pygit2 takes 30 ms
 

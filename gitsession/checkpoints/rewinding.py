@@ -117,7 +117,7 @@ def perform(
         intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.created_folders, at_ms)
         place = plan.new_tip.oid if plan.moves else ""
         intent = dataclasses.replace(intent, place=place, onto=plan.branch, seen=store.ref(refs.OPLOG))
-        intents.write(store, root.path, intent)
+        intents.write(store, intent)
         done = run.execute(intent)
     return dataclasses.replace(done, outcomes=_merge_outcomes(plan.changes, done, unsafe), prompt=plan.prompt)
 
@@ -146,7 +146,7 @@ def take_step(
         intent, unsafe = run.prepare(step.verb, f"{step.verb}: {step.command}", wanted, merged, made, at_ms)
         intent = dataclasses.replace(intent, operation=step.operation.id, seen=step.seen)
         step.check(store)  # before the intent is written: an operation with an intent must be completed
-        intents.write(store, root.path, intent)
+        intents.write(store, intent)
         try:
             done = run.execute(intent, step)
         except Refused as error:  # a command was logged meanwhile, or the conversation continued
@@ -164,7 +164,7 @@ def resume(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Rewi
         intent = _find_intent(store, session, root)
         if intents.is_done(store, intent):
             _sweep(root, intent)
-            intents.remove(store, intent.workspace)
+            intents.remove(store, intent)
             return RewindResult(verb=intent.verb, workspace=str(root.path), branch=active(store, session.id))
         step = _step(store, intent)
         _sweep(root, intent)
@@ -180,7 +180,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
         intent = _find_intent(store, session, root)
         _sweep(root, intent)
         if intents.is_done(store, intent):
-            intents.remove(store, intent.workspace)
+            intents.remove(store, intent)
             raise Refused(
                 f"cannot abort '{intent.command}': it has completed", hint="run `gitsession undo` to revert it"
             )
@@ -204,11 +204,10 @@ class RewindRun:
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
         made: tuple[str, ...], at_ms: int,
     ) -> tuple[Intent, tuple[FileOutcome, ...]]:  # fmt: skip
-        """Take the safety checkpoint; return the intent and the paths that must be kept.
+        """Take the safety checkpoint; return the intent, and the outcomes of paths that the checkpoint lacks.
 
-        A path must be kept if the safety checkpoint could not capture it.
-
-        ``merged``: contents that are not in the store yet.
+        These paths are kept, because the operation could not be reverted. ``merged``: contents that are not in the
+        store yet. ``made``: folders to remove if they are empty after the writes.
         """
         paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
         why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
@@ -233,9 +232,9 @@ class RewindRun:
         return intent, tuple(unsafe)
 
     def execute(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
-        """Execute the steps after the intent, from the first step or from the step that a crash interrupted.
+        """Write the files of an intent, record the result, and remove the intent.
 
-        ``step``: the step of an undo or redo.
+        This also completes an execution that a crash interrupted. ``step``: the step of an undo or redo.
         """
         outcomes, done = self._restore(intent, intent.changes, intent.made)
         if step is None:
@@ -244,7 +243,7 @@ class RewindRun:
             branch, operation = self._finish_step(intent, step, done)
         moved = branch != self.session.branch_name or bool(intent.place)
         self.session.branch_name = branch
-        intents.remove(self.store, intent.workspace)
+        intents.remove(self.store, intent)
         return RewindResult(
             verb=intent.verb,
             workspace=str(self.root.path),
@@ -262,7 +261,7 @@ class RewindRun:
         outcomes, done = self._restore(intent, reversals, folders)
         with self.store.transaction() as tx:
             self._record(tx, intent, done, self.session.leaf, at_ms, always=False)
-        intents.remove(self.store, intent.workspace)
+        intents.remove(self.store, intent)
         return outcomes
 
     def _restore(

@@ -179,13 +179,10 @@ class Catalogue:
         if not address.strip(":"):
             raise NotFound("the address of the session is empty", hint="run `gitsession ls` to list the sessions")
         agent, colon, source_id = address.partition(":")
-        tries: list[tuple[str, tuple[str, ...]]]
-        if colon:
-            tries = [("agent = ? AND source_id = ?", (agent, source_id))]
-            tries += [("agent = ? AND instr(source_id, ?) = 1", (agent, source_id))]
-        else:
-            tries = [("sid = ?", (address.lower(),)), ("instr(sid, ?)", (address.lower(),))]
-        found = next((rows for where, values in tries if (rows := self._rows(f"WHERE {where}", values))), [])
+        values: tuple[str, ...] = (agent, source_id) if colon else (address.lower(),)
+        whole = "agent = ? AND source_id = ?" if colon else "sid = ?"
+        part = "agent = ? AND instr(source_id, ?) = 1" if colon else "instr(sid, ?)"
+        found = self._rows(f"WHERE {whole}", values) or self._rows(f"WHERE {part}", values)
         if len(found) == 1:
             return found[0]
         if found:

@@ -284,6 +284,7 @@ def _insert_entries(
         is_copied = node.source is not None and node.source.line <= copied
         named, alone = (0, 0) if is_copied else session_rows.add_answers(db, sid, node, found)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
+        is_prompt = isinstance(found.entry, kinds.Message) and node.role == "user"
         values = row._asdict() | {
             "digest": found.digest,
             "agent": row.agent and storable(row.agent),
@@ -293,7 +294,7 @@ def _insert_entries(
             "depth": depth,
             "at_ms": at_ms,
             "tokens": alone,
-            "words": _prompt_words(node, found.entry),
+            "words": node.subject.partition(": ")[2] if is_prompt else None,
             "proof": row.proof(),
         }
         _put(db, "entries", values)
@@ -303,11 +304,6 @@ def _insert_entries(
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return newest_ms, tokens
-
-
-def _prompt_words(node: Node, entry: Entry) -> str | None:
-    """Return the first words of a prompt; ``None`` if ``entry`` is not a prompt."""
-    return node.subject.partition(": ")[2] if isinstance(entry, kinds.Message) and node.role == "user" else None
 
 
 def _file_and_depth(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:

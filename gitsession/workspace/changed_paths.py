@@ -28,7 +28,7 @@ _GLOB = re.compile(r"([\\*?\[ #!])")
 class ChangedPaths(NamedTuple):
     """The paths that git listed, before any file is read.
 
-    ``differing``: by path, True if it is in the last snapshot.
+    ``differing``: the paths that may differ; the value is True if the path is in the last snapshot.
     """
 
     differing: dict[bytes, bool]
@@ -159,10 +159,7 @@ def _ignored_paths(
 
 
 def _exclude_store_option(store: str, at: str) -> str:
-    """Return a git option that excludes only the path of the store.
-
-    No ``.gitignore`` overrides a command-line option.
-    """
+    """Return a git option that excludes only the path of the store. No ``.gitignore`` overrides such an option."""
     path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
     return "--exclude=/" + _GLOB.sub(r"\\\1", path)
 
@@ -179,7 +176,7 @@ def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
 def _unreadable_folders(warnings: bytes, prefix: bytes) -> list[Skipped]:
     """Return the folders that git could not open according to ``warnings``.
 
-    Paths in warnings are relative to the top folder.
+    The paths in warnings begin with ``prefix``, the path of the workspace relative to the top folder.
     """
     start = b"" if prefix == b"." else prefix + b"/"
     found = [path.removeprefix(start).rstrip(b"/") for path in _UNOPENED.findall(warnings)]

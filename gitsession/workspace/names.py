@@ -93,7 +93,7 @@ def refusal(name: bytes) -> str | None:
 def tree_refusal(component: str) -> str | None:
     """Return the reason why a name in a tree is never written; ``None`` if there is none.
 
-    The reason is that of ``refusal``, or an invalid escaped form.
+    The name is refused by ``refusal``, or its escaped form is invalid.
     """
     try:
         return refusal(unescape(component))

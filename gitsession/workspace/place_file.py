@@ -55,9 +55,9 @@ class StagedFile:
             self._temporary = None
 
     def drop(self) -> None:
-        """Close the handles and remove the temporary file.
+        """Close the handles and remove the temporary file. It can be called again.
 
-        Idempotent. Even if this raises ``OSError``, both handles are closed.
+        Even if this raises ``OSError``, both handles are closed.
         """
         temporary, self._temporary = self._temporary, None
         folder, self._folder = self._folder, -1
@@ -255,7 +255,7 @@ def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
 
 
 def _permissions(old: Status, executable: bool) -> int:
-    """Return the old file's permissions, made executable or not.
+    """Return the old file's permissions, with the executable bits set or cleared.
 
     The set-user-ID, set-group-ID and sticky bits are cleared.
     """
