@@ -24,7 +24,7 @@ from gitsession.workspace import workspace_lock
 from gitsession.workspace.capture import capture, capture_paths, put
 from gitsession.workspace.read_file import caps
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import FileTrees, State
+from gitsession.workspace.trees import CachedTrees, State
 
 Phase: TypeAlias = Literal["before", "after"]
 """The phase of a checkpoint.
@@ -98,7 +98,7 @@ def take_locked(
     *,
     at_ms: int,
     paths: Sequence[str | Path] | None = None,
-    file_trees: FileTrees | None = None,
+    file_trees: CachedTrees | None = None,
 ) -> Point:
     """Take a checkpoint as ``take`` does. The caller must hold the lock of the workspace."""
     limits = caps()._replace(secret=exclusion_rule(store))
@@ -123,7 +123,7 @@ def take_locked(
     )
 
     def files(tx: ObjectSink, before: Oid | None) -> Oid | None:
-        return captured.tree if paths is None else (file_trees or FileTrees(store)).patch(tx, before, states)
+        return captured.tree if paths is None else (file_trees or CachedTrees(store)).patch(tx, before, states)
 
     return history.add(store, sid, entry, files, why.target)
 

@@ -26,7 +26,7 @@ from gitsession.sessions.operation_log import RecordingTransaction
 from gitsession.sessions.root import beginning
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
-from gitsession.workspace.trees import FileTrees
+from gitsession.workspace.trees import CachedTrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | N
     if entry.skipped != before.entry.skipped and entry.mode == "workspace":
         return True
     new_paths = set(entry.paths) - set(before.entry.paths)
-    if before.entry.mode != "workspace" and None in FileTrees(store).look_up(before.files, new_paths).values():
+    if before.entry.mode != "workspace" and None in CachedTrees(store).look_up(before.files, new_paths).values():
         return True  # the previous checkpoint does not cover a path that did not exist
     if target is None or before.entry.target is None:
         return False

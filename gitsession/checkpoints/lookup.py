@@ -13,13 +13,13 @@ from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace.trees import FileTrees, walk
+from gitsession.workspace.trees import CachedTrees, walk
 
 if TYPE_CHECKING:
     from gitsession.workspace.patches import FilePatch
 
 
-def steps(file_trees: FileTrees, points: Sequence[Point]) -> list[CheckpointStep]:
+def steps(file_trees: CachedTrees, points: Sequence[Point]) -> list[CheckpointStep]:
     """Convert checkpoints, oldest first, to steps, each with its differences from the previous checkpoint.
 
     If the first checkpoint covers the whole workspace, its step has no differences. Changes at the first checkpoint are
@@ -100,7 +100,7 @@ class Files(Mapping[str, Oid]):
         self._store = store
 
     def __getitem__(self, path: str) -> Oid:
-        found = FileTrees(self._store).look_up(self.tree, [path])[path]
+        found = CachedTrees(self._store).look_up(self.tree, [path])[path]
         if found is None:
             raise KeyError(path)
         return found.oid
@@ -117,7 +117,7 @@ class Files(Mapping[str, Oid]):
 
     def diff(self, other: Files) -> list[FileChange]:
         """Return the changes from these files to ``other``."""
-        found = FileTrees(self._store).diff(self.tree, other.tree).items()
+        found = CachedTrees(self._store).diff(self.tree, other.tree).items()
         return [FileChange(path, *(old or (None, None)), *(new or (None, None))) for path, (old, new) in found]
 
     def patch(self, other: Files, paths: Collection[str] = ()) -> list[FilePatch]:
@@ -128,7 +128,7 @@ class Files(Mapping[str, Oid]):
         from gitsession.workspace import patches
 
         tops = tuple(path.rstrip("/") + "/" for path in paths)
-        changes = FileTrees(self._store).diff(self.tree, other.tree)
+        changes = CachedTrees(self._store).diff(self.tree, other.tree)
         if tops:
             changes = {path: change for path, change in changes.items() if f"{path}/".startswith(tops)}
         return patches.compare(self._store, changes)

@@ -26,7 +26,7 @@ from gitsession.store.interface import ObjectStore
 from gitsession.workspace.inspect import Now
 from gitsession.workspace.path_rules import folders_of, target_refusal
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import FileTrees, State
+from gitsession.workspace.trees import CachedTrees, State
 
 RewindParts: TypeAlias = Literal["both", "conversation", "files"]
 """The parts of a session that a rewind restores."""
@@ -59,7 +59,7 @@ class RewindPlan:
     workspace: str | None = None
     changes: tuple[PathDecision, ...] = ()
     created_folders: tuple[str, ...] = ()
-    file_trees: FileTrees | None = field(default=None, repr=False, compare=False)
+    file_trees: CachedTrees | None = field(default=None, repr=False, compare=False)
     """The trees that were read for the plan. The execution reads many of their folders again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
     """The contents of merged files, by oid. They are not in the store yet."""
@@ -139,7 +139,7 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
         )
     number = max(number, 0)  # the state before the first checkpoint is unknown
     start = _last_full_index(points, number)
-    file_trees = FileTrees(store)
+    file_trees = CachedTrees(store)
     found = touches(lookup.steps(file_trees, points[start:]), number - start)
     base = points[number].files if points else None
     at_entry = file_trees.look_up(base, found)
@@ -204,7 +204,7 @@ def _covered_paths(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
     return {path for point in points for path in point.entry.paths}
 
 
-def created_folders(file_trees: FileTrees, tree: Oid | None, removed: Iterable[str]) -> tuple[str, ...]:
+def created_folders(file_trees: CachedTrees, tree: Oid | None, removed: Iterable[str]) -> tuple[str, ...]:
     """Return the folders above the paths ``removed`` that do not exist in ``tree``, the state to restore."""
     folders = {folder for path in removed for folder in folders_of(path)}
     return tuple(sorted(folders - file_trees.folders(tree, folders)))
@@ -219,7 +219,7 @@ def _claims(
     workspace: str,
     since_ms: int,
     touches: Mapping[str, Sequence[PathAttribution]],
-    file_trees: FileTrees,
+    file_trees: CachedTrees,
 ) -> dict[str, set[State]]:
     """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, each with its claimed states.
 

@@ -44,7 +44,7 @@ from gitsession.workspace.capture import tree_with
 from gitsession.workspace.path_rules import PlannedChange
 from gitsession.workspace.restore import restore, sweep
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import FileTrees, State
+from gitsession.workspace.trees import CachedTrees, State
 
 FileAction: TypeAlias = Literal["written", "removed", "left"]
 
@@ -195,10 +195,10 @@ class RewindRun:
     """
 
     def __init__(
-        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, file_trees: FileTrees | None = None
+        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, file_trees: CachedTrees | None = None
     ) -> None:
         self.store, self.session, self.root = store, session, root
-        self.file_trees = file_trees or FileTrees(store)
+        self.file_trees = file_trees or CachedTrees(store)
 
     def prepare(
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],

@@ -20,7 +20,7 @@ from gitsession.sessions.session import Clock, StoredSession
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import FileTrees
+from gitsession.workspace.trees import CachedTrees
 
 _REASONS = {"undo": "its state before the command", "redo": "its state after the command"}
 
@@ -73,7 +73,7 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
 
 
 def plan_step(
-    store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, file_trees: FileTrees, merge: Merge
+    store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, file_trees: CachedTrees, merge: Merge
 ) -> tuple[list[PathDecision], tuple[str, ...]]:
     """Return the decisions about the files of an operation, and the folders to remove if they are empty afterwards."""
     entry = entry_of(store, load(store, files.result))

@@ -43,7 +43,7 @@ from gitsession.sessions.root import beginning
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.read_file import USUAL
-from gitsession.workspace.trees import FileTrees, State, TreeEntry
+from gitsession.workspace.trees import CachedTrees, State, TreeEntry
 
 
 def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Path, sid: str) -> int:
@@ -165,7 +165,7 @@ class _Replay:
         if path is None or self._contents.redact_path(path)[1] is not None:
             return
         tree = self._newest.files if self._newest is not None else None
-        known = FileTrees(self._store).look_up(tree, [path])[path]
+        known = CachedTrees(self._store).look_up(tree, [path])[path]
         states = _contents_of(change, self._store.read(known.oid)[1] if known is not None else None)
         if states is None or any(data is not None and len(data) > USUAL.file_bytes for data in states):
             return
@@ -231,7 +231,7 @@ class _Replay:
 
         def files(tx: ObjectSink, before: Oid | None) -> Oid | None:
             (contents or self._contents).put(tx, states.values())
-            return FileTrees(self._store).patch(tx, before, states)
+            return CachedTrees(self._store).patch(tx, before, states)
 
         nonce = hash_of(phase.encode() + b"\n" + change.raw)[:NONCE_BYTES]
         point = history.add(self._store, self._sid, entry, files, self._target, nonce=nonce)

@@ -21,7 +21,7 @@ from gitsession.git.types import Oid
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names, user_repository
-from gitsession.workspace.trees import FileTrees
+from gitsession.workspace.trees import CachedTrees
 from gitsession.workspace.user_repository import UserRepository
 
 HOOK = "prepare-commit-msg"
@@ -173,7 +173,7 @@ def _written_contents(store: ObjectStore, sid: str, top: str) -> dict[str, set[O
     """Return each path below ``top`` that a session changed, with the oids of all contents that the session wrote."""
     written: dict[str, set[Oid | None]] = {}
     try:
-        steps = lookup.steps(FileTrees(store), history.history(store, sid))
+        steps = lookup.steps(CachedTrees(store), history.history(store, sid))
         for step, paths in zip(steps, attributed(steps), strict=True):
             for path in paths:
                 file = os.path.join(step.entry.workspace or top, os.fsdecode(names.unescape_path(path)))

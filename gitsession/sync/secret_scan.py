@@ -27,7 +27,7 @@ from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.validation.quarantine_reader import Proposed
 from gitsession.workspace import names, read_file
-from gitsession.workspace.trees import FileTrees
+from gitsession.workspace.trees import CachedTrees
 
 ALLOWED = "gitsession.allowSecret"
 _CHAIN_CHARS = 12
@@ -256,7 +256,7 @@ def _scan_files(
     files: dict[Oid, tuple[str, ...]],
 ) -> Iterator[_Secret]:
     before = content.files_of(store, node.parent) if node.parent else None
-    for path, (old, new) in FileTrees(store).diff(before, tree).items():
+    for path, (old, new) in CachedTrees(store).diff(before, tree).items():
         path, name_rule = _display_path(path, guard)
         if name_rule and old is None and new is not None:
             yield _Secret(node, name_rule, path, f"{_digest(parts)}:{name_rule}")

@@ -24,7 +24,7 @@ from gitsession.sessions.node import Node, position, short_id
 from gitsession.store import refs
 from gitsession.verify.entry_check import path_problems
 from gitsession.verify.findings import Finding
-from gitsession.workspace.trees import FileTrees
+from gitsession.workspace.trees import CachedTrees
 
 E = TypeVar("E", bound=Entry)
 
@@ -235,7 +235,7 @@ def _checkpoint(sessions: Sessions, node: Node) -> Iterator[Finding]:
         return
     base = content.files_of(sessions.store, before.oid) if before.kind == kinds.Checkpoint.kind else None
     try:
-        changed = FileTrees(sessions.store).diff(base, content.files_of(sessions.store, node.oid))
+        changed = CachedTrees(sessions.store).diff(base, content.files_of(sessions.store, node.oid))
     except GitSessionError:
         return  # each tree is checked on its own
     unlisted = sorted(changed.keys() - set(entry.paths))

@@ -15,7 +15,7 @@ from gitsession.workspace import names
 from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, read_path
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.snapshot import take_snapshot
-from gitsession.workspace.trees import FileTrees, State
+from gitsession.workspace.trees import CachedTrees, State
 
 BATCH_BYTES = 32 << 20
 """Size in bytes at which the contents in memory are written to the store. A single file may be larger."""
@@ -87,7 +87,7 @@ def tree_with(
     sink: ObjectSink,
     base: Oid | None,
     changes: Mapping[str, State],
-    file_trees: FileTrees | None = None,
+    file_trees: CachedTrees | None = None,
 ) -> Oid | None:
     """Write the tree ``base`` with ``changes`` applied. The contents must be in the store already.
 
@@ -97,7 +97,7 @@ def tree_with(
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
             what = f"object {state.oid} is missing, although it has just been stored"
             raise MissingObject(f"cannot write the snapshot: {what}")
-    return (file_trees or FileTrees(store)).patch(sink, base, changes)
+    return (file_trees or CachedTrees(store)).patch(sink, base, changes)
 
 
 def capture_paths(

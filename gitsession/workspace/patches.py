@@ -1,6 +1,6 @@
 """Patches of files in git's format, with line counts and rename detection.
 
-``FileTrees.diff``, which has its own limits, finds the files that differ. libgit2 compares two trees of only these
+``CachedTrees.diff``, which has its own limits, finds the files that differ. libgit2 compares two trees of only these
 files, so the size of the workspace and malicious trees do not affect it. Files that libgit2 could not compare in
 bounded time (``engine.is_comparable``) are compared by a git child process with a deadline.
 """
@@ -20,7 +20,7 @@ from gitsession.git import process
 from gitsession.git.objects import SUBMODULE_MODE, oid_of
 from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.store.interface import ObjectStore
-from gitsession.workspace.trees import FileTrees, State, TreeEntry
+from gitsession.workspace.trees import CachedTrees, State, TreeEntry
 
 if TYPE_CHECKING:
     from gitsession.git.engine import Comparison, Side
@@ -69,7 +69,7 @@ class FilePatch(NamedTuple):
 
 
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
-    """Compare the contents of ``changes`` (see ``FileTrees.diff``) in path order.
+    """Compare the contents of ``changes`` (see ``CachedTrees.diff``) in path order.
 
     Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` if a content cannot be read. Raises ``Unavailable``
     if git must compare a file and is not installed.
@@ -128,7 +128,7 @@ def _count_lines(text: bytes | None) -> tuple[int | None, int | None]:
 
 def _tree(store: ObjectStore, sink: ObjectSink, states: Mapping[str, State]) -> Oid:
     """Write the tree of ``states``."""
-    return FileTrees(store).patch(sink, None, states) or sink.put("tree", b"")
+    return CachedTrees(store).patch(sink, None, states) or sink.put("tree", b"")
 
 
 class _Contents:

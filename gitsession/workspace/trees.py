@@ -51,7 +51,7 @@ def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
         stack += reversed(folders)
 
 
-class FileTrees:
+class CachedTrees:
     """The trees of files in a store. Their folders are cached, because most trees share most of their folders."""
 
     def __init__(self, store: Reader) -> None:

@@ -124,7 +124,7 @@ def is_safe(store: Store, sid: str, scene: Scene) -> bool:
     """Return whether a checkpoint has every changed file."""
     differing = {path for path in scene.old.keys() | scene.new.keys() if scene.old.get(path) != scene.new.get(path)}
     for point in history.walk(store.objects, sid):
-        states = trees.FileTrees(store.objects).look_up(point.files, [os.fsdecode(path) for path in differing])
+        states = trees.CachedTrees(store.objects).look_up(point.files, [os.fsdecode(path) for path in differing])
         contents = {path: state and store.objects.read(state.oid)[1] for path, state in states.items()}
         if all(contents[os.fsdecode(path)] == (scene.old.get(path) or ("", None))[1] for path in differing):
             return True

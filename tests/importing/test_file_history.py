@@ -20,7 +20,7 @@ from gitsession.checkpoints.attribution import attributed
 from gitsession.formats.base.file_changes import RecordedBackup, RecordedEdit
 from gitsession.formats.claude import files
 from gitsession.importing import file_history
-from gitsession.workspace.trees import FileTrees
+from gitsession.workspace.trees import CachedTrees
 
 COPY = "0123456789abcdef@v"
 
@@ -134,7 +134,7 @@ def oids(store: Store, sid: str) -> list[str]:
 
 def claimed(store: Store, sid: str) -> list[set[str]]:
     """Return the paths that the session changed at each checkpoint."""
-    steps = lookup.steps(FileTrees(store.objects), history.history(store.objects, sid))
+    steps = lookup.steps(CachedTrees(store.objects), history.history(store.objects, sid))
     return [set(paths) for paths in attributed(steps)]
 
 

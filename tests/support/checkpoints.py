@@ -22,7 +22,7 @@ def tree_of(store: ObjectStore, files: Mapping[str, str]) -> Oid | None:
     """Write a tree of regular files, given as path and content."""
     with store.transaction() as tx:
         states = {path: TreeEntry("100644", tx.put("blob", content.encode())) for path, content in files.items()}
-        return trees.FileTrees(store).patch(tx, None, states)
+        return trees.CachedTrees(store).patch(tx, None, states)
 
 
 def held(store: ObjectStore, sid: str, files: Mapping[str, str], at: Node | None, phase: str = "before",
@@ -46,5 +46,5 @@ def oids(store: Store, sid: str) -> list[str]:
 
 def claimed(store: Store, sid: str) -> list[list[str]]:
     """Return the paths that the session changed, step by step."""
-    found = attributed(at.steps(trees.FileTrees(store.objects), history.history(store.objects, sid)))
+    found = attributed(at.steps(trees.CachedTrees(store.objects), history.history(store.objects, sid)))
     return [sorted(paths) for paths in found if paths]

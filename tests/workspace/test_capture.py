@@ -41,7 +41,7 @@ def test_tree_is_complete_and_a_change_writes_only_the_change(store, work, tmp_p
     write(work / "b/c", "4")
     second = captured(store, work, tmp_path / "plain")
     assert dict(second.changes) == {"b/c": walked(work)["b/c"]}
-    assert trees.FileTrees(store).diff(first.tree, second.tree).keys() == {"b/c"}
+    assert trees.CachedTrees(store).diff(first.tree, second.tree).keys() == {"b/c"}
 
 
 def test_an_unchanged_workspace_is_the_same_tree_and_writes_nothing(store, work, tmp_path, monkeypatch):

@@ -41,11 +41,11 @@ def tree_of(store: GitStore, files: Files) -> str | None:
             path: TreeEntry(mode, data.decode() if mode == "160000" else transaction.put("blob", data))
             for path, (mode, data) in files.items()
         }
-        return trees.FileTrees(store).patch(transaction, None, states)
+        return trees.CachedTrees(store).patch(transaction, None, states)
 
 
 def compared(store: GitStore, old: Files, new: Files) -> list[FilePatch]:
-    return patches.compare(store, trees.FileTrees(store).diff(tree_of(store, old), tree_of(store, new)))
+    return patches.compare(store, trees.CachedTrees(store).diff(tree_of(store, old), tree_of(store, new)))
 
 
 def plain(data: bytes) -> tuple[str, bytes]:
@@ -178,7 +178,7 @@ def test_large_files_require_git_and_others_do_not(store: GitStore, monkeypatch:
 @pytest.mark.parametrize("error", [MissingObject("gone"), Corrupt("damaged")])
 def test_a_content_that_cannot_be_read_is_an_error(store: GitStore, error: Exception) -> None:
     old, new = tree_of(store, {"a": plain(TEXT)}), tree_of(store, {"a": plain(OTHER)})
-    changes = trees.FileTrees(store).diff(old, new)
+    changes = trees.CachedTrees(store).diff(old, new)
 
     class Damaged:
         def read(self, oid: str) -> object:
@@ -203,7 +203,7 @@ def test_tree_bomb_and_endless_folders_are_rejected_in_time(store: GitStore) -> 
                 deep = transaction.put("tree", encode_tree({"d": ("40000", deep)}))
             for tree in (child, deep):
                 with pytest.raises(Malformed):
-                    patches.compare(store, trees.FileTrees(store).diff(None, tree))
+                    patches.compare(store, trees.CachedTrees(store).diff(None, tree))
         tell("refused")
 
     assert in_child(work, memory=2 << 30) == ["refused"]

@@ -162,7 +162,7 @@ class Workspace(RuleBasedStateMachine):
         wanted |= {path: file for path, file in there.items() if path in self.seen}
         found = dict(trees.walk(self.store, taken.tree))
         assert found == wanted
-        for path in trees.FileTrees(self.store).diff(self.tree, taken.tree):
+        for path in trees.CachedTrees(self.store).diff(self.tree, taken.tree):
             assert path in taken.changes or any(path.startswith(file + "/") for file in taken.changes)
         again = self.capture()
         assert (again.tree, again.changes) == (taken.tree, {})

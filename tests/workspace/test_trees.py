@@ -29,7 +29,7 @@ STATES = st.dictionaries(PATHS, FILES, max_size=8).map(without_clashes)
 
 def built(store, changes, tree=None):
     with store.transaction() as tx:
-        return trees.FileTrees(store).patch(tx, tree, changes)
+        return trees.CachedTrees(store).patch(tx, tree, changes)
 
 
 @given(STATES)
@@ -37,7 +37,7 @@ def test_tree_is_walked_and_searched_as_written(state):
     store = MemoryStore()
     tree = built(store, state)
     assert dict(trees.walk(store, tree)) == state
-    looked = trees.FileTrees(store).look_up(tree, [*state, "a", "a/b", "never"])
+    looked = trees.CachedTrees(store).look_up(tree, [*state, "a", "a/b", "never"])
     assert {path: file for path, file in looked.items() if file} == state
 
 
@@ -46,7 +46,7 @@ def test_difference_of_two_trees_turns_one_into_the_other(old, new):
     store = MemoryStore()
     before, after = built(store, old), built(store, new)
     differing = {path: (old.get(path), new.get(path)) for path in old.keys() | new.keys()}
-    found = trees.FileTrees(store).diff(before, after)
+    found = trees.CachedTrees(store).diff(before, after)
     assert found == {path: states for path, states in differing.items() if states[0] != states[1]}
     assert built(store, {path: now for path, (_, now) in found.items()}, before) == after
 
@@ -88,11 +88,11 @@ def test_endless_tree_is_rejected(monkeypatch, levels, wide, words, faults):
     with faults.one(), pytest.raises(Malformed, match=words):
         list(trees.walk(store, tree))
     with faults.one(), pytest.raises(Malformed, match=words):
-        trees.FileTrees(store).diff(None, tree)
+        trees.CachedTrees(store).diff(None, tree)
 
 
 def test_a_tree_as_deep_as_a_path_may_be_is_read():
     store = MemoryStore()
     tree = nested(store, 63, 1)
     ((path, _),) = trees.walk(store, tree)
-    assert path.count("/") == 63 and list(trees.FileTrees(store).diff(None, tree)) == [path]
+    assert path.count("/") == 63 and list(trees.CachedTrees(store).diff(None, tree)) == [path]

@@ -159,7 +159,7 @@ def _print_rewound(
     wrote = any(one.action != "left" for one in done.outcomes)
     code = exits.OK if wrote or done.moved or plan is None else exits.NOTHING
     if wants_json():
-        files = [{"path": one.path, "did": one.action, "why": one.reason} for one in done.outcomes]
+        files = outcome_objects(done.outcomes)
         emit("rewind", {**_document(session, plan), "branch": done.branch, "dry_run": False, "moved": done.moved,
                         "workspace": done.workspace, "files": files})  # fmt: skip
         return code
@@ -306,6 +306,11 @@ _FILE_COLORS = {
 _WIDE = 60
 _FILES_MAX = 200
 """Maximum number of lines. ``--json`` lists all files."""
+
+
+def outcome_objects(outcomes: Iterable[gitsession.FileOutcome]) -> list[dict[str, str]]:
+    """Return the outcomes as they are printed with ``--json``."""
+    return [{"path": one.path, "did": one.action, "why": one.reason} for one in outcomes]
 
 
 def outcome_lines(outcomes: Iterable[gitsession.FileOutcome]) -> list[str]:

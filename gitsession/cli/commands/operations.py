@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -82,7 +81,7 @@ def _run(app: App, verb: str, session: str | None, everywhere: bool, workspace: 
     assert operation is not None
     stays = [stay._asdict() for stay in operation.stays]
     document = {"operations": [as_object(operation)], "stays": stays, "workspace": done.workspace}
-    emit(verb, {**document, "files": [dataclasses.asdict(one) for one in done.outcomes]})
+    emit(verb, {**document, "files": checkpoints.outcome_objects(done.outcomes)})
     what = "undone" if verb == "undo" else "redone"
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
     for stay in operation.stays:
