@@ -12,9 +12,9 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gitsession.durable import read_regular
 from gitsession.errors import Unavailable
@@ -62,7 +62,7 @@ They name the folders of pushed objects that are not accepted yet.
 
 
 class BlockedRead(Unavailable):
-    """An error: git would wait forever to read a file that is a pipe or a device."""
+    """A git process that would wait forever to read a file, because the file is a pipe or a device."""
 
 
 class ProcessResult(NamedTuple):
@@ -102,7 +102,7 @@ def run(
     Raises ``BlockedRead`` if git waits for the file that ``obstacle`` returns, or for a configuration file that is a
     pipe or a device.
     """
-    import subprocess  # slow to import, and not used by a program that only reads
+    import subprocess
 
     command = _command(git_dir)
     verb = next((word for word in arguments if not word.startswith("-") and "=" not in word), "")
@@ -113,23 +113,14 @@ def run(
         env |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
         at = worktree.at
     try:
-        with subprocess.Popen(
-            [*command, *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd=at,
-        ) as child:
+        with _popen([*command, *arguments], env, at) as child:
             try:
-                out, err = _communicate(child, stdin, timeout_seconds, lambda: _blocking(git_dir) or _call(obstacle))
+                out, err = _communicate(
+                    child, stdin, timeout_seconds, lambda: _blocking(git_dir) or (obstacle() if obstacle else "")
+                )
             except BaseException:
                 child.kill()
                 raise
-    except FileNotFoundError:
-        if not os.path.isdir(at):
-            raise Unavailable(f"cannot run git in '{at}': the folder does not exist") from None
-        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
     except subprocess.TimeoutExpired:
         raise Unavailable(f"`git {verb}` did not finish within {timeout_seconds:g} s") from None
     result = ProcessResult(child.returncode, out, err)
@@ -141,6 +132,7 @@ def run(
 def _communicate(
     child: Popen[bytes], stdin: bytes, timeout_seconds: float, obstacle: Callable[[], str]
 ) -> tuple[bytes, bytes]:
+    """Return the output and the error output of ``child``; kill it if it still runs and ``obstacle`` names a file."""
     found: list[str] = []
 
     def kill_if_blocked() -> None:
@@ -163,10 +155,6 @@ def _communicate(
     return output
 
 
-def _call(obstacle: Callable[[], str] | None) -> str:
-    return obstacle() if obstacle is not None else ""
-
-
 def _blocking(git_dir: Path | None) -> str:
     """Return a file of the repository or of git's configuration that would block git when read; "" if there is none."""
     store = os.path.abspath(git_dir) if git_dir is not None else None
@@ -176,8 +164,7 @@ def _blocking(git_dir: Path | None) -> str:
             found = next((path for file in files if blocks(path := f"{folder}/{file}")), "")
             if found:
                 return found
-    home = os.environ.get("HOME", "/nonexistent")
-    waiting: list[str] = [*user_configs(), f"{_config_home(home)}/git/ignore", *inside]
+    waiting: list[str] = [*user_configs(), _default_excludes_file(), *inside]
     seen: set[str] = set()
     while waiting:
         path = waiting.pop()
@@ -210,13 +197,8 @@ def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = 
     """
     import subprocess
 
-    try:
-        return subprocess.Popen(
-            [*_command(git_dir), *arguments], env=environment() | dict(variables or {}), cwd=git_dir, bufsize=0,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    env = environment() | dict(variables or {})
+    return _popen([*_command(git_dir), *arguments], env, git_dir, bufsize=0, stderr=subprocess.DEVNULL)
 
 
 def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
@@ -224,9 +206,22 @@ def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in QUARANTINE if name in environ}
 
 
-def _command(git_dir: Path | None) -> list[str]:
-    command = ["git", *(word for setting in _FIXED for word in ("-c", setting))]
+def _command(git_dir: Path | None, settings: Iterable[str] = _FIXED) -> list[str]:
+    command = ["git", *(word for setting in settings for word in ("-c", setting))]
     return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
+
+
+def _popen(command: Sequence[str], env: Mapping[str, str], at: Path | str, **options: Any) -> Popen[bytes]:
+    """Start git with pipes for its standard streams, which ``options`` may replace. Raises ``Unavailable``."""
+    import subprocess  # slow to import, and not used by a program that only reads
+
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    try:
+        return subprocess.Popen(command, env=env, cwd=at, **(pipes | options))
+    except FileNotFoundError:
+        if not os.path.isdir(at):
+            raise Unavailable(f"cannot run git in '{at}': the folder does not exist") from None
+        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
 
 
 OutputCallback = Callable[[bytes], None]
@@ -250,23 +245,10 @@ def run_transfer(
     env = environment(user_config=True)
     if interactive:
         env["GIT_TERMINAL_PROMPT"] = "1"
-    fixed = [setting for setting in _FIXED if not (interactive and setting.startswith("core.askPass"))]
-    command = ["git", *(word for setting in fixed for word in ("-c", setting))]
-    if git_dir is not None:
-        command.append(f"--git-dir={os.path.abspath(git_dir)}")
-    try:
-        child = subprocess.Popen(
-            [*command, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=env,
-            cwd="/" if git_dir is None else git_dir,
-            start_new_session=not interactive,
-        )
-    except FileNotFoundError:
-        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
-    with child:
+    command = _command(git_dir, [each for each in _FIXED if not (interactive and each.startswith("core.askPass"))])
+    at = "/" if git_dir is None else git_dir
+    options = {"stdin": subprocess.DEVNULL, "start_new_session": not interactive}
+    with _popen([*command, *arguments], env, at, **options) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         chunks: list[bytes] = []
@@ -340,15 +322,18 @@ def user_settings(prefix: str) -> dict[str, str]:
 
 def user_configs() -> list[str]:
     """Return the paths of the user's own configuration files, including missing files but not included ones."""
-    home = os.environ.get("HOME", "/nonexistent")
     path = os.environ.get("GIT_CONFIG_GLOBAL")
-    return [path] if path else [f"{_config_home(home)}/git/config", f"{home}/.gitconfig"]
+    return [path] if path else [f"{_config_home()}/git/config", f"{_home()}/.gitconfig"]
 
 
 def excludes_file(git_dir: Path | None) -> str:
     """Return the path of the ignore file that the user has set globally or for ``git_dir``. The file may not exist."""
     path = _config(git_dir, "-z", "--type=path", "--get", "core.excludesFile").partition(b"\0")[0]
-    return os.fsdecode(path) or f"{_config_home(os.environ.get('HOME', '/nonexistent'))}/git/ignore"
+    return os.fsdecode(path) or _default_excludes_file()
+
+
+def _default_excludes_file() -> str:
+    return f"{_config_home()}/git/ignore"
 
 
 def _config(git_dir: Path | None, *arguments: str) -> bytes:
@@ -364,8 +349,12 @@ def _config(git_dir: Path | None, *arguments: str) -> bytes:
         return b""
 
 
-def _config_home(home: str) -> str:
-    return os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config"
+def _config_home() -> str:
+    return os.environ.get("XDG_CONFIG_HOME") or f"{_home()}/.config"
+
+
+def _home() -> str:
+    return os.environ.get("HOME", "/nonexistent")
 
 
 def fsck(git_dir: Path) -> list[str]:
@@ -378,13 +367,7 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
     import subprocess
 
     arguments = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")
-    try:
-        git = subprocess.Popen(
-            [*_command(git_dir), *arguments], env=environment(), cwd=git_dir,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-    except FileNotFoundError:
-        raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
+    git = _popen([*_command(git_dir), *arguments], environment(), git_dir, stdin=subprocess.DEVNULL)
 
     def wait() -> list[str]:
         try:
