@@ -210,10 +210,6 @@ class RefWriter:
         """Write the proofs of several moves at once, so that they share an fsync. Raises ``OSError``."""
         self._locks.prove({name: _content(new) for name, new in moves.items()})
 
-    def forget(self) -> None:
-        """Remove the proofs of moves that were prepared but not made."""
-        self._locks.forget()
-
     def move(self, name: str, new: RefValue, *, expected: Collection[RefValue | None]) -> bool:
         """Move ``name`` to ``new`` if its value is in ``expected``; return whether its value is ``new`` afterwards.
 
@@ -230,24 +226,22 @@ class RefWriter:
         finally:
             self._locks.release([name])
 
-    def delete(self, expected: Mapping[str, Collection[RefValue | None]]) -> tuple[list[str], dict[str, Exception]]:
-        """Delete each ref whose current value is in ``expected``.
+    def delete(self, expected: Mapping[str, Collection[RefValue | None]]) -> dict[str, Exception]:
+        """Delete each ref whose current value is in ``expected``; return the errors of failed deletions by name.
 
-        Returns the names of the refs that other programs moved, and the names of the refs that could not be deleted,
-        each with its error. Raises ``OSError`` if no lock file can be created at all.
+        A ref with another value was moved by another program and is kept. Raises ``OSError`` if no lock file can be
+        created at all.
         """
         current = {name: self.refs.read(name) for name in expected}
-        foreign = [name for name, value in current.items() if value is not None and value not in expected[name]]
         missing = [name for name, value in current.items() if value is None]
-        failed = self._remove(
-            {name: expected[name] for name in expected if name not in {*foreign, *missing}}, self._drop
-        )
+        unmoved = {name: expected[name] for name, value in current.items() if value and value in expected[name]}
+        failed = self._remove(unmoved, self._drop)
         if self._sync and missing:
             # The process that deleted the refs may have died before the deletion was durable.
             sync_directory(self._git_dir)
             for directory in {(self._git_dir / name).parent for name in missing}:
                 _sync_nearest(directory)
-        return foreign, failed
+        return failed
 
     def pack(self, prefixes: Iterable[str]) -> int:
         """Move loose refs below ``prefixes`` into ``packed-refs``; return their number.

@@ -165,7 +165,7 @@ def move_to_ends(
     """
     done = _move_many(chains, writer)
     remaining = {name: chain for name, chain in chains.items() if name not in done}
-    _, failed = writer.delete({name: set(chain) for name, chain in remaining.items() if chain[-1] is None})
+    failed = writer.delete({name: set(chain) for name, chain in remaining.items() if chain[-1] is None})
     ends = {name: end for name, chain in remaining.items() if (end := chain[-1]) is not None}
     writer.prepare(ends)
     for name, end in ends.items():

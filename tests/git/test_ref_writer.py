@@ -150,14 +150,14 @@ def test_refs_are_deleted_loose_packed_and_symbolic(git_dir, writer, refs):
     writer.move(LEAF, first(git_dir), expected={None})
     writer.move(active, f"ref: {LEAF}", expected={None})
     ours = {LEAF: {first(git_dir)}, OTHER: {first(git_dir)}, active: {f"ref: {LEAF}"}}
-    assert writer.delete(ours) == ([], {})
-    assert writer.delete(ours) == ([], {})
+    assert writer.delete(ours) == {}
+    assert writer.delete(ours) == {}
     assert refs.list("refs/") == {MAIN: first(git_dir)}
 
 
 def test_deletion_keeps_refs_that_others_moved(git_dir, writer, refs):
     writer.move(LEAF, first(git_dir), expected={None})
-    assert writer.delete({LEAF: {OID}}) == ([LEAF], {})
+    assert writer.delete({LEAF: {OID}}) == {}
     assert refs.read(LEAF) == first(git_dir)
 
 
@@ -165,8 +165,8 @@ def test_locked_ref_does_not_delay_other_deletions(git_dir, writer, refs):
     for name in (LEAF, OTHER):
         writer.move(name, first(git_dir), expected={None})
     (git_dir / f"{LEAF}.lock").touch()
-    foreign, failed = writer.delete({LEAF: {first(git_dir)}, OTHER: {first(git_dir)}})
-    assert (foreign, list(failed)) == ([], [LEAF])
+    failed = writer.delete({LEAF: {first(git_dir)}, OTHER: {first(git_dir)}})
+    assert list(failed) == [LEAF]
     assert refs.list("refs/heads/sessions/") == {LEAF: first(git_dir)}
 
 
@@ -332,7 +332,7 @@ def test_refs_packed_by_git_are_kept_when_gitsession_packs_and_deletes(git_dir, 
     assert writer.pack(["refs/heads/"]) == 1
     before = git(git_dir, "show-ref", "-d")
     assert "refs/tags/release^{}" in before
-    assert writer.delete({LEAF: {first(git_dir)}}) == ([], {})
+    assert writer.delete({LEAF: {first(git_dir)}}) == {}
     assert git(git_dir, "show-ref", "-d") == "\n".join(row for row in before.split("\n") if LEAF not in row)
     assert traces(git_dir) == []
 
@@ -444,10 +444,10 @@ def test_concurrent_pack_refs_does_not_restore_a_deleted_ref(git_dir, writer, re
     lock = git_dir / "packed-refs.lock"
     lock.write_bytes(ref_files.changed_packed(b"", put={LEAF: oid}))
     with faults.one():
-        _, failed = writer.delete({LEAF: {oid}})
+        failed = writer.delete({LEAF: {oid}})
         assert isinstance(failed[LEAF], Unavailable)
         lock.rename(git_dir / ref_files.PACKED_REFS)
-        assert writer.delete({LEAF: {oid}}) == ([], {})
+        assert writer.delete({LEAF: {oid}}) == {}
         assert (refs.read(LEAF), traces(git_dir)) == (None, [])
 
 
@@ -477,7 +477,7 @@ def test_ref_packed_by_git_during_its_deletion_is_deleted(git_dir, writer, refs,
     writer.move(LEAF, newer, expected={first(git_dir)})
     packed_again(again)
     with faults.one():
-        assert writer.delete({LEAF: {newer}}) == ([], {})
+        assert writer.delete({LEAF: {newer}}) == {}
         assert (refs.read(LEAF), traces(git_dir)) == (None, [])
         assert LEAF not in git(git_dir, "for-each-ref")
 
@@ -490,6 +490,6 @@ def test_endless_pack_refs_delays_a_deletion_and_loses_nothing(git_dir, writer, 
     (git_dir / LEAF).parent.mkdir(parents=True)
     (git_dir / LEAF).write_text(oid + "\n")
     packed_again(1000)
-    foreign, failed = writer.delete({LEAF: {oid}})
-    assert (foreign, refs.read(LEAF), traces(git_dir)) == ([], oid, [])
+    failed = writer.delete({LEAF: {oid}})
+    assert (refs.read(LEAF), traces(git_dir)) == (oid, [])
     assert "keeps packing it" in str(failed[LEAF])
