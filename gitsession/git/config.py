@@ -78,19 +78,23 @@ class RedactionSettings(NamedTuple):
 def redaction(git_dir: Path) -> RedactionSettings:
     """Return ``gitsession.redact`` and ``gitsession.rules`` of the store's own configuration.
 
-    By default, redaction is on, and there is no file with rules.
-
-    A relative path of that file is resolved against the store, because writers have different working directories.
+    By default, redaction is on, and there is no file with rules. A relative path of that file is resolved against the
+    store, because writers have different working directories.
     """
-    values = settings(_text(git_dir / FILE) or "")
+    values = settings_of(git_dir)
     is_on = values.get("gitsession.redact", "true").lower() not in ("false", "no", "off", "0")
     rules = values.get("gitsession.rules", "")
     return RedactionSettings(is_on, rules and os.path.join(git_dir, os.path.expanduser(rules)))
 
 
+def settings_of(git_dir: Path) -> dict[str, str]:
+    """Return the settings of the store's own configuration, keyed as by ``settings``; none if the file is missing."""
+    return settings(_text(git_dir / FILE) or "")
+
+
 def value_of(git_dir: Path, key: str) -> str:
     """Return the value of ``key`` in the store's own configuration; "" if it is not set."""
-    return settings(_text(git_dir / FILE) or "").get(key.lower(), "")
+    return settings_of(git_dir).get(key.lower(), "")
 
 
 def missing_settings(git_dir: Path) -> dict[str, str]:
@@ -98,7 +102,7 @@ def missing_settings(git_dir: Path) -> dict[str, str]:
 
     Remotes, which the owner configures, are not included.
     """
-    present = settings(_text(git_dir / FILE) or "")
+    present = settings_of(git_dir)
     return {key: value for key, value in settings(TEXT).items() if key not in present and not key.startswith("remote.")}
 
 

@@ -12,10 +12,8 @@ If a process is killed in step 3, the note remains; ``finish`` completes the ste
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -115,8 +113,7 @@ def check_unshared(git_dir: Path) -> None:
             f"cannot purge in '{git_dir}': it borrows objects from another repository",
             hint="run `git repack -a -d` in the store, then delete its file objects/info/alternates",
         )
-    settings = config.settings((git_dir / config.FILE).read_text("utf-8", "replace"))
-    if settings.get("extensions.preciousobjects", "false").lower() in ("true", "yes", "on", "1"):
+    if config.settings_of(git_dir).get("extensions.preciousobjects", "false").lower() in ("true", "yes", "on", "1"):
         raise Refused(
             f"cannot purge in '{git_dir}': other repositories borrow objects from it (extensions.preciousObjects)"
         )
@@ -130,8 +127,8 @@ def finish(git_dir: Path) -> bool:
         return False
     begin_generation(git_dir)
     directory = git_dir / "objects/pack"
-    for link in [*directory.glob("multi-pack-index*"), *(git_dir / "objects/info").glob("commit-graph*")]:
-        _remove_all(link)
+    for path in [*directory.glob("multi-pack-index*"), *(git_dir / "objects/info").glob("commit-graph*")]:
+        _remove_tree(path)
     for name in note["packs"]:
         for suffix in _PACK_SUFFIXES:
             (directory / f"{name}{suffix}").unlink(missing_ok=True)
@@ -144,15 +141,15 @@ def finish(git_dir: Path) -> bool:
 
 
 def _write_note(git_dir: Path, names: list[str], loose: list[Oid]) -> None:
-    note: Mapping[str, list[str]] = {"packs": names, "loose": loose}
+    note = {"packs": names, "loose": loose}
     replace(git_dir / NOTE, json.dumps(note).encode(), by=git_dir / f"{NOTE}.tmp")
 
 
-def _remove_all(path: Path) -> None:
+def _remove_tree(path: Path) -> None:
+    """Remove a file, or a folder and its content. Git may remove files of the folder at the same time."""
     if path.is_dir() and not path.is_symlink():
         for child in path.iterdir():
-            _remove_all(child)
+            _remove_tree(child)
         path.rmdir()
     else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+        path.unlink(missing_ok=True)
