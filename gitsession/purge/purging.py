@@ -178,7 +178,7 @@ def apply(store: GitStore, tombstones: Tombstones | None = None, *, thorough: bo
         with packing(store.git_dir):
             applied, settled = _execute(store, tombstones)
         with store.locked():
-            flush_record.mark_purged(store.git_dir)
+            flush_record.mark(store.git_dir, flush_record.PURGED)
         _write_state(store.git_dir, _PurgeState(tip, settled, ""))
         (store.git_dir / create.PURGE_PENDING).unlink(missing_ok=True)
         sync_directory(store.git_dir / create.CONTROL)

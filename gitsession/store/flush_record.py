@@ -27,7 +27,9 @@ from gitsession.store import create, refs
 FILE = f"{create.CONTROL}/flushed"
 
 _NONE = "0" * 40
-_CHECKED, _PURGED = "# checked", "# purged"
+CHECKED, PURGED = "# checked", "# purged"
+"""Lines after a check that found all values in the store, and after a purge that rewrote the values of refs."""
+
 _HEAD = re.compile(rb"# ([0-9]{12})\n")
 _LINE = re.compile(r"([0-9]+) ([0-9a-f]{40}) ([0-9a-f]{40}) (refs/[^\x00-\x20\x7f]+)")
 _SPARE_BYTES = 1 << 18
@@ -42,8 +44,8 @@ class FlushedRefs:
 
     Attributes:
         last: The last value of each ref; ``None`` if the ref was deleted.
-        since: The last value of each ref that a flush has moved since the last check in which all values were found.
-        passed: Values recorded since that check that another program replaced, by ref.
+        since: As ``last``, but only for refs that a flush has moved since the last check that found all values.
+        passed: The values, by ref, that were recorded since that check and that another program replaced.
     """
 
     last: dict[str, Oid | None] = field(default_factory=dict)
@@ -77,16 +79,10 @@ def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
         _append(git_dir, "".join(lines))
 
 
-def mark_checked(git_dir: Path) -> None:
-    """Record that all values were found in the store. Needs the store's lock. Raises ``OSError``."""
+def mark(git_dir: Path, line: str) -> None:
+    """Append ``line``, which is ``CHECKED`` or ``PURGED``. Needs the store's lock. Raises ``OSError``."""
     if (git_dir / FILE).exists():
-        _append(git_dir, f"{_CHECKED}\n")
-
-
-def mark_purged(git_dir: Path) -> None:
-    """Record that a purge has rewritten the values of refs. Needs the store's lock. Raises ``OSError``."""
-    if (git_dir / FILE).exists():
-        _append(git_dir, f"{_PURGED}\n")
+        _append(git_dir, f"{line}\n")
 
 
 def read(git_dir: Path) -> FlushedRefs:
@@ -102,9 +98,9 @@ def read(git_dir: Path) -> FlushedRefs:
                 found.passed.setdefault(name, []).append(previous)
             found.last[name] = found.since[name] = after
             found.before[name] = number, before
-        elif line == _CHECKED:
+        elif line == CHECKED:
             found.since, found.passed = {}, {}
-        elif line == _PURGED:
+        elif line == PURGED:
             found.passed = {}
     return found
 
@@ -134,7 +130,7 @@ def _rewrite(git_dir: Path, text: str) -> None:
 def _lines(recorded: FlushedRefs) -> Iterator[str]:
     for name in recorded.last.keys() - recorded.since.keys():
         yield _line(recorded, name)
-    yield _CHECKED
+    yield CHECKED
     for name in recorded.since:
         yield from (f"0 {oid} {oid} {name}" for oid in dict.fromkeys(recorded.passed.get(name, ())))
         yield _line(recorded, name)

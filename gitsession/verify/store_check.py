@@ -243,7 +243,7 @@ def verify(
         with contextlib.suppress(OSError, Unavailable):  # if this fails, the next check checks everything again
             lost_refs.write(store.git_dir, now)
             with store.locked():
-                flush_record.mark_checked(store.git_dir)
+                flush_record.mark(store.git_dir, flush_record.CHECKED)
     return report
 
 

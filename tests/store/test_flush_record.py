@@ -264,7 +264,7 @@ def test_record_lists_values_removed_by_another_program(tmp_path: Path):
     assert flush_record.read(tmp_path).passed == {}
     flush_record.append(tmp_path, {NAME: (A, D)}, journal=3)
     assert flush_record.read(tmp_path).passed == {NAME: [C]}
-    flush_record.mark_checked(tmp_path)
+    flush_record.mark(tmp_path, flush_record.CHECKED)
     assert flush_record.read(tmp_path) == flush_record.FlushedRefs(last={NAME: D}, before={NAME: (3, A)})
     flush_record.append(tmp_path, {NAME: (D, None)}, journal=4)
     assert flush_record.read(tmp_path).since == {NAME: None}
@@ -283,7 +283,7 @@ def test_grown_record_is_written_again(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(flush_record, "_SPARE_BYTES", 1000)
     (tmp_path / "gitsession").mkdir()
     flush_record.append(tmp_path, {NAME + "-other": (None, A)}, journal=1)
-    flush_record.mark_checked(tmp_path)
+    flush_record.mark(tmp_path, flush_record.CHECKED)
     flush_record.append(tmp_path, {NAME: (None, D)}, journal=1)
     for number in range(500):
         flush_record.append(tmp_path, {NAME: (B, C) if number % 2 else (C, B)}, journal=number + 2)
