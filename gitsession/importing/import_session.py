@@ -54,7 +54,8 @@ from gitsession.sessions.operation_log import Move
 from gitsession.sessions.tombstone import put_unless_purged
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.store.interface import ObjectStore, Spill
+from gitsession.store.interface import ObjectStore
+from gitsession.store.spill import PackSpill
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
@@ -347,8 +348,8 @@ class _Objects:
     Objects and originals in ``spill`` are not in ``objects`` and ``originals``.
     """
 
-    def __init__(self, begin_spill: Callable[[], Spill | None] | None) -> None:
-        self.spill: Spill | None = None
+    def __init__(self, begin_spill: Callable[[], PackSpill | None] | None) -> None:
+        self.spill: PackSpill | None = None
         self._begin_spill = begin_spill
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.originals: list[Original] = []

@@ -6,7 +6,7 @@ One suite (tests/store/test_store_contract.py) tests both classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
     from gitsession.redaction.original import Original
     from gitsession.redaction.vault import Vault
+    from gitsession.store.spill import PackSpill
 
 
 class Transaction(Protocol):
@@ -45,14 +46,6 @@ class Transaction(Protocol):
         """
 
 
-class Spill(Protocol):
-    """Objects of one transaction that are kept on disk until it is committed (``store/spill.py``)."""
-
-    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None: ...
-    def move_in(self, vault: Vault) -> None: ...
-    def close(self) -> None: ...
-
-
 class ObjectStore(Reader, Protocol):
     """A bare git repository: objects by id, refs by name, atomic durable writes. Each read verifies the object's id."""
 
@@ -80,7 +73,7 @@ class ObjectStore(Reader, Protocol):
         Returns ``None`` if there is no such remote. The ref may then be moved back.
         """
 
-    def spill(self) -> Spill | None:
+    def spill(self) -> PackSpill | None:
         """Return temporary storage for the objects of a large transaction; ``None`` if the store has none."""
 
     def transaction(self) -> AbstractContextManager[Transaction]:
@@ -138,7 +131,7 @@ class StoreProxy:
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         return self._store.published_to(name, new)
 
-    def spill(self) -> Spill | None:
+    def spill(self) -> PackSpill | None:
         return self._store.spill()
 
     def transaction(self) -> AbstractContextManager[Transaction]:

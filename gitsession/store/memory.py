@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
+from contextlib import contextmanager
 from typing import Self
 
 from gitsession.errors import Corrupt, MissingObject, Unavailable
@@ -25,8 +25,8 @@ class MemoryStore:
     """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets. Only the built-in rules are used."""
 
     def __init__(self, *, redacts: bool = True) -> None:
-        self._vault = Vault(None)
-        self._guard = Guard.load() if redacts else None
+        self.vault = Vault(None)
+        self.guard = Guard.load() if redacts else None
         self._objects: dict[Oid, tuple[Kind, bytes]] = {}
         self._refs: dict[str, RefValue] = {}
         self._lock = threading.Lock()
@@ -61,7 +61,7 @@ class MemoryStore:
 
     def refs(self, prefix: str) -> Mapping[str, RefValue]:
         staging = self._own_staging()
-        found: dict[str, RefValue | None] = {**self._refs, **(staging.ends() if staging else {})}
+        found: dict[str, RefValue | None] = {**self._refs, **(staging.ends if staging else {})}
         return {name: value for name, value in sorted(found.items()) if value is not None and name.startswith(prefix)}
 
     def pending_refs(self) -> Mapping[str, RefValue | None]:
@@ -74,18 +74,31 @@ class MemoryStore:
     def spill(self) -> None:
         """Return ``None``: all objects are in memory."""
 
-    def transaction(self) -> _MemoryTransaction:
-        return _MemoryTransaction(self)
-
-    @property
-    def guard(self) -> Guard | None:
-        """See ``ObjectStore``."""
-        return self._guard
-
-    @property
-    def vault(self) -> Vault:
-        """See ``ObjectStore``. The vault is in memory."""
-        return self._vault
+    @contextmanager
+    def transaction(self) -> Iterator[Staging]:
+        if self._own_staging():
+            raise RuntimeError("this thread already has an open transaction")
+        if not self._lock.acquire(timeout=_WAIT_SECONDS):
+            raise Unavailable("cannot lock the store: another thread has held the lock for too long")
+        staging = self._staging = Staging(
+            ref=self._refs.get,
+            names_below=lambda prefix: [name for name in self._refs if name.startswith(prefix)],
+            contains=self._objects.__contains__,
+        )
+        try:
+            yield staging
+            if staging.originals:
+                self.vault.keep(staging.originals)
+            self._objects.update(staging.objects)
+            for name, value in staging.ends.items():
+                if value is None:
+                    self._refs.pop(name, None)
+                else:
+                    self._refs[name] = value
+        finally:
+            staging.close()
+            self._staging = None
+            self._lock.release()
 
     def flush(self) -> None:
         """Do nothing: there is no git repository."""
@@ -102,41 +115,3 @@ class MemoryStore:
     def _own_staging(self) -> Staging | None:
         staging = self._staging
         return staging if staging is not None and staging.thread == threading.get_ident() else None
-
-
-class _MemoryTransaction:
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-
-    def __enter__(self) -> Staging:
-        store = self._store
-        if store._own_staging():
-            raise RuntimeError("this thread already has an open transaction")
-        if not store._lock.acquire(timeout=_WAIT_SECONDS):
-            raise Unavailable("cannot lock the store: another thread has held the lock for too long")
-        store._staging = Staging(
-            ref=store._refs.get,
-            names_below=lambda prefix: [name for name in store._refs if name.startswith(prefix)],
-            contains=store._objects.__contains__,
-        )
-        return store._staging
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        store, staging = self._store, self._store._staging
-        assert staging is not None
-        try:
-            if error is None:
-                if staging.originals:
-                    store._vault.keep(staging.originals)
-                store._objects.update(staging.objects)
-                for name, value in staging.ends().items():
-                    if value is None:
-                        store._refs.pop(name, None)
-                    else:
-                        store._refs[name] = value
-        finally:
-            staging.close()
-            store._staging = None
-            store._lock.release()

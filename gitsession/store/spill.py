@@ -48,7 +48,10 @@ class PackSpill:
                 self._begin()
             pack_writer.write_pack(self._folder, objects, self._git_dir / create.KEEP)
             if originals:
-                self._own_vault().keep(originals)
+                from gitsession.redaction.vault import FILE, Vault  # programs that only read do not load sqlite3
+
+                self._vault = self._vault or Vault(self._folder / FILE)
+                self._vault.keep(originals)
         except OSError as error:
             raise unavailable(self._git_dir, "write", error) from error
 
@@ -73,13 +76,6 @@ class PackSpill:
         if self._is_used:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._locks.close()
-
-    def _own_vault(self) -> Vault:
-        from gitsession.redaction.vault import FILE, Vault  # programs that only read do not load sqlite3
-
-        if self._vault is None:
-            self._vault = Vault(self._folder / FILE)
-        return self._vault
 
     def _begin(self) -> None:
         parent = self._git_dir / FOLDER
