@@ -18,7 +18,7 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
 
@@ -28,6 +28,7 @@ from gitsession.git.permissions import denied
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, published, refs
 from gitsession.store.interface import Transaction
+from gitsession.store.journal_frames import ASIDE
 from gitsession.store.spill import PackSpill
 from gitsession.store.state import StoreState, unavailable
 from gitsession.store.writing import InTransaction, Locked, StoreWriter
@@ -284,10 +285,6 @@ class GitStore:
         """
         self._writer.flush_all()
 
-    def pending_moves(self) -> int:
-        """Return the number of refs whose new values are not in the repository yet. Needs the lock."""
-        return len(self._writer.state.overlay.chains)
-
     def break_dead_locks(self) -> int:
         """Remove ref locks left by dead gitsession processes; return their number. Needs the lock."""
         return self._writer.refs.break_dead_locks()
@@ -327,8 +324,12 @@ class GitStore:
 
         The files are sorted by age, oldest first.
         """
-        self.damage()
-        return self._writer.state.damaged_files()
+        found = {}
+        for name in self.damage():
+            path = f"{create.CONTROL}/{name}"
+            with suppress(FileNotFoundError):
+                found[path] = (self._git_dir / path).read_bytes()
+        return dict(sorted(found.items(), key=lambda file: Path(file[0]).name.removeprefix(ASIDE)))
 
     def unread_records(self) -> int:
         """Return a lower bound of the number of acknowledged records that cannot be read."""

@@ -22,7 +22,6 @@ from gitsession.git.types import Kind, Oid
 Read: TypeAlias = Callable[[Oid], tuple[Kind, bytes]]
 
 LENGTHS = (8, 13, 26, 52)
-_UNREADABLE = (MissingObject, Corrupt, Malformed)
 
 
 class Divergence(NamedTuple):
@@ -122,10 +121,10 @@ def unused_name(read: Read, read_ref: Callable[[str], Oid | None], name: str, ou
     other = theirs
     while True:
         for candidate in candidate_names(read, name, ours, other):
-            existing = read_ref(candidate) if candidate not in tried else None
             if candidate in tried:
                 continue
             tried.add(candidate)
+            existing = read_ref(candidate)
             if existing is None or holds(read, existing, ours) or holds(read, ours, existing):
                 return candidate
             if _shares_later_base(read, ours, existing, other):
@@ -147,5 +146,5 @@ def _key(read: Read, ours: Oid, theirs: Oid | None) -> bytes:
         if theirs is not None:
             first = find_divergence(read, ours, theirs).first or ours
         return trailers_of(commit_of(read, first).message).chain
-    except _UNREADABLE:
+    except (MissingObject, Corrupt, Malformed):
         return hash_of(bytes.fromhex(first))

@@ -138,10 +138,7 @@ def _pause(waited: float) -> float:
 
 @contextmanager
 def exclusive_lock(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
-    """Hold an exclusive lock on the file ``path``.
-
-    Raises ``Unavailable`` if it cannot be acquired in time or at all.
-    """
+    """Hold an exclusive lock on the file ``path``. Raises ``Unavailable`` if the lock cannot be acquired."""
     try:
         lock = StoreLock(path, wait_seconds=wait_seconds)
     except OSError as error:
@@ -156,12 +153,6 @@ def exclusive_lock(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
         lock.close()
 
 
-_PACKING = f"{create.CONTROL}/packing"
-
-
 def packing(git_dir: Path, *, wait_seconds: float = 60.0) -> AbstractContextManager[None]:
-    """Return the lock for repacking.
-
-    Raises ``Unavailable`` if another process holds it for too long or it cannot be created.
-    """
-    return exclusive_lock(git_dir / _PACKING, wait_seconds=wait_seconds)
+    """Hold the lock for repacking, as ``exclusive_lock`` does."""
+    return exclusive_lock(git_dir / create.CONTROL / "packing", wait_seconds=wait_seconds)

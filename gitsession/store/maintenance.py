@@ -67,23 +67,25 @@ def _maintain(store: GitStore) -> MaintenanceResult:
     before = count_packs(git_dir)
     with store.locked():
         dead_locks = store.break_dead_locks()
-        released = pack_writer.release_packs(git_dir / "objects") if not store.pending_moves() else 0
+        released = pack_writer.release_packs(git_dir / "objects") if not store.pending_refs() else 0
         removed = (*_remove_leftovers(git_dir), *spill.sweep(git_dir))
         store.pack_refs()
     try:
         with packing(git_dir):
             _repack(git_dir, deltify(store))
     except Unavailable:
-        for bad in damage.quick_check(git_dir):
-            message = f"cannot repack the store: '{bad.path}' is damaged: {bad.problem}"
-            raise Corrupt(message, hint=_REPAIR_HINT) from None
-        for file in sorted((git_dir / "objects/pack").glob("*.pack")):
-            what = damage.checksum_problem(file)
-            if what:
-                problem = f"'objects/pack/{file.name}' is damaged: {what}"
-                raise Corrupt(f"cannot repack the store: {problem}", hint=_REPAIR_HINT) from None
+        for path, problem in _damaged_packs(git_dir):
+            raise Corrupt(f"cannot repack the store: '{path}' is damaged: {problem}", hint=_REPAIR_HINT) from None
         raise
     return MaintenanceResult(before, count_packs(git_dir), dead_locks, released, removed)
+
+
+def _damaged_packs(git_dir: Path) -> Iterator[tuple[str, str]]:
+    """Yield the path and the problem of each damaged pack or index; the cheap checks first."""
+    yield from ((bad.path, bad.problem) for bad in damage.quick_check(git_dir))
+    for file in sorted((git_dir / "objects/pack").glob("*.pack")):
+        if problem := damage.checksum_problem(file):
+            yield f"objects/pack/{file.name}", problem
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:

@@ -15,7 +15,6 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +26,6 @@ from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create
 from gitsession.store.journal import Journal, Move, encode_record
-from gitsession.store.journal_frames import ASIDE
 
 if TYPE_CHECKING:
     from gitsession.redaction.original import Original
@@ -40,10 +38,8 @@ Times and inodes would not be reliable: files that replace each other within one
 times and the same inode.
 """
 
-Generation = tuple[int, int, int]
 
-
-def generation_of(git_dir: Path) -> Generation | None:
+def generation_of(git_dir: Path) -> tuple[int, int, int] | None:
     """Return a value that changes each time objects are dropped from the store; ``None`` if none were ever dropped."""
     try:
         stat = os.stat(git_dir / DROPPED)
@@ -61,12 +57,13 @@ class Staging:
     """A transaction in preparation: new objects, and ref moves that are checked one by one.
 
     When the transaction ends, the store first puts ``originals`` into the vault. Then it makes ``objects`` and
-    ``moves`` durable. Both stores use this class as their ``Transaction``, so that both reject the same moves for the
-    same reasons. ``ref``, ``names_below`` and ``contains`` read the store.
+    ``moves`` durable. ``ends`` has the new value of each ref that the transaction moves. Both stores use this class as
+    their ``Transaction``, so that both reject the same moves for the same reasons. ``ref``, ``names_below`` and
+    ``contains`` read the store.
     """
 
     __slots__ = (
-        "_contains", "_ends", "_made_below", "_names_below", "_open", "_ref", "_seen", "moves", "objects",
+        "_contains", "_made_below", "_names_below", "_open", "_ref", "_seen", "ends", "moves", "objects",
         "originals", "size", "thread",
     )  # fmt: skip
 
@@ -84,8 +81,8 @@ class Staging:
         self.thread = threading.get_ident()
         self._ref, self._names_below, self._contains = ref, names_below, contains
         self._seen: dict[str, RefValue | None] = {}
-        self._ends: dict[str, RefValue | None] = {}
-        self._made_below: dict[str, list[str]] = {}  # names in ``_ends``, by their parent directories
+        self.ends: dict[str, RefValue | None] = {}
+        self._made_below: dict[str, list[str]] = {}  # names in ``ends``, by their parent directories
         self._open = True
 
     def put(self, kind: Kind, data: bytes) -> Oid:
@@ -124,25 +121,21 @@ class Staging:
             self._check_room(name)
         if current != new:
             self.moves.append((name, current, new))
-            if name not in self._ends:
+            if name not in self.ends:
                 for directory in directories(name):
                     self._made_below.setdefault(directory, []).append(name)
-            self._ends[name] = new
+            self.ends[name] = new
 
     def value(self, name: str) -> RefValue | None:
         """Return the value of ``name`` in this transaction.
 
         The ref is read only once, because git may move it at any time.
         """
-        if name in self._ends:
-            return self._ends[name]
+        if name in self.ends:
+            return self.ends[name]
         if name not in self._seen:
             self._seen[name] = self._ref(name)
         return self._seen[name]
-
-    def ends(self) -> dict[str, RefValue | None]:
-        """Return the new values of all refs that this transaction moves, by name."""
-        return self._ends
 
     def close(self) -> None:
         """Reject all later changes through this object."""
@@ -267,7 +260,7 @@ class StoreState:
         if not staging:
             self.tail()
         ends: dict[str, RefValue | None] = {name: chain[-1] for name, chain in self.overlay.chains.items()}
-        ends |= staging.ends() if staging else {}
+        ends |= staging.ends if staging else {}
         found = {**self.git.refs.list(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
         return {name: value for name, value in sorted(found.items()) if value is not None}
 
@@ -358,15 +351,6 @@ class StoreState:
         """Close in a forked child. Does not acquire the mutex: a thread that exists only in the parent may hold it."""
         self._closed = True
         self.journal.close()
-
-    def damaged_files(self) -> dict[str, bytes]:
-        """Return the content of the damaged journal files that still exist, by name, oldest first."""
-        found = {}
-        for name in self.journal.damage():
-            path = f"{create.CONTROL}/{name}"
-            with suppress(FileNotFoundError):
-                found[path] = (self._git_dir / path).read_bytes()
-        return dict(sorted(found.items(), key=lambda file: Path(file[0]).name.removeprefix(ASIDE)))
 
     def _forget(self) -> None:
         """Reset journal and overlay, which no longer agree. The next read starts at the beginning of the journal."""
