@@ -440,7 +440,7 @@ BREAKS = [
     one(
         "what was refused stays",
         "store/writing.py",
-        "            self._undo_failed_write()\n",
+        "        self._undo_failed_write()\n",
         "",
         FAILING,
     ),

@@ -263,7 +263,7 @@ class GitStore:
 
     @property
     def last_flush_error(self) -> Exception | None:
-        """The error that stopped the last flush, or stopped it from moving a ref. No acknowledged data is lost."""
+        """The error that stopped the last flush or kept it from moving a ref. No acknowledged data is lost."""
         return self._writer.last_error
 
     @property

@@ -1,10 +1,10 @@
 """Transactions on the store: one at a time, under its lock, acknowledged as soon as they are in the journal.
 
-A write can fail in such a way that blanking its journal record fails too. The record may then still be in the journal,
-and other processes may have read it, although the caller got an error. Before this handle writes again, it compares the
-refs with the values that the failed write gave them. If all refs still have these values, a new record moves them back,
-so that a retry does not write the entries twice. If another process has moved one of the refs since then, all refs keep
-their values.
+If a write to the journal fails, its record is blanked. If that fails, too, the record may still be in the journal, and
+other processes may have read it, although the caller got an error. Therefore, before the next write, this process
+compares the refs with the values that the failed write gave them. If all refs still have these values, a new record
+moves them back, so that a retry does not write the entries twice. If another process has moved one of the refs since
+then, all refs keep their values.
 
 A transaction of more than 1 MiB is written as a pack with a ``.keep`` file, and only its ref moves go to the journal.
 Loose objects are never written.
@@ -25,7 +25,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, RefMoved, Unavailable
@@ -40,6 +40,8 @@ from gitsession.store.state import Staging, StoreState, generation_of, unavailab
 
 if TYPE_CHECKING:
     from gitsession.redaction.original import Original
+
+T = TypeVar("T")
 
 FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
@@ -60,7 +62,7 @@ def _open_lock(git_dir: Path) -> StoreLock | None:
     try:
         for directory in (create.JOURNAL, create.PROOFS):
             make_directories(git_dir / directory)
-        return StoreLock(git_dir / create.CONTROL / "lock")
+        return StoreLock(git_dir / create.LOCK)
     except OSError as error:
         if error.errno in _READ_ONLY:
             return None
@@ -74,7 +76,7 @@ class StoreWriter:
         pid: Id of the process that created this object.
         state: The content of the store, for readers.
         lock: The store's lock; ``None`` if the store is not writable.
-        last_error: The error that stopped the last flush, or stopped it from moving a ref.
+        last_error: The error that stopped the last flush or kept it from moving a ref; ``None`` if there was none.
         renamed_branches: Pairs of a ref that another program moved and the new name of this store's branch.
         set_aside: Names of damaged journal files that a flush renamed.
     """
@@ -105,18 +107,17 @@ class StoreWriter:
         self._is_reflog_checked = False
 
     def begin(self, wait_seconds: float | None = None) -> None:
-        """Acquire the lock and read the records that other processes wrote. Raises ``Unavailable``."""
+        """Acquire the lock and read the records that other processes wrote. Raises ``Unavailable``.
+
+        Call ``end`` afterwards, even after an error.
+        """
         if self.lock is None:
             raise Unavailable(f"cannot write to the store '{self._git_dir}': it was opened read-only")
         self.state.check_open()
         self.lock.acquire(wait_seconds)
-        try:
-            self.state.tail(locked=True)
-            self._reopen_after_drops()
-            self._undo_failed_write()
-        except BaseException:
-            self.lock.release()
-            raise
+        self.state.tail(locked=True)
+        self._reopen_after_drops()
+        self._undo_failed_write()
 
     def check_not_held(self) -> None:
         """Raise ``RuntimeError`` if this thread holds the lock, or if another process created this object."""
@@ -132,14 +133,10 @@ class StoreWriter:
             self.lock.release()
 
     def stage(self) -> Staging:
-        """Begin a transaction. Raises ``Unavailable``."""
+        """Begin a transaction. Raises ``Unavailable``. Call ``finish`` or ``end`` afterwards, even after an error."""
         self.begin()
         state = self.state
-        try:
-            state.staging = Staging(ref=state.value, names_below=state.names_below, contains=state.contains)
-        except BaseException:
-            self.end()
-            raise
+        state.staging = Staging(ref=state.value, names_below=state.names_below, contains=state.contains)
         return state.staging
 
     def finish(self, staging: Staging, *, commit: bool) -> None:
@@ -308,29 +305,27 @@ class _LockContext:
     nothing would release the lock. So the lock is also released when this object is deleted.
     """
 
-    __slots__ = ("_holder", "_is_open")
+    __slots__ = ("_is_open", "_writer")
 
     def __init__(self, writer: StoreWriter) -> None:
-        self._holder = writer
+        self._writer = writer
         self._is_open = False
 
-    def _open(self) -> None:
-        """Check that this thread does not hold the lock, and mark this object as open before the lock is requested."""
-        self._holder.check_not_held()
+    def _enter(self, begin: Callable[..., T], *arguments: object) -> T:
+        """Call ``begin``, which acquires the lock. Release the lock if an error occurs."""
+        self._writer.check_not_held()
         self._is_open = True
-
-    def _abort(self) -> None:
-        """Release the lock after an error in ``__enter__``.
-
-        The traceback of the error keeps this object alive. A later ``__del__`` must not release a lock acquired by
-        other code.
-        """
-        self._holder.end()
-        self._is_open = False
+        try:
+            return begin(*arguments)
+        except BaseException:
+            # The traceback keeps this object alive. A later ``__del__`` must not release a lock acquired by other code.
+            self._writer.end()
+            self._is_open = False
+            raise
 
     def __del__(self) -> None:
         if self._is_open:
-            self._holder.end()
+            self._writer.end()
 
 
 class Locked(_LockContext):
@@ -343,17 +338,12 @@ class Locked(_LockContext):
         self._wait_seconds = wait_seconds
 
     def __enter__(self) -> None:
-        self._open()
-        try:
-            self._holder.begin(self._wait_seconds)
-        except BaseException:
-            self._abort()
-            raise
+        self._enter(self._writer.begin, self._wait_seconds)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._holder.end()
+        self._writer.end()
         self._is_open = False
 
 
@@ -363,18 +353,13 @@ class InTransaction(_LockContext):
     __slots__ = ("_staging",)
 
     def __enter__(self) -> Staging:
-        self._open()
-        try:
-            self._staging = self._holder.stage()
-        except BaseException:
-            self._abort()
-            raise
+        self._staging = self._enter(self._writer.stage)
         return self._staging
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._holder.finish(self._staging, commit=error is None)
+        self._writer.finish(self._staging, commit=error is None)
         self._is_open = False
 
 
