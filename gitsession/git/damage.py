@@ -17,6 +17,7 @@ from pathlib import Path
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import pack_index, process
 from gitsession.git.repository import VerifiedRepository
+from gitsession.git.types import Oid
 
 _PACK_BYTES_MIN = 12 + 20
 _INDEX_BYTES_MIN = 8 + 256 * 4 + 40
@@ -65,17 +66,13 @@ def problem(git_dir: Path, name: str) -> str:
     file = git_dir / name
     magic = next((magic for pattern, magic in _DERIVED.items() if Path(name).match(pattern)), None)
     if magic is not None:
-        problem = checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "unexpected file type")
+        problem = _derived_problem(file, magic)
     elif name.endswith(".pack"):
         problem = _pack_problem(file) or ("" if file.with_suffix(".idx").exists() else "its index is missing")
     elif name.endswith(".idx"):
         problem = _index_problem(file, file.with_suffix(".pack"))
     else:
-        problem = ""
-        try:
-            VerifiedRepository(git_dir).read_loose(name.removeprefix("objects/").replace("/", ""))
-        except GitSessionError as error:
-            problem = str(error)
+        problem = _loose_problem(VerifiedRepository(git_dir), name.removeprefix("objects/").replace("/", ""))
     return problem if file.exists() else ""
 
 
@@ -154,11 +151,9 @@ def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
         for file in sorted(git_dir.glob(pattern)):
             if f"{file.stem}.idx" in quarantined:
                 continue
-            problem = checksum_problem(file)
-            if not problem and _bytes(file, 0, 4) != magic:
-                problem = "unexpected file type"
+            problem = _derived_problem(file, magic)
             if not problem and quarantined and magic == b"MIDX":
-                problem = "it lists a pack that is set aside"
+                problem = "it lists a quarantined pack"
             if problem:
                 yield BadFile(file.relative_to(git_dir).as_posix(), f"{problem} (git recreates it when needed)")
 
@@ -166,17 +161,24 @@ def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
 def _loose(git_dir: Path) -> Iterator[BadFile]:
     repository = VerifiedRepository(git_dir)
     for oid in repository.loose():
-        try:
-            repository.read_loose(oid)
-        except GitSessionError as error:
-            yield BadFile(f"objects/{oid[:2]}/{oid[2:]}", str(error))
+        if problem := _loose_problem(repository, oid):
+            yield BadFile(f"objects/{oid[:2]}/{oid[2:]}", problem)
+
+
+def _derived_problem(file: Path, magic: bytes) -> str:
+    return checksum_problem(file) or ("" if _bytes(file, 0, 4) == magic else "unexpected file type")
+
+
+def _loose_problem(repository: VerifiedRepository, oid: Oid) -> str:
+    try:
+        repository.read_loose(oid)
+    except GitSessionError as error:
+        return str(error)
+    return ""
 
 
 def _pack_problem(file: Path) -> str:
-    problem = checksum_problem(file)
-    if not problem and _bytes(file, 0, 4) != b"PACK":
-        problem = "not a pack"
-    return problem
+    return checksum_problem(file) or ("" if _bytes(file, 0, 4) == b"PACK" else "not a pack")
 
 
 def _index_problem(index: Path, file: Path) -> str:

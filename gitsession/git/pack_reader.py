@@ -58,11 +58,15 @@ class Packs:
 
     def refresh(self) -> None:
         """List the packs again, because git may have replaced them. A file stays open while a thread uses it."""
+        found = files(self._directory)
+        newest_first = [name for name in found if name.endswith(".idx")]
+        newest_first.sort(key=lambda name: (found[name][1], name), reverse=True)
+        unindexed = {name for name in found if name.endswith(".pack")} - set(map(_pack, newest_first))
+        broken = dict.fromkeys(sorted(unindexed), "its index is missing")
         known: dict[str, PackIndex] = {}
-        listed, broken = self._list_files()
-        for name, identity in listed:
+        for name in newest_first:
             index = self._indexes.get(name)
-            if index is None or index.identity != identity:
+            if index is None or index.identity != found[name]:
                 try:
                     index = PackIndex(f"{self._directory}/{name}")
                 except FileNotFoundError:
@@ -254,14 +258,6 @@ class Packs:
                 self._bases_bytes -= len(self._bases.popitem(last=False)[1][1])
             except KeyError:
                 self._bases_bytes = 0
-
-    def _list_files(self) -> tuple[list[tuple[str, Identity]], dict[str, str]]:
-        """Return the indexes, newest first, and the packs without an index."""
-        found = files(self._directory)
-        indexes = [name for name in found if name.endswith(".idx")]
-        indexes.sort(key=lambda name: (found[name][1], name), reverse=True)
-        unindexed = {name for name in found if name.endswith(".pack")} - {_pack(name) for name in indexes}
-        return [(name, found[name]) for name in indexes], dict.fromkeys(sorted(unindexed), "its index is missing")
 
 
 def files(directory: str) -> dict[str, Identity]:

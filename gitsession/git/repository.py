@@ -47,7 +47,8 @@ class VerifiedRepository:
         If one copy is damaged, an intact copy is returned. If a damaged pack could contain a missing object,
         ``Corrupt`` is raised instead of ``MissingObject``.
         """
-        _check_oid(oid)
+        if not _OID.fullmatch(oid):
+            raise MissingObject(f"invalid object id {oid[:60]!r}: expected 40 lower-case hexadecimal digits")
         problem: GitSessionError | None = None
         for read_object in (self._packs.read, self.read_loose, self._read_refreshed):
             try:
@@ -147,11 +148,6 @@ class VerifiedRepository:
     def _check_size(self, oid: Oid, size: int) -> None:
         if size > self._bytes_max:
             raise Unavailable(f"object {oid} is too large: {size:,} bytes (limit: {self._bytes_max:,})")
-
-
-def _check_oid(oid: Oid) -> None:
-    if not _OID.fullmatch(oid):
-        raise MissingObject(f"invalid object id {oid[:60]!r}: expected 40 lower-case hexadecimal digits")
 
 
 def _names(directory: str, pattern: re.Pattern[str]) -> list[str]:

@@ -55,7 +55,7 @@ def append_reflog(
 ) -> None:
     """Append the values of ``moved`` to the reflog of ``main``.
 
-    ``read_initial``: returns the first lines of a new file, as values by ref.
+    ``read_initial``: returns the existing branches with their values, with which a new file begins.
 
     Git keeps objects that are listed in a reflog. So the entries of a branch survive ``git branch -D`` followed by
     garbage collection, and ``repair`` restores the branch from the record of flushed values (store/flush_record.py).
@@ -147,14 +147,14 @@ def move_to_ends(
     A chain lists all values of a ref since the journal began. The action depends on the value in the repository:
 
         1. a value of the chain      -> the ref is moved to the end of the chain
-        2. an ancestor of the end -> as in 1: another program fetched a part of our branch
+        2. an ancestor of the end    -> as in 1: another program fetched a part of our branch
         3. a descendant of the end   -> the ref keeps its value, which includes our entries
         4. no value                  -> another program deleted the ref: it is set to the end of the chain again
         5. any other value           -> the branches diverged: the ref keeps its value, and our branch is renamed to a
                                         name that follows from its content (``store.histories``). If our branch was the
                                         active branch or the checkpoint branch of this store, it is selected again under
                                         the new name
-        6. the ref cannot be moved -> the next flush tries again; the other refs are moved now
+        6. the ref cannot be moved   -> the next flush tries again; the other refs are moved now
 
     If many refs move at once, the refs that are not loose and whose value is in the chain are moved in one write.
     Symbolic refs and deletions have no history, and remote-tracking refs only record the state of a remote. If another

@@ -6,13 +6,14 @@ when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` 
 
 - Only the file with the highest number is written. One file always exists, the next is created before an old one is
   removed, and no number is used twice. So if a file still has its name and no file with the next number exists, it is
-  the newest one, and the directory need not be listed. - To open the journal is to read it to the end. Records of a
-  crashed process and of a live one look the same. A torn record at the end was never acknowledged and is overwritten. -
-  A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
-  (another fsync may succeed without having written the data). - If a record does not verify and a later one is proven
-  good (store/journal_scan.py), the file is damaged, not torn. No process writes to it, and the flush that would remove
-  the file renames it instead. This check runs when a record does not verify, once for each file that has data after its
-  end, in each flush, and in each call of ``damage``.
+  the newest one, and the directory need not be listed.
+- To open the journal is to read it to the end. Records of a crashed process and of a live one look the same. A torn
+  record at the end was never acknowledged and is overwritten.
+- A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
+  (another fsync may succeed without having written the data).
+- If a record does not verify and a later one is proven good (store/journal_scan.py), the file is damaged, not torn. No
+  process writes to it, and the flush that would remove the file renames it instead. This check runs once for each file
+  that has data after its end, and in each flush and each search for damage.
 
 Appending and dropping need the store's lock. Reading does not, but it may return a record whose writer has not
 finished. If that writer fails, the record is blanked. So a record that was read without the lock is checked again
@@ -21,10 +22,10 @@ later.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -36,8 +37,8 @@ from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavai
 from gitsession.git.objects import oid_of
 from gitsession.git.ref_files import check_ref_name, check_value
 from gitsession.git.types import Kind, RefValue
-from gitsession.store import journal_frames, journal_scan
-from gitsession.store.journal_scan import Scan
+from gitsession.store import journal_frames
+from gitsession.store.journal_scan import JournalScanner, Scan
 
 VERSION = 1
 PREALLOCATED_BYTES = 4 << 20
@@ -61,7 +62,7 @@ class JournalRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalUpdate:
-    """Changes since the last read: numbers of removed files, and new records, each with the number of its file."""
+    """The changes since the last read: the numbers of removed files, and new records, each with its file's number."""
 
     removed: list[int] = field(default_factory=list)
     records: list[tuple[int, JournalRecord]] = field(default_factory=list)
@@ -111,7 +112,7 @@ def decode_record(payload: bytes) -> JournalRecord:
 
 def scan(data: bytes) -> Scan:
     """Scan the bytes of a journal file, damaged or not, for good records."""
-    return journal_scan.scan(data, _is_consistent)
+    return JournalScanner(data, _is_consistent).run()
 
 
 def _is_consistent(payload: bytes) -> bool:
@@ -191,8 +192,9 @@ class Journal:
                 sync_directory(self._directory)
         except BaseException:
             os.close(fd)
-            _remove(temporary)
-            _remove(path)
+            for name in (temporary, path):
+                with suppress(OSError):
+                    os.unlink(name)
             raise
         self._newest = self._files[number] = _File(number, fd, self._path(number + 1), salt)
         self._newest.name_is_durable = self._sync
@@ -283,11 +285,7 @@ class Journal:
                 continue
             self._newest = self._files[listed[-1]] if listed else None
             empty += not listed
-            if self._newest is None:
-                settled = locked or empty > 1
-            else:
-                settled = locked or not os.access(self._newest.next_path, os.F_OK)
-            if settled:
+            if locked or (empty > 1 if self._newest is None else not os.access(self._newest.next_path, os.F_OK)):
                 return JournalUpdate(removed, [row for row in records if row[0] in self._files])
         raise Unavailable("cannot read the journal: other processes keep changing it", hint="try again")
 
@@ -341,21 +339,16 @@ class Journal:
 
     def _blank(self, file: _File) -> None:
         self._failed = True
-        try:
+        with suppress(OSError):
             os.pwrite(file.fd, bytes(4), file.end)
             os.fdatasync(file.fd)
-        except OSError:
-            pass
 
     def _path(self, number: int) -> str:
         return f"{self._directory}/{journal_frames.file_name(number)}"
 
 
 def _check_move(name: str, *values: str | None) -> None:
-    """Check a ref move.
-
-    The flush uses the name of the ref as a path, so even a name in a journal file is not trusted.
-    """
+    """Check a ref move in a journal file. The flush uses the name of the ref as a path, so the name is not trusted."""
     try:
         check_ref_name(name)
         for value in values:
@@ -381,15 +374,8 @@ def _preallocate(fd: int) -> None:
     """Allocate blocks in advance, which makes fdatasync cheaper. Does nothing if the disk is almost full."""
     space = os.fstatvfs(fd)
     if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
-        with contextlib.suppress(OSError):  # a disk quota, or this process's limit on file size
+        with suppress(OSError):  # a disk quota, or this process's limit on file size
             os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass
 
 
 def _object(row: object) -> tuple[Kind, bytes]:

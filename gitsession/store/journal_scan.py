@@ -77,22 +77,23 @@ class Scan:
         return sum(item.count or 1 for item in self.found if isinstance(item, JournalHole))
 
 
-def scan(data: bytes, accepts: Callable[[bytes], bool]) -> Scan:
-    """Scan the bytes of a journal file. ``accepts``: returns whether a payload that no digest proves is a record."""
-    return _Scanner(data, accepts).run()
-
-
 _Step: TypeAlias = tuple[list[SoundRecord | JournalHole], int, bytes]
 """The records and holes that were found, the offset of the next record, and the digest before that record."""
 
 
-class _Scanner:
+class JournalScanner:
+    """A scan of the bytes of a journal file.
+
+    ``accepts``: returns whether a payload that no digest proves is a record.
+    """
+
     def __init__(self, data: bytes, accepts: Callable[[bytes], bool]) -> None:
         self._data, self._accepts = data, accepts
         self._written = len(data.rstrip(b"\0"))
         self._left = _EFFORT * len(data)
 
     def run(self) -> Scan:
+        """Return the good records and the holes."""
         data, result = self._data, Scan()
         at, digest = journal_frames.HEAD_BYTES, data[8 : journal_frames.HEAD_BYTES]
         if data[:8] != journal_frames.MAGIC + bytes(4) or len(data) < journal_frames.HEAD_BYTES:

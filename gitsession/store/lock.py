@@ -113,7 +113,7 @@ class StoreLock:
         return Unavailable(message, hint="try again when it has finished")
 
     def _holder(self) -> str:
-        """Return the holder from Linux's list of file locks.
+        """Return the process that holds the lock, from Linux's list of file locks.
 
         A line of the list: ``1: FLOCK ADVISORY WRITE 4711 08:01:1234 0 EOF``.
         """

@@ -164,7 +164,7 @@ def deltify(store: GitStore) -> list[str]:
     """
     directory = store.git_dir / "objects/pack"
     if any(directory.glob("multi-pack-index*")):
-        return []  # the bitmap or multi-pack index names packs, so only git may remove one
+        return []  # a multi-pack index names packs, so only git may remove one
     batches = list(_batches([file for file in sorted(directory.glob("*.pack")) if _is_without_deltas(file)]))
     end = time.monotonic() + SECONDS_MAX
     while batches and time.monotonic() < end:

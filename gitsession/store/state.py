@@ -322,11 +322,9 @@ class StoreState:
                 raise
 
     def replace_journal(self, remaining: list[Move]) -> list[str]:
-        """Begin a new journal file with the moves ``remaining``; remove the old files.
+        """Begin a new journal file with the moves ``remaining``, and remove the old files.
 
-        Needs the lock. Raises ``OSError``.
-
-        Damaged files are renamed instead of removed. Returns their new names.
+        A damaged file is renamed instead of removed. Returns the new names. Needs the lock. Raises ``OSError``.
         """
         with self._mutex:
             try:
