@@ -20,7 +20,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from hashlib import sha1
 from typing import Any, Literal, NamedTuple, Protocol
 
 import pygit2
@@ -28,6 +27,8 @@ from pygit2.enums import BlameFlag, ConfigLevel, DiffFind, FileMode
 from pygit2.repository import BaseRepository
 
 from gitsession.errors import GitSessionError, Malformed, MissingObject, Refused
+from gitsession.git.objects import oid_of
+from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Kind, ObjectSink, Reader
 
 BYTES_MAX = 4 << 20
@@ -43,7 +44,6 @@ DEPTH_MAX = 128
 
 _KINDS: Mapping[int, Kind] = {1: "commit", 2: "tree", 3: "blob"}
 _NUMBERS: Mapping[str, int] = {kind: number for number, kind in _KINDS.items()}
-_SYMBOLIC = "ref: "
 _OID_DIGITS = 40
 _HEADERS_MAX = 4
 _FOLDERS_MAX = 100_000
@@ -165,7 +165,7 @@ class _ObjectBackend(pygit2.OdbBackend):
 
 
 class _RefBackend(pygit2.RefdbBackend):
-    """The refs of a reader, for libgit2, which cannot change them."""
+    """The refs of a reader, for libgit2. All changes are rejected."""
 
     def __init__(self, reader: RefSource, head: str) -> None:
         super().__init__()
@@ -197,8 +197,8 @@ class _RefBackend(pygit2.RefdbBackend):
 
 
 def _reference(name: str, value: str) -> pygit2.Reference:
-    if value.startswith(_SYMBOLIC):
-        return pygit2.Reference(name, value.removeprefix(_SYMBOLIC))
+    if value.startswith(SYMBOLIC):
+        return pygit2.Reference(name, value.removeprefix(SYMBOLIC))
     return pygit2.Reference(name, pygit2.Oid(hex=value), None)
 
 
@@ -263,7 +263,7 @@ class StoreRepository(pygit2.Repository):
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
 
     def merge_analysis(self, their_head: pygit2.Oid | str, our_ref: str = "HEAD") -> Any:
-        """Replace an ``our_ref`` of ``None`` by ``HEAD``: pygit2 would read the name from a null pointer."""
+        """Use ``HEAD`` if ``our_ref`` is ``None``: pygit2 would read the name from a null pointer."""
         return super().merge_analysis(their_head, our_ref or "HEAD")
 
     def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
@@ -440,7 +440,7 @@ class _BlobsInMemory:
     """An ``ObjectReader`` of blobs in memory."""
 
     def __init__(self, blobs: list[bytes]) -> None:
-        self.order = [sha1(b"blob %d\0%b" % (len(blob), blob), usedforsecurity=False).hexdigest() for blob in blobs]
+        self.order = [oid_of("blob", blob) for blob in blobs]
         self._blobs = dict(zip(self.order, blobs, strict=True))
 
     def read(self, oid: str) -> tuple[Kind, bytes]:

@@ -14,7 +14,7 @@ import stat
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.durable import read_regular
 from gitsession.errors import Unavailable
@@ -195,10 +195,8 @@ def start(git_dir: Path, *arguments: str, variables: Mapping[str, str] | None = 
 
     ``variables``: as for ``run``.
     """
-    import subprocess
-
     env = environment() | dict(variables or {})
-    return _popen([*_command(git_dir), *arguments], env, git_dir, bufsize=0, stderr=subprocess.DEVNULL)
+    return _popen([*_command(git_dir), *arguments], env, git_dir, bufsize=0, has_errors=False)
 
 
 def quarantine(environ: Mapping[str, str]) -> dict[str, str]:
@@ -211,13 +209,28 @@ def _command(git_dir: Path | None, settings: Iterable[str] = _FIXED) -> list[str
     return command if git_dir is None else [*command, f"--git-dir={os.path.abspath(git_dir)}"]
 
 
-def _popen(command: Sequence[str], env: Mapping[str, str], at: Path | str, **options: Any) -> Popen[bytes]:
-    """Start git with pipes for its standard streams, which ``options`` may replace. Raises ``Unavailable``."""
-    import subprocess  # slow to import, and not used by a program that only reads
+def _popen(
+    command: Sequence[str],
+    env: Mapping[str, str],
+    at: Path | str,
+    *,
+    has_input: bool = True,
+    has_errors: bool = True,
+    bufsize: int = -1,
+    new_session: bool = False,
+) -> Popen[bytes]:
+    """Start git with a pipe for its output, and also for its input and its errors if requested.
 
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    Raises ``Unavailable``.
+    """
+    from subprocess import DEVNULL, PIPE, Popen  # slow to import, and not used by a program that only reads
+
+    stdin, stderr = PIPE if has_input else DEVNULL, PIPE if has_errors else DEVNULL
     try:
-        return subprocess.Popen(command, env=env, cwd=at, **(pipes | options))
+        return Popen(
+            command, env=env, cwd=at, bufsize=bufsize, start_new_session=new_session,
+            stdin=stdin, stdout=PIPE, stderr=stderr,
+        )  # fmt: skip
     except FileNotFoundError:
         if not os.path.isdir(at):
             raise Unavailable(f"cannot run git in '{at}': the folder does not exist") from None
@@ -240,15 +253,12 @@ def run_transfer(
     ``on_output``: receives the progress output. ``interactive``: True if git and ssh may ask the user for a password;
     otherwise they get no terminal. Raises ``Unavailable`` if git is missing or too slow.
     """
-    import subprocess
-
     env = environment(user_config=True)
     if interactive:
         env["GIT_TERMINAL_PROMPT"] = "1"
     command = _command(git_dir, [each for each in _FIXED if not (interactive and each.startswith("core.askPass"))])
     at = "/" if git_dir is None else git_dir
-    options = {"stdin": subprocess.DEVNULL, "start_new_session": not interactive}
-    with _popen([*command, *arguments], env, at, **options) as child:
+    with _popen([*command, *arguments], env, at, has_input=False, new_session=not interactive) as child:
         assert child.stdout is not None
         assert child.stderr is not None
         chunks: list[bytes] = []
@@ -358,7 +368,7 @@ def _home() -> str:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """Return the output lines of `git fsck --strict` if it fails, plus one line if git crashed (git 2.39 can crash)."""
+    """Return the output lines of `git fsck --strict` if it fails, and one more line if git crashed, as 2.39 can."""
     return begin_fsck(git_dir)()
 
 
@@ -367,7 +377,7 @@ def begin_fsck(git_dir: Path) -> Callable[[], list[str]]:
     import subprocess
 
     arguments = ("fsck", "--strict", "--no-dangling", "--no-reflogs", "--no-progress")
-    git = _popen([*_command(git_dir), *arguments], environment(), git_dir, stdin=subprocess.DEVNULL)
+    git = _popen([*_command(git_dir), *arguments], environment(), git_dir, has_input=False)
 
     def wait() -> list[str]:
         try:
