@@ -55,7 +55,7 @@ def from_base64url(text: str) -> bytes:
 
 
 def to_base32(value: bytes, length: int) -> str:
-    """Return the first ``length`` characters of ``digest`` in lower-case base32.
+    """Return the first ``length`` characters of ``value`` in lower-case base32.
 
     The result is valid in the name of a ref and on any file system.
     """

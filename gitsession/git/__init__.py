@@ -1,1 +1,1 @@
-"""Git's objects, packs, refs, and processes. Of gitsession, this package imports only errors and file operations."""
+"""Git's objects, packs, refs, and processes. This package imports only gitsession's errors and file operations."""

@@ -1,8 +1,7 @@
 """A reader for objects that only git can find, such as those in its quarantine.
 
-It uses one long-running `git cat-file`.
-
-The size of an object is read before its content, so an object that exceeds the caller's limit is never inflated.
+One `git cat-file` process serves all reads. The size of an object is read before its content, so an object that exceeds
+the caller's limit is never inflated.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ class ObjectHeader(NamedTuple):
 class CatFile:
     """The objects that git finds in ``git_dir``.
 
-    ``variables``: git variables that name more object folders (``process.quarantine``).
+    ``variables``: git variables that name more object folders (``process.quarantine``). ``seconds_left``: called before
+    each wait for output; returns the maximum wait in seconds. Without it, there is no limit.
 
-    ``seconds_left``: called before each wait for output; returns the maximum wait in seconds. Without it, there is no
-    limit. The constructor and all methods raise ``Unavailable``. After that error, do not use the object: its output
-    cannot be trusted.
+    The constructor and all methods raise ``Unavailable``. After this error, do not use the object again, because its
+    output cannot be trusted.
     """
 
     def __init__(
@@ -177,7 +176,8 @@ class BorrowedObjects:
     def read(self, kind: Kind, oid: Oid, bytes_max: int) -> bytes | str:
         """Return the content of an object, or the reason why the object cannot be read.
 
-        Raises ``Malformed`` if git fails too often.
+        The reason is part of a checkpoint's payload, so its words must not change. Raises ``Malformed`` if git fails
+        too often.
         """
         try:
             return _read_checked(self._started(), kind, oid, bytes_max)

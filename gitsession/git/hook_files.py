@@ -19,9 +19,9 @@ LOCAL = ".local"
 _MARK = b"# gitsession: "
 _SHIPPED = Path(gitsession.__file__).parent / "hooks"
 _SOURCE_HOOKS = Path(gitsession.__file__).parents[1] / "hooks"
-"""Folder of the hook scripts in a checkout.
+"""The folder of the hook scripts: ``_SHIPPED`` in an installed package, ``_SOURCE_HOOKS`` in a checkout.
 
-``_SHIPPED`` is their folder in an installed package. Each hook has a subfolder.
+Each hook has a subfolder.
 """
 
 MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "another hook"

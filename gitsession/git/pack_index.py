@@ -1,8 +1,8 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-Opening an index reads its header and checks its size, however many objects it lists. A lookup reads one of its 256
-buckets. That is enough because the reader of an object verifies its id. If an object is not found, ``damage`` checks
-once whether the index is intact.
+To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read.
+Damage elsewhere in the index does no harm, because the reader of an object verifies the id. If an object is not found,
+``damage`` checks once whether the index is intact.
 """
 
 from __future__ import annotations
@@ -168,9 +168,7 @@ def _likely_range(names: bytes, raw: bytes) -> tuple[int, int]:
 
 
 def checksum_problem(file: RandomAccessFile) -> str:
-    """Return what is wrong with the checksum of a git file that ends with the SHA-1 of all preceding bytes.
-
-    If nothing is wrong, return "".
+    """Return the problem of a file that should end with the SHA-1 of all preceding bytes; "" if there is none.
 
     Packs, indexes and all files that git derives from them end with such a checksum. Raises ``OSError``.
     """

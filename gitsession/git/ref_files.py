@@ -109,9 +109,7 @@ def packed_values(data: bytes) -> dict[str, Oid]:
 
 
 def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: Collection[str] = ()) -> bytes:
-    """Return ``data`` without the refs ``drop`` and with the refs ``put``, sorted by name.
-
-    Empty ``data`` gets a header.
+    """Return ``data`` without the refs ``drop`` and with the refs ``put``, sorted by name. Add a header to empty data.
 
     Raises ``Corrupt`` if a line is damaged: its ref must not be lost, and the line must not be joined with the next
     one.
@@ -222,9 +220,10 @@ class RefReader:
         return found
 
     def _packed_refs(self) -> bytes:
-        """Return the sorted lines of ``packed-refs``; read the file again if it has changed.
+        """Return the sorted lines of ``packed-refs``; read the file again if it may have changed.
 
-        A file that was new when it was read can be replaced within the same clock tick by a file with the same inode.
+        A file that was written in the last second is always read again: within one tick of the clock, it can be
+        replaced by a file with the same time, size and inode.
         """
         try:
             stat = os.stat(self._packed_path)

@@ -78,9 +78,8 @@ class RefLocks:
     def prove(self, contents: Mapping[str, bytes]) -> None:
         """Write the proofs of future locks. ``contents``: the content of each lock, by the name of its ref.
 
-        If a proof cannot be written, all unused proofs are removed, and ``OSError`` is raised.
-
-        A lock that is never renamed over its ref needs no content, and an empty proof needs no separate fsync.
+        A lock that is never renamed over its ref needs no content, and an empty proof needs no separate fsync. If a
+        proof cannot be written, all unused proofs are removed, and ``OSError`` is raised.
         """
         try:
             for name, content in contents.items():
@@ -150,12 +149,10 @@ class RefLocks:
             os.unlink(self.proof(name))
 
     def forget(self) -> None:
-        """Remove unused proofs; ignore disk errors: a proof without a lock blocks no program."""
+        """Remove unused proofs. Ignore errors of the disk, because a proof without a lock blocks no program."""
         for name in self._proved:
-            try:
+            with suppress(OSError):
                 os.unlink(self.proof(name))
-            except OSError:
-                pass
         self._proved.clear()
 
     def list_locks(self) -> Iterator[RefLock]:
