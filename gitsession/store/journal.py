@@ -12,8 +12,8 @@ when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` 
 - A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
   (another fsync may succeed without having written the data).
 - If a record does not verify and a later one is proven good (store/journal_scan.py), the file is damaged, not torn. No
-  process writes to it, and the flush that would remove the file renames it instead. This check runs once for each file
-  that has data after its end, and in each flush and each search for damage.
+  process writes to it, and the flush that would remove the file renames it instead. This check runs when a record does
+  not verify, once for each file that has data after its end, in each flush, and in each search for damage.
 
 Appending and dropping need the store's lock. Reading does not, but it may return a record whose writer has not
 finished. If that writer fails, the record is blanked. So a record that was read without the lock is checked again
