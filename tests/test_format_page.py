@@ -15,8 +15,7 @@ from gitsession.git import objects, ref_files
 from gitsession.model import blocks, entries
 from gitsession.model.blocks import Text
 from gitsession.model.entries import KINDS, ROLES, Message
-from gitsession.sessions import branch_names, commit_writer, layout, node
-from gitsession.sessions import session_ids as names
+from gitsession.sessions import commit_writer, graph, layout, node
 from gitsession.store import refs
 from gitsession.workspace import names as file_names
 
@@ -204,9 +203,9 @@ NUMBERS = {
     "a long string": f"literal of at least {holes.STRING_BYTES_MIN:,} bytes is lifted whole",
     "a nonce": f"nonce: {payload.NONCE_BYTES} bytes",
     "the version of payloads": f"{{ v: {payload.VERSION}, kind: text",
-    "a session's name": f"first {names.LENGTH} of base32",
-    "a session's name that is taken": f"{names.LENGTH_LONG} characters are taken",
-    "a branch's name": "first {} characters of base32(its chain) ({}, {} or {} where".format(*branch_names.LENGTHS),
+    "a session's name": f"first {refs.SID_LENGTHS[0]} of base32",
+    "a session's name that is taken": f"{refs.SID_LENGTHS[1]} characters are taken",
+    "a branch's name": "first {} characters of base32(its chain) ({}, {} or {} where".format(*graph.GENERATED_LENGTHS),
     "times": "clamped to [0, 2^32-1]",
 }
 

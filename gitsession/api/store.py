@@ -31,7 +31,7 @@ from gitsession.index.search import Hit
 from gitsession.live import follow as following
 from gitsession.live import spool
 from gitsession.live.follow import NewEntry
-from gitsession.sessions import operation_log, session_ids
+from gitsession.sessions import operation_log
 from gitsession.sessions import session as sessions
 from gitsession.sessions.node import Node
 from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
@@ -519,7 +519,7 @@ class Store:
 
         scope: UndoScope = operation_log.unlimited
         if session is not None:
-            scope = workspaces.of_session(session if session_ids.is_valid(session) else self._opened.find(session).sid)
+            scope = workspaces.of_session(session if refs.is_sid(session) else self._opened.find(session).sid)
         elif project is not None:
             scope = workspaces.of_folder(self.objects, self.sessions(), folder_of(os.fspath(project)))
 

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader, RefValue
-from gitsession.sessions import grow_only_sets, layout, session_ids
+from gitsession.sessions import grow_only_sets, layout
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, StoreProxy
@@ -130,7 +130,7 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
     for row in text.splitlines():
         name, _, value = row.partition("\t")
         sid, _, branch = name.partition("/")
-        if session_ids.is_valid(name) and _TURN.fullmatch(value):
+        if refs.is_sid(name) and _TURN.fullmatch(value):
             turns[sid] = int(value)
         elif refs.is_session_ref(refs.SESSIONS + name) and _OID.fullmatch(value):
             ends.setdefault(sid, set()).add((branch, value))

@@ -25,7 +25,7 @@ from gitsession.formats.base.record import TAIL, WHOLE
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork, Message, SessionHeader
 from gitsession.redaction.original import OPENS
-from gitsession.sessions import graph, session_facts, session_ids
+from gitsession.sessions import graph, session_facts
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import payload_of
 from gitsession.sessions.meta import Meta, meta_of
@@ -366,4 +366,4 @@ def _home_of(store: ObjectStore, sid: str, root: SessionHeader | Fork) -> str:
     is_home = store.ref(refs.meta(sid)) is not None and meta_of(store, sid).newest_lines()
     if root.source_id is None or is_home:
         return sid
-    return session_ids.derived(root.agent, root.source_id, root.at_ms)
+    return refs.imported_sids(root.agent, root.source_id, root.at_ms)[0]

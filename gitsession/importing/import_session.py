@@ -35,16 +35,12 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.sessions import (
-    branch_names,
     commit_writer,
     graph,
     operation_log,
     purged_ids,
     session_facts,
     tombstone_set,
-)
-from gitsession.sessions import (
-    session_ids as names,
 )
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of, payload_of
@@ -285,9 +281,9 @@ class _Draft:
         if new_record is None:
             return None
         last_shared = target.root if new_record.parent is None else at_line[new_record.parent]
-        suffix = to_base32(at_line[new_record.line].chain, names.LENGTH)
+        suffix = to_base32(at_line[new_record.line].chain, refs.SID_LENGTHS[0])
         source = replace(request.source, source_id=f"{request.source.source_id}~{suffix}")
-        sid = names.derived(source.agent, source.source_id, source.started_ms)
+        sid = refs.imported_sids(source.agent, source.source_id, source.started_ms)[0]
         if not graph.branches(request.store, sid):
             lost = set(self.meta.lost)
             nodes = [node for node in target.tree.nodes.values() if node.source is not None and position(node) in lost]
@@ -391,8 +387,7 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
         root = native_tree.nodes[native_tree.children[None][0]]
         _refuse_later_view(request, source.source_id, native_tree, root)
         return _Target(source.source_id, native_tree, root, base)
-    for length in (names.LENGTH, names.LENGTH_LONG):
-        sid = names.derived(source.agent, source.source_id, source.started_ms, length=length)
+    for sid in refs.imported_sids(source.agent, source.source_id, source.started_ms):
         fork = "" if base is None else sid
         root = commit_writer.put(sink, base, _root_draft(source, fork, store.guard))
         if not graph.branches(store, sid):
@@ -473,7 +468,7 @@ class _Entries:
         self._old_meta = old_meta
         self.before: dict[str, Oid] = dict(target.tree.branches) if target.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: target.root.oid}
-        self._names = branch_names.BranchNamer(self.tips.__contains__)
+        self._names = graph.BranchNamer(self.tips.__contains__)
         self._branch_after = self._agent_branches()
         self.at_line: dict[int, Node] = {}
         self.exported: dict[int, ExportedLine] = {}
@@ -491,11 +486,9 @@ class _Entries:
         if self._tree is None:
             return {self._root.oid: refs.MAIN}
         others = self.before.keys() - {refs.MAIN}
-        imported = [node for node in self._tree.nodes.values() if node.source is not None] if others else []
-        derived = {stem for node in imported for stem in branch_names.stems(node.chain)}
-        return {
-            oid: name for name, oid in self.before.items() if name == refs.MAIN or branch_names.stem(name) in derived
-        }
+        imported = [node.chain for node in self._tree.nodes.values() if node.source is not None] if others else []
+        names = {refs.MAIN, *graph.generated_names(others, imported)}
+        return {oid: name for name, oid in self.before.items() if name in names}
 
     def align(self) -> None:
         """Match each record with its existing entry, or draft a new entry for it."""
@@ -624,8 +617,12 @@ class _Entries:
 
 def _purged(store: ObjectStore, source: Source) -> ImportResult | None:
     """Return the result for a purged session, or ``None`` if the session was not purged."""
-    sid = _purged_session(store, source)
-    if not sid:
+    sessions = tombstone_set.read(store).sessions
+    if not sessions:
+        return None
+    sids = (source.source_id, *refs.imported_sids(source.agent, source.source_id, source.started_ms))
+    sid = next((sid for sid in sids if sid in sessions), None)
+    if sid is None:
         return None
     problems = (*source.problems, SourceProblem(0, "nothing was imported, because the session was purged"))
     return ImportResult(
@@ -648,15 +645,5 @@ def _root_draft(source: Source, fork: str, guard: Guard | None) -> commit_writer
     entry: Entry = kinds.SessionHeader(agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
     if fork:
         entry = kinds.Fork(session=fork, agent=agent, source_id=source_id, view=VIEW, at_ms=at_ms)
-    nonce = hash_of(names.seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
+    nonce = hash_of(refs.sid_seed(source.agent, source.source_id, source.started_ms))[:NONCE_BYTES]
     return commit_writer.draft_own(entry, nonce, guard)
-
-
-def _purged_session(store: ObjectStore, source: Source) -> str:
-    """Return the id of the session in ``source`` if the session was purged, otherwise ""."""
-    tombstones = tombstone_set.read(store)
-    if not tombstones.sessions:
-        return ""
-    lengths = (names.LENGTH, names.LENGTH_LONG)
-    called = [names.derived(source.agent, source.source_id, source.started_ms, length=length) for length in lengths]
-    return next((sid for sid in (source.source_id, *called) if tombstone_set.SESSION + sid in tombstones), "")

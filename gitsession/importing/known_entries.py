@@ -29,12 +29,13 @@ from gitsession.formats.base.record import TAIL, Base
 from gitsession.git.types import Oid
 from gitsession.model.entries import SessionHeader
 from gitsession.redaction.original import matches
-from gitsession.sessions import commit_writer, graph, session_facts, session_ids
+from gitsession.sessions import commit_writer, graph, session_facts
 from gitsession.sessions.content import entry_of, entry_tree, full_payload, is_fork_start, payload_of
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import BELOW, Meta, meta_of
 from gitsession.sessions.node import Node
 from gitsession.sessions.revealed_store import RevealedStore
+from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 Find: TypeAlias = Callable[[str], str | None]
@@ -150,7 +151,7 @@ def native_session_tree(store: ObjectStore, sid: str) -> Tree | None:
     ``None``, because the line numbers of shared entries are those of another file. Raises ``Corrupt`` if the session is
     damaged.
     """
-    if not session_ids.is_valid(sid) or not graph.branches(store, sid):
+    if not refs.is_sid(sid) or not graph.branches(store, sid):
         return None
     tree = graph.tree(store, sid)
     if tree.damage:

@@ -28,10 +28,11 @@ from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 from gitsession.purge import finding
 from gitsession.purge.finding import PurgePlan, PurgeProblem
-from gitsession.sessions import commit_writer, content, export_record, session_ids
+from gitsession.sessions import commit_writer, content, export_record
 from gitsession.sessions.export_record import ExportedFile, ExportHit
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.tombstone_set import Tombstones
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 
@@ -191,7 +192,7 @@ def _tombstones(source: Source | None, export: ExportedFile, purged: _PurgedText
     if source is None:
         return Tombstones(), 0
     if export.session in purged.sessions:
-        sid = session_ids.derived(source.agent, source.source_id, source.started_ms)
+        sid = refs.imported_sids(source.agent, source.source_id, source.started_ms)[0]
         return Tombstones(sessions={sid: frozenset([import_session.root_digest(source)])}), len(source.records)
     format = FORMATS[source.agent]
     found = [record for record in (*source.records, *source.meta) if purged.is_in(record.payload)]

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from gitsession.formats import Referring, with_capability
 from gitsession.model.entries import Attachment, Fork, SessionHeader
-from gitsession.sessions import graph, session_ids
+from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.meta import meta_of
 from gitsession.sessions.node import Node
+from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 
@@ -66,7 +67,5 @@ class SessionAttachments:
             if isinstance(entry, Fork) and entry.session != self._sid:
                 yield entry.session
             elif isinstance(entry, SessionHeader) and entry.source_id is not None:
-                for length in (session_ids.LENGTH, session_ids.LENGTH_LONG):
-                    sid = session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length)
-                    if sid != self._sid:
-                        yield sid
+                sids = refs.imported_sids(entry.agent, entry.source_id, entry.at_ms)
+                yield from (sid for sid in sids if sid != self._sid)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import count
 
+from gitsession.codec.digest import to_base32
 from gitsession.errors import NotFound
 from gitsession.git.ref_files import NAME_BYTES_MAX
 from gitsession.git.types import Oid
@@ -12,6 +15,11 @@ from gitsession.sessions.gaps import DAMAGE, Gap
 from gitsession.sessions.node import Node, first_parent, load
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
+
+GENERATED_LENGTHS = (8, 13, 26, 52)
+"""The lengths of the names of branches that the user did not name."""
+
+_NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
 def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
@@ -64,6 +72,38 @@ def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
     if not name.isprintable() or "/" in name or name.endswith(".lock") or len(name.encode()) > NAME_BYTES_MAX:
         return None
     return store.ref(refs.leaf(sid, name)) if name and refs.is_branch(name) else None
+
+
+class BranchNamer:
+    """A generator of names for branches that the user did not name (docs/reference/format.md).
+
+    Such a name is the beginning of the chain digest of the branch's first entry. ``is_taken``: a function that returns
+    whether a name is in use. No name is returned twice. Equal entries below one parent have the same chain digest and
+    get numbered names. The last number for each digest is cached, so that many equal entries do not take quadratic
+    time.
+    """
+
+    def __init__(self, is_taken: Callable[[str], bool]) -> None:
+        self._is_taken = is_taken
+        self._next: dict[bytes, int] = {}
+
+    def free(self, chain: bytes) -> str:
+        """Return the first unused name for the chain digest ``chain``."""
+        stem = to_base32(chain, GENERATED_LENGTHS[-1])
+        lengths = len(GENERATED_LENGTHS)
+        for number in count(self._next.get(chain, 0)):
+            name = stem[: GENERATED_LENGTHS[number]] if number < lengths else f"{stem}-{number - lengths + 2}"
+            if not self._is_taken(name):
+                self._next[chain] = number + 1
+                return name
+        raise AssertionError("unreachable")
+
+
+def generated_names(names: Iterable[str], chains: Iterable[bytes]) -> set[str]:
+    """Return those of ``names`` that ``BranchNamer`` can generate for one of the chain digests ``chains``."""
+    longest = [to_base32(chain, GENERATED_LENGTHS[-1]) for chain in chains]
+    stems = {stem[:length] for stem in longest for length in GENERATED_LENGTHS}
+    return {name for name in names if _NUMBER.sub("", name) in stems}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,10 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW, clean
 from gitsession.redaction.original import Original
 from gitsession.sessions import (
-    branch_names,
     checkpoint_refs,
     commit_writer,
     graph,
     operation_log,
-    session_ids,
 )
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.addresses import STEPS, resolve
@@ -90,7 +88,7 @@ class StoredSession:
         header = kinds.SessionHeader(agent=agent, cwd=cwd, at_ms=at_ms)
         return cls(
             store,
-            session_ids.random(at_ms),
+            refs.new_sid(at_ms),
             refs.MAIN,
             clock,
             pending=_PendingSession(root, header, project, store.guard),
@@ -225,7 +223,7 @@ class StoredSession:
                 )
             else:
                 node = commit_writer.put(tx, expected, draft)
-                branch = branch_names.BranchNamer(self.has_branch).free(node.chain)
+                branch = graph.BranchNamer(self.has_branch).free(node.chain)
                 tx.move(refs.leaf(self.id, branch), node.oid, expected=None)
             if activate:
                 self._activate(tx, branch)
@@ -295,7 +293,7 @@ class StoredSession:
         at_ms = self._clock()
         node = self.resolve(at)
         commit_writer.check_not_purged(self._store, self.id, node)
-        sid = session_ids.random(at_ms)
+        sid = refs.new_sid(at_ms)
         entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))

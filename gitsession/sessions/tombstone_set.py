@@ -20,7 +20,7 @@ from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS
-from gitsession.sessions import grow_only_sets, layout, session_ids
+from gitsession.sessions import grow_only_sets, layout
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
@@ -205,7 +205,7 @@ def _parents(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
 
 def is_key(key: str) -> bool:
     """Return whether ``key`` is a valid key of the set."""
-    for prefix, matches in ((FILE, _OID.fullmatch), (SESSION, session_ids.is_valid)):
+    for prefix, matches in ((FILE, _OID.fullmatch), (SESSION, refs.is_sid)):
         if key.startswith(prefix):
             return bool(matches(key.removeprefix(prefix)))
     return bool(_DIGEST.fullmatch(key))

@@ -1,9 +1,14 @@
-"""Names of refs: every ref that gitsession reads or writes (docs/reference/format.md, "The repository")."""
+"""Session ids, and names of refs: every ref that gitsession reads or writes (docs/reference/format.md).
+
+A session id is a date, followed by characters that are random or a hash of the source.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 from gitsession.errors import InvalidName
 from gitsession.git.ref_files import check_ref_name
@@ -26,9 +31,55 @@ MAIN = "main"
 LEAF, ROOT = "leaf", "root"
 """Names that address an entry in every session. No branch and no label may have one of these names."""
 
+SID_LENGTHS = 13, 26
+"""The lengths of the part after the date. The second one is used if another session has the shorter id."""
+
 _SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
 _BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _RENAMED_SUFFIX = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
+
+
+def is_sid(text: str) -> bool:
+    """Return whether ``text`` has the format of a session id."""
+    return _SID.fullmatch(text) is not None
+
+
+def new_sid(at_ms: int) -> str:
+    """Return a random id for a new session that gitsession writes."""
+    return _sid(at_ms, os.urandom(16), SID_LENGTHS[0])
+
+
+def imported_sids(agent: str, source_id: str, started_ms: int) -> tuple[str, str]:
+    """Return the ids that an imported session can have. They are the same in every store.
+
+    The session has the first id, unless another session already has it.
+    """
+    from gitsession.codec.digest import hash_of  # not at the top, because `ls` does not need the hash function
+
+    digest = hash_of(sid_seed(agent, source_id, started_ms))
+    short, long = (_sid(started_ms, digest, length) for length in SID_LENGTHS)
+    return short, long
+
+
+def sid_seed(agent: str, source_id: str, started_ms: int) -> bytes:
+    """Return the bytes that identify an imported session."""
+    return b"\0".join(
+        [agent.encode("utf-8", "surrogatepass"), source_id.encode("utf-8", "surrogatepass"), str(started_ms).encode()]
+    )
+
+
+def _sid(at_ms: int, data: bytes, length: int) -> str:
+    from gitsession.codec.digest import to_base32
+
+    return f"{sid_date(at_ms)}-{to_base32(data, length)}"
+
+
+def sid_date(at_ms: int) -> str:
+    """Return the date with which the id of a session begins that started at ``at_ms``."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d") if at_ms > 0 else "19700101"
+    except (OverflowError, ValueError, OSError):
+        return "19700101"
 
 
 def session(sid: str) -> str:
@@ -133,7 +184,7 @@ def session_at(name: str) -> str:
 def is_session_ref(name: str) -> bool:
     """Return whether ``name`` is a valid name of a session's branch (docs/reference/format.md)."""
     parsed = parse(name)
-    if parsed is None or not _SID.fullmatch(parsed[0]):
+    if parsed is None or not is_sid(parsed[0]):
         return False
     base, dot, rest = parsed[1].partition(".")
     return bool(_BRANCH.fullmatch(base)) and (not dot or bool(_RENAMED_SUFFIX.fullmatch(dot + rest)))

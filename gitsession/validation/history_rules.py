@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Fork, SessionHeader
-from gitsession.sessions import content, session_ids
+from gitsession.sessions import content
 from gitsession.sessions.node import Node, load
 from gitsession.store import refs
 from gitsession.validation import entry_rules
@@ -372,11 +372,8 @@ def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
     if not isinstance(entry, SessionHeader):
         return None
     if entry.source_id is None:
-        return frozenset({session_ids.date(entry.at_ms)})
-    lengths = (session_ids.LENGTH, session_ids.LENGTH_LONG)
-    return frozenset(
-        session_ids.derived(entry.agent, entry.source_id, entry.at_ms, length=length) for length in lengths
-    )
+        return frozenset({refs.sid_date(entry.at_ms)})
+    return frozenset(refs.imported_sids(entry.agent, entry.source_id, entry.at_ms))
 
 
 def _ref_type_faults(node: Node) -> tuple[Fault | None, ...]:

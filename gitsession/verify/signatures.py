@@ -15,7 +15,7 @@ from gitsession.errors import Malformed, NotFound
 from gitsession.git.signing import Signature, Signing
 from gitsession.git.types import Oid
 from gitsession.model.entries import Seal, Tombstone
-from gitsession.sessions import graph, session_ids, tombstone_set
+from gitsession.sessions import graph, tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
@@ -51,7 +51,7 @@ def statement(entry: Seal) -> bytes:
     FROZEN: if the text changes, its first line must change. Raises ``Malformed`` for invalid names.
     """
     leaf = refs.leaf(entry.session, entry.branch)
-    if not refs.is_session_ref(leaf) or not session_ids.is_valid(entry.session) or not _CHAIN.fullmatch(entry.leaf):
+    if not refs.is_session_ref(leaf) or not refs.is_sid(entry.session) or not _CHAIN.fullmatch(entry.leaf):
         raise Malformed("cannot encode the signature: invalid session, branch or chain digest")
     lines = (
         "gitsession seal 1",

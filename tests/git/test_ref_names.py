@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gitsession.errors import InvalidName, Malformed
 from gitsession.git.ref_files import check_ref_name
-from gitsession.sessions import layout, session_ids
+from gitsession.sessions import layout
 from gitsession.store import refs
 
 SID = "20260101-abcdefghijklm"
@@ -188,25 +188,24 @@ DATES = {
 
 @pytest.mark.parametrize(("started", "date"), DATES.values(), ids=DATES)
 def test_a_session_is_named_by_the_day_it_began(started, date):
-    assert session_ids.derived("pi", "s1", started).startswith(f"{date}-")
-    assert session_ids.random(started).startswith(f"{date}-")
+    assert all(sid.startswith(f"{date}-") for sid in refs.imported_sids("pi", "s1", started))
+    assert refs.new_sid(started).startswith(f"{date}-")
 
 
 @given(st.text(st.characters(), max_size=40), st.text(st.characters(), max_size=40), st.integers(-(2**63), 2**64))
 def test_any_imported_session_has_an_id_valid_in_a_ref(agent, source_id, started):
-    for length in (session_ids.LENGTH, session_ids.LENGTH_LONG):
-        name = session_ids.derived(agent, source_id, started, length=length)
+    for length, name in zip(refs.SID_LENGTHS, refs.imported_sids(agent, source_id, started), strict=True):
         assert re.fullmatch(rf"[0-9]{{8}}-[a-z2-7]{{{length}}}", name)
         check_ref_name(refs.leaf(name, "a" * 64))
 
 
 def test_imported_session_has_one_id_everywhere():
-    assert session_ids.derived("pi", "s1", 1_767_225_600_000) == session_ids.derived("pi", "s1", 1_767_225_600_000)
-    assert session_ids.derived("pi", "s1", 5) != session_ids.derived("pi", "s1", 6)
-    assert session_ids.derived("pi", "s1", 5) != session_ids.derived("omp", "s1", 5)
-    assert session_ids.seed("pi", "\ud800", 5) == b"pi\0\xed\xa0\x80\x005"
+    assert refs.imported_sids("pi", "s1", 1_767_225_600_000) == refs.imported_sids("pi", "s1", 1_767_225_600_000)
+    assert refs.imported_sids("pi", "s1", 5) != refs.imported_sids("pi", "s1", 6)
+    assert refs.imported_sids("pi", "s1", 5) != refs.imported_sids("omp", "s1", 5)
+    assert refs.sid_seed("pi", "\ud800", 5) == b"pi\0\xed\xa0\x80\x005"
 
 
 def test_own_session_has_a_unique_id():
-    assert len({session_ids.random(5) for _ in range(100)}) == 100
-    check_ref_name(refs.leaf(session_ids.random(5)))
+    assert len({refs.new_sid(5) for _ in range(100)}) == 100
+    check_ref_name(refs.leaf(refs.new_sid(5)))

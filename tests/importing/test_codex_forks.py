@@ -31,10 +31,11 @@ from gitsession.exporting import export_session
 from gitsession.formats.codex.agent import codex
 from gitsession.importing.import_session import ImportResult, import_source
 from gitsession.model.entries import Message
-from gitsession.sessions import graph, session_ids
+from gitsession.sessions import graph
 from gitsession.sessions.meta import meta_of
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.sessions.session import StoredSession
+from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
 
@@ -82,7 +83,7 @@ def test_fork_continues_from_the_shared_entry(store: ObjectStore) -> None:
     ]
     shared = graph.tree(store, parent).nodes.keys() & graph.tree(store, child).nodes.keys()
     assert len(shared) == 4
-    assert child == session_ids.derived("codex", CHILD, codex.split(CHILD_FILE).started_ms)
+    assert child == refs.imported_sids("codex", CHILD, codex.split(CHILD_FILE).started_ms)[0]
 
 
 def test_each_file_is_exported_by_itself(store: ObjectStore) -> None:

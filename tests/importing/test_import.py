@@ -56,7 +56,6 @@ from gitsession.model.entries import Attachment, Message
 from gitsession.redaction.original import Original
 from gitsession.sessions import active_branch, content, graph, session_facts
 from gitsession.sessions import marks as rules
-from gitsession.sessions import session_ids as names
 from gitsession.sessions.meta import meta_of
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
@@ -701,10 +700,10 @@ def test_two_sessions_with_one_id_and_two_start_times_are_two(store: ObjectStore
 
 
 def test_colliding_session_id_is_extended(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    def colliding(agent: str, source_id: str, started_ms: int, *, length: int = names.LENGTH) -> str:
-        return f"20260201-{(source_id if length > names.LENGTH else 'same') * length}"[: 9 + length]
+    def colliding(agent: str, source_id: str, started_ms: int) -> tuple[str, str]:
+        return f"20260201-{'s' * 13}", f"20260201-{source_id * 13}"
 
-    monkeypatch.setattr(names, "derived", colliding)
+    monkeypatch.setattr(refs, "imported_sids", colliding)
     one, two = pi_file(*LONG, id="sa"), pi_file(*LONG, id="sb")
     first, second = bring(store, one).session, bring(store, two).session
     assert (len(first), len(second)) == (9 + 13, 9 + 26)
@@ -713,7 +712,7 @@ def test_colliding_session_id_is_extended(store: ObjectStore, monkeypatch: pytes
 
 
 def test_third_session_with_the_same_names_is_rejected(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(names, "derived", lambda *_, length=13: "20260201-" + "s" * length)
+    monkeypatch.setattr(refs, "imported_sids", lambda *_: ("20260201-" + "s" * 13, "20260201-" + "s" * 26))
     bring(store, pi_file(id="sa"))
     bring(store, pi_file(id="sb"))
     with pytest.raises(Malformed, match="both possible session ids"):

@@ -20,7 +20,6 @@ from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.model import entries as kinds
-from gitsession.sessions import session_ids as session_names
 from gitsession.sessions.node import Node
 from gitsession.store import create, refs
 from gitsession.workspace import names
@@ -505,8 +504,7 @@ def _(client: Client) -> list[str]:
 @bad("an imported session by both of its names", "root", "another session begins with the same entry")
 def _(client: Client) -> list[str]:
     leaf = client.entry(user(), client.entry(kinds.SessionHeader(at_ms=0, agent="pi", source_id="x", view=1))).oid
-    lengths = session_names.LENGTH, session_names.LENGTH_LONG
-    sids = [session_names.derived("pi", "x", 0, length=length) for length in lengths]
+    sids = refs.imported_sids("pi", "x", 0)
     return [f"{leaf}:{refs.leaf(sid)}" for sid in sids]
 
 
