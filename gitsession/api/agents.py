@@ -20,10 +20,9 @@ from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
 from gitsession.importing.import_session import ImportResult, PurgedCopies
 from gitsession.index.catalogue import Stat
-from gitsession.model.entries import Continuation
-from gitsession.model.entries import SessionHeader as Header
-from gitsession.sessions import export_record, graph, purged_ids
-from gitsession.sessions.export_record import ExportedFile
+from gitsession.model.entries import Continuation, SessionHeader
+from gitsession.sessions import graph, local_records, operation_log
+from gitsession.sessions.local_records import ExportedFile
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Tombstones
 
@@ -106,33 +105,38 @@ class AgentSessions:
             Unavailable: The store cannot be written, or another process keeps writing to the session.
         """
         source = loaded.source
+        cwd = _cwd_of(format, source)
         location = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
-        command = import_session.ImportOperation(f"import {location}", self.opened.clock(), group) if logged else None
+        begin = None
+        if logged:
+            operation = f"import {location}", self.opened.clock(), group
+            begin = functools.partial(operation_log.recording, self._objects, *operation)
         imported = functools.partial(
             import_session.import_source,
             self._objects,
             format,
             source,
             loaded.attachments,
-            command=command,
-            project=self._project(format, source),
+            begin=begin,
+            project=self._project(cwd),
             dry_run=dry_run,
             find=lambda source_id: self.find(format.AGENT, source_id),
             continuation=self._continuation(format, source),
             is_elsewhere=lambda sid, payloads: self._is_elsewhere(format, source, sid, path, payloads),
         )
         try:
-            done = imported(purged_keys=purged_ids.read(self._objects.git_dir))
+            done = imported(purged_keys=local_records.purged_keys(self._objects.git_dir))
         except PurgedCopies as copied:
             if not dry_run:
                 self._purge_copies(copied)
-            done = imported().with_problem(f"not imported: {copied}")
+            done = imported().with_problems(f"not imported: {copied}")
         self._imported[format.AGENT, source.segment or source.source_id] = done.session
         if path is not None:
             self._paths.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
-            done = self._with_history(format, source, path, done)
-        return done.with_missing(loaded.missing)
+            done = self._with_history(format, source, path, cwd, done)
+        missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
+        return done.with_problems(*missing)
 
     def _purge_copies(self, copied: PurgedCopies) -> None:
         from gitsession.purge import purging  # loaded only when an import finds a copy
@@ -157,19 +161,21 @@ class AgentSessions:
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
         """Return the entry that a file continues, if ``resume`` wrote this file on this machine."""
-        written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
+        written = local_records.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
         if written is None or not written.entry or not graph.branches(self._objects, written.session):
             return None
         return Continuation(session=written.session, entry=written.entry, line=written.line)
 
-    def _with_history(self, format: Format, source: Source, path: Path, done: ImportResult) -> ImportResult:
+    def _with_history(
+        self, format: Format, source: Source, path: Path, cwd: str | None, done: ImportResult
+    ) -> ImportResult:
         """Add checkpoints of the file contents that the agent recorded. The import is kept even if this fails."""
         from gitsession.importing import file_history
 
         try:
-            file_history.add_checkpoints(self._objects, format, source, path, done.session)
+            file_history.add_checkpoints(self._objects, format, source, path, done.session, cwd)
         except (MissingObject, Corrupt, Malformed) as error:
-            return done.with_problem(f"cannot store the agent's file history: {error}")
+            return done.with_problems(f"cannot store the agent's file history: {error}")
         return done
 
     def find(self, agent: str, source_id: str) -> str | None:
@@ -193,10 +199,8 @@ class AgentSessions:
         rows = sorted(catalogue.by_source(agent, source_id), key=lambda row: (row.created_ms, row.sid))
         return rows[0].sid if rows else catalogue.by_segment(agent, source_id)
 
-    def _project(self, format: Format, source: Source) -> str | None:
-        """Return the project of a session file. It is computed once for each folder."""
-        entries = [source.header, *(format.read(record.payload) for record in source.meta)]
-        cwd = next((header.cwd for header in entries if isinstance(header, Header) and header.cwd), None)
+    def _project(self, cwd: str | None) -> str | None:
+        """Return the project of a session's folder. It is computed once for each folder."""
         if cwd is None:
             return None
         if cwd not in self._projects:
@@ -265,7 +269,7 @@ class AgentSessions:
         """
         export = ExportedFile(os.fspath(path.absolute()), sid, agent, sha256(data).hexdigest(), **resumed)
         with contextlib.suppress(OSError, Unavailable), self._objects.locked():  # the store is read-only
-            export_record.add(self._objects.git_dir, export)
+            local_records.add_export(self._objects.git_dir, export)
 
     def find_handover(self, format: Format, loaded: LoadedSession, path: Path, stamp: Stat) -> str | None:
         """Return the session that ``resume`` wrote to a file, if the agent has not continued it in this file.
@@ -282,7 +286,14 @@ class AgentSessions:
         source = loaded.source
         if self.find(format.AGENT, source.source_id):
             return None
-        written = export_record.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
+        written = local_records.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
         if written is not None and written.conversation == resume.content_digest(source).hex():
             return written.session
-        return export_record.unchanged(self._objects.git_dir, format.AGENT, path, stamp.st_size, stamp.st_mtime_ns)
+        status = stamp.st_size, stamp.st_mtime_ns
+        return local_records.unchanged_export(self._objects.git_dir, format.AGENT, path, *status)
+
+
+def _cwd_of(format: Format, source: Source) -> str | None:
+    """Return the folder of a session, as given in the header of ``source`` or in the header line of the file."""
+    headers = [source.header, *(format.read(record.payload) for record in source.meta)]
+    return next((header.cwd for header in headers if isinstance(header, SessionHeader) and header.cwd), None)

@@ -16,6 +16,7 @@ from gitsession.index import update
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.index.history_states import CatalogueEntryIndex
+from gitsession.sessions import commit_writer
 from gitsession.sessions import session as sessions
 from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node
@@ -25,7 +26,7 @@ from gitsession.store.git_store import GitStore
 class OpenStore:
     """The state that ``Store`` shares with its attributes: object store, clock, catalogs and context cache."""
 
-    def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms) -> None:
+    def __init__(self, objects: GitStore, clock: Callable[[], int] = commit_writer.now_ms) -> None:
         self.objects = objects
         self.clock = clock
         self.catalogues = Catalogues(objects)
@@ -46,8 +47,6 @@ def folder_of(cwd: str | None) -> CurrentFolder:
     """Return the folder for which sessions are found: ``cwd``, or else the working directory of this process."""
     path = os.path.abspath(cwd or ".")
     return CurrentFolder(path, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(path)))
-
-
 
 
 class Catalogues:

@@ -17,7 +17,7 @@ from gitsession.api.agents import AgentSessions
 from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
 from gitsession.discovery import projects, sources
-from gitsession.errors import GitSessionError, Malformed, NotFound, require
+from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, require
 from gitsession.exporting import export_session, session_files
 from gitsession.exporting.export_session import ExportResult
 from gitsession.formats import FORMATS
@@ -28,10 +28,11 @@ from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of
 from gitsession.index.names import marks_of
 from gitsession.index.search import Hit
+from gitsession.index.search_words import ROLES
 from gitsession.live import follow as following
 from gitsession.live import spool
 from gitsession.live.follow import NewEntry
-from gitsession.sessions import operation_log
+from gitsession.sessions import commit_writer, operation_log
 from gitsession.sessions import session as sessions
 from gitsession.sessions.node import Node
 from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
@@ -73,7 +74,9 @@ class Store:
     ``agents``.
     """
 
-    def __init__(self, objects: GitStore, clock: Callable[[], int] = sessions.now_ms, *, tends: bool = True) -> None:
+    def __init__(
+        self, objects: GitStore, clock: Callable[[], int] = commit_writer.now_ms, *, tends: bool = True
+    ) -> None:
         """Wrap an open object store. Programs call ``open``, ``create`` or ``clone`` instead.
 
         Args:
@@ -136,7 +139,7 @@ class Store:
         *,
         durability: Durability = "entry",
         flush_on_close: bool = True,
-        clock: Callable[[], int] = sessions.now_ms,
+        clock: Callable[[], int] = commit_writer.now_ms,
         damaged: bool = False,
     ) -> Self:
         """Open the store at ``path``.
@@ -170,7 +173,7 @@ class Store:
         return store
 
     @classmethod
-    def create(cls, path: str | Path, *, clock: Callable[[], int] = sessions.now_ms) -> Self:
+    def create(cls, path: str | Path, *, clock: Callable[[], int] = commit_writer.now_ms) -> Self:
         """Create a store at ``path`` and open it. If ``path`` is already a store, only open it.
 
         Args:
@@ -196,7 +199,7 @@ class Store:
         filter: str = "",
         namespace: str = "",
         transport: TransportOptions | None = None,
-        clock: Callable[[], int] = sessions.now_ms,
+        clock: Callable[[], int] = commit_writer.now_ms,
     ) -> tuple[Self, SyncReport]:
         """Clone a remote into a new store and open it. The remote is named ``origin``.
 
@@ -241,7 +244,14 @@ class Store:
 
         Returns:
             The new session.
+
+        Raises:
+            InvalidName: The name of the agent is empty.
         """
+        require(agent, str, "the name of an agent")
+        if not agent.strip():
+            hint = "pass the name of the program that writes the session, as in new_session(agent='my-agent')"
+            raise InvalidName("cannot create a session: the name of the agent is empty", hint=hint)
         folder = None if cwd is None else os.path.abspath(cwd)
         project = None if folder is None else projects.identity_of(Path(folder))
         session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project)
@@ -326,8 +336,11 @@ class Store:
             The hits, the best first.
 
         Raises:
+            InvalidName: The role is unknown.
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
+        if role and role not in ROLES:
+            raise InvalidName(f"cannot search: unknown role {role!r}", hint=f"choose one of {', '.join(ROLES)}")
         catalogue = self.catalogue()
         identity = projects.identity_of(Path(project)) if project else None
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
@@ -403,7 +416,7 @@ class Store:
 
     def export(
         self,
-        sid: str,
+        session: str,
         at: Node | None = None,
         *,
         to: str | None = None,
@@ -416,7 +429,7 @@ class Store:
         are converted to that format and follow them.
 
         Args:
-            sid: The id of the session.
+            session: The id of the session, or another address that ``Store.session`` accepts.
             at: The last entry of the exported history. By default, all branches are exported.
             to: The format: an agent (``"aider"``, ``"claude"``, ``"codex"``, ``"librecode"``, ``"omp"``, ``"opencode"``
                 or ``"pi"``), ``"jsonl"`` or ``"markdown"``. Defaults to the agent of the session.
@@ -428,10 +441,13 @@ class Store:
             it continues. ``hidden`` is the number of placeholders.
 
         Raises:
+            NotFound: No session matches.
+            Ambiguous: Several sessions match.
             Refused: The format is unknown.
             Corrupt: An entry to be exported cannot be read.
         """
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
+        sid = self._sid_of(session)
         shown = RevealedStore(self.objects, reveals=with_secrets)
         sent = (
             export_session.export_original(shown, sid, at) if original else export_session.export(shown, sid, to, at)
@@ -519,7 +535,7 @@ class Store:
 
         scope: UndoScope = operation_log.unlimited
         if session is not None:
-            scope = workspaces.of_session(session if refs.is_sid(session) else self._opened.find(session).sid)
+            scope = workspaces.of_session(self._sid_of(session))
         elif project is not None:
             scope = workspaces.of_folder(self.objects, self.sessions(), folder_of(os.fspath(project)))
 
@@ -534,6 +550,10 @@ class Store:
         return undoing.take_next(
             self.objects, verb, self._opened.clock, open_root=open_root, open_session=open_session, scope=scope
         )
+
+    def _sid_of(self, address: str) -> str:
+        """Return the id of a session, which need not be in the catalog if ``address`` is its full id."""
+        return address if isinstance(address, str) and refs.is_sid(address) else self._opened.find(address).sid
 
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
         """Return a ``pygit2.Repository`` of this store for the calling thread (docs/reference/git.md).

@@ -10,6 +10,7 @@ from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set, archiving, trash
 from gitsession.archive.archive_set import ArchiveView
 from gitsession.archive.trash import TrashView
+from gitsession.errors import Ambiguous, NotFound
 from gitsession.sessions import graph, marks, session_facts
 from gitsession.sessions.meta import meta_of
 from gitsession.store.interface import ObjectStore
@@ -65,7 +66,7 @@ class Trash:
             NotFound: No session in the trash matches.
             Ambiguous: Several sessions match.
         """
-        sid = trash.find(self._opened.objects, part)
+        sid = _find(part, trash.sessions(self._opened.objects), "the trash", "--trash")
         trash.restore(self._opened.objects, sid, self._opened.clock())
         return sid
 
@@ -87,6 +88,18 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
             RemovedSession(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000)
         )
     return sorted(found, key=lambda one: (-one.updated_ms, one.sid))
+
+
+def _find(part: str, sids: Iterable[str], place: str, option: str) -> str:
+    """Return the session in ``place`` whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
+    found = [sid for sid in sids if part and part in sid]
+    if len(found) > 1:
+        hint = "pass more characters of the id"
+        raise Ambiguous(f"{part!r} matches {len(found)} sessions in {place}", found, hint=hint)
+    if not found:
+        hint = f"run `gitsession ls {option}` to list the sessions in {place}"
+        raise NotFound(f"no session {part[:80]!r} in {place}", hint=hint)
+    return found[0]
 
 
 class ArchivedSessions:
@@ -123,7 +136,7 @@ class ArchivedSessions:
             NotFound: No session in the archive matches.
             Ambiguous: Several sessions match.
         """
-        sid = archiving.find(self._opened.objects, part)
+        sid = _find(part, archive_set.read(self._opened.objects), "the archive", "--archived")
         archiving.restore(self._opened.objects, sid, self._opened.clock())
         return sid
 

@@ -21,10 +21,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
+from gitsession.git.objects import encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.sessions import grow_only_sets, layout
-from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
+from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged, NewObjects
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, StoreProxy
 
@@ -145,15 +145,9 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
         rows = months.setdefault(f"{sid[:6]}.tsv", [])
         rows.append(f"{sid}\t{archive.turns[sid]}\n")
         rows += [f"{sid}/{branch}\t{oid}\n" for branch, oid in sorted(archive.of(sid))]
-    objects: dict[Oid, tuple[Kind, bytes]] = {}
-
-    def put(kind: Kind, data: bytes) -> Oid:
-        oid = oid_of(kind, data)
-        objects[oid] = (kind, data)
-        return oid
-
-    tree = {name: (layout.FILE_MODE, put("blob", "".join(rows).encode())) for name, rows in months.items()}
-    return put("tree", encode_tree(tree)), objects
+    objects = NewObjects()
+    tree = {name: (layout.FILE_MODE, objects.put("blob", "".join(rows).encode())) for name, rows in months.items()}
+    return objects.put("tree", encode_tree(tree)), objects
 
 
 class ArchiveCommit(NamedTuple):

@@ -20,7 +20,6 @@ from contextlib import suppress
 from gitsession.archive import archive_set, trash
 from gitsession.archive.archive_set import Archive
 from gitsession.errors import (
-    Ambiguous,
     Corrupt,
     GitSessionError,
     Malformed,
@@ -35,8 +34,6 @@ from gitsession.sessions import operation_log
 from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, Transaction
-
-_LIST = "run `gitsession ls --archived` to list the archived sessions"
 
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
@@ -70,21 +67,10 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
     with store.transaction() as tx:
         archived = archive_set.read(store)
         if sid not in archived:
-            raise NotFound(f"cannot restore session {sid!r}: it is not archived", hint=_LIST)
+            hint = "run `gitsession ls --archived` to list the archived sessions"
+            raise NotFound(f"cannot restore session {sid!r}: it is not archived", hint=hint)
         _write_archive(store, tx, archived.with_turn(sid), at_ms)
         _restore_refs(store, tx, [sid], archived)
-
-
-def find(store: ObjectStore, part: str) -> str:
-    """Return the archived session whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
-    found = [sid for sid in archive_set.read(store) if part and part in sid]
-    if len(found) > 1:
-        raise Ambiguous(
-            f"{part!r} matches {len(found)} archived sessions", found, hint="pass more characters of the id"
-        )
-    if not found:
-        raise NotFound(f"no archived session matches {part[:80]!r}", hint=_LIST)
-    return found[0]
 
 
 def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[SyncedBranch]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from gitsession.errors import Ambiguous, NotFound, Refused
+from gitsession.errors import NotFound, Refused
 from gitsession.git import process
 from gitsession.git.types import Oid, RefValue
 from gitsession.index.catalogue import Row
@@ -25,18 +25,6 @@ def sessions(store: ObjectStore) -> list[str]:
     """Return the ids of the sessions in the trash, sorted."""
     names = (refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH))
     return sorted({sid for sid in names if sid})
-
-
-def find(store: ObjectStore, part: str) -> str:
-    """Return the session in the trash whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
-    found = [sid for sid in sessions(store) if part and part in sid]
-    if len(found) > 1:
-        raise Ambiguous(
-            f"{part!r} matches {len(found)} sessions in the trash", found, hint="pass more characters of the id"
-        )
-    if not found:
-        raise NotFound(f"no session {part[:80]!r} in the trash", hint="run `gitsession ls --trash` to list the trash")
-    return found[0]
 
 
 def remove(store: ObjectStore, sid: str, at_ms: int, group: str | None = None) -> None:

@@ -23,7 +23,7 @@ from gitsession.sessions.content import decode_payload, entry_tree, full_payload
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.operation_log import RecordingTransaction
-from gitsession.sessions.root import beginning
+from gitsession.sessions.session_facts import beginning
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
 from gitsession.workspace.trees import CachedTrees

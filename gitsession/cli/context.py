@@ -159,9 +159,9 @@ class App:
         try:
             return session, session.resolve(entry or "leaf")
         except NotFound:
-            from gitsession.sessions import purged_ids
+            from gitsession.sessions import local_records
 
-            found = purged_ids.find_renamed(self.path, entry.lower())
+            found = local_records.find_renamed(self.path, entry.lower())
             if len(found) != 1:
                 raise
             old, new = found[0]

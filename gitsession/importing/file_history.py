@@ -33,30 +33,28 @@ from gitsession.formats.base.file_changes import (
 )
 from gitsession.git.cat_file import BorrowedObjects
 from gitsession.git.types import ObjectSink, Oid
-from gitsession.importing.recorded_paths import EXECUTABLE, PLAIN, Contents, within
-from gitsession.importing.recorded_step import RecordedStep
+from gitsession.importing.recorded_step import EXECUTABLE, PLAIN, Contents, RecordedStep, within
 from gitsession.importing.recorded_trees import Trees
-from gitsession.model.entries import Checkpoint, SessionHeader
+from gitsession.model.entries import Checkpoint
 from gitsession.sessions import graph
 from gitsession.sessions.node import Node
-from gitsession.sessions.root import beginning
+from gitsession.sessions.session_facts import beginning
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import trees
 from gitsession.workspace.read_file import USUAL
 from gitsession.workspace.trees import CachedTrees, State, TreeEntry
 
 
-def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Path, sid: str) -> int:
+def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Path, sid: str, cwd: str | None) -> int:
     """Add checkpoints for the file changes in ``source`` to the session ``sid``.
 
     Return the number of added checkpoints. No checkpoint is added if the agent's copies of files are not available. If
     the session's newest checkpoint was made from a snapshot by gitsession and not from copies, no checkpoint is added
     either, because snapshots are more exact.
 
-    ``path``: the path of the agent's file. Raises ``Unavailable``. Raises ``MissingObject``, ``Corrupt`` or
-    ``Malformed`` if existing checkpoints cannot be read.
+    ``path``: the path of the agent's file. ``cwd``: the folder of the session. Raises ``Unavailable``. Raises
+    ``MissingObject``, ``Corrupt`` or ``Malformed`` if existing checkpoints cannot be read.
     """
-    cwd = _cwd(format, source)
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
         return 0
     base = path.resolve().parent
@@ -70,12 +68,6 @@ def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Pa
     with BorrowedObjects(folders) as borrowed:
         replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], borrowed, format.RECORDED, newest)
         return replay.run(format.file_changes(source))
-
-
-def _cwd(format: Format, source: Source) -> str | None:
-    """Return the session's folder, as given in the header of ``source`` or in the header line of the file."""
-    headers = [source.header, *(format.read(record.payload) for record in source.meta)]
-    return next((header.cwd for header in headers if isinstance(header, SessionHeader) and header.cwd), None)
 
 
 @dataclass

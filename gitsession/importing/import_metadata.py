@@ -258,7 +258,10 @@ class MetadataImport:
         return tombstone.of_node(self._store, node).of in digests
 
     def _append(self, draft: commit_writer.Draft) -> None:
-        self._node = tombstone.put_unless_purged(self._sink, self._node, draft, self._purged)
+        if self._purged:
+            self._node = tombstone.put_unless_purged(self._sink, self._node, draft, self._purged)
+        else:
+            self._node = commit_writer.put(self._sink, self._node, draft)
         self.tip = self._node.oid
 
 

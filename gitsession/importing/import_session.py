@@ -8,10 +8,10 @@ still has the value that was read. If another writer has moved a ref, the import
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
@@ -37,8 +37,8 @@ from gitsession.model.headline import VIEW
 from gitsession.sessions import (
     commit_writer,
     graph,
+    local_records,
     operation_log,
-    purged_ids,
     session_facts,
     tombstone_set,
 )
@@ -50,7 +50,7 @@ from gitsession.sessions.operation_log import Move
 from gitsession.sessions.tombstone import put_unless_purged
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
-from gitsession.store.interface import ObjectStore
+from gitsession.store.interface import ObjectStore, Transaction
 from gitsession.store.spill import PackSpill
 
 if TYPE_CHECKING:
@@ -60,6 +60,9 @@ if TYPE_CHECKING:
 TRIES = 5
 SPILL_BYTES = 32 << 20
 """The size, in bytes, above which an import writes its objects to a file before the transaction."""
+
+Begin: TypeAlias = Callable[[], AbstractContextManager[Transaction | operation_log.RecordingTransaction]]
+"""A function that begins the transaction of an import."""
 
 UPGRADE = "upgrade gitsession to write to the session (this release can only read it)"
 
@@ -83,16 +86,9 @@ class ImportResult:
     problems: tuple[SourceProblem, ...]
     is_purged: bool = False
 
-    def with_problem(self, what: str) -> ImportResult:
-        """Return a copy of the result with an additional problem. ``what``: the description of the problem."""
-        return replace(self, problems=(*self.problems, SourceProblem(0, what)))
-
-    def with_missing(self, names: list[str]) -> ImportResult:
-        """Return a copy of the result with a problem for each of ``names``, missing files to which entries refer."""
-        missing = tuple(
-            SourceProblem(0, f"the agent no longer has the file '{name}': only its name is stored") for name in names
-        )
-        return replace(self, problems=(*self.problems, *missing))
+    def with_problems(self, *descriptions: str) -> ImportResult:
+        """Return a copy of the result with additional problems."""
+        return replace(self, problems=(*self.problems, *(SourceProblem(0, what) for what in descriptions)))
 
 
 class PurgedCopies(GitSessionError):
@@ -107,40 +103,25 @@ class PurgedCopies(GitSessionError):
         self.digests = frozenset(digests)
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOperation:
-    """The values that the operation log records for an import.
-
-    ``group``: an id that all imports of one command share.
-    """
-
-    name: str
-    at_ms: int
-    group: str | None = None
-
-    def recording(self, store: ObjectStore) -> AbstractContextManager[operation_log.RecordingTransaction]:
-        return operation_log.recording(store, self.name, self.at_ms, self.group)
-
-
 def import_source(
     store: ObjectStore,
     format: Format,
     source: Source,
     attachments: Mapping[str, bytes] | None = None,
     *,
-    command: ImportOperation | None = None,
+    begin: Begin | None = None,
     project: str | None = None,
     dry_run: bool = False,
     find: Find | None = None,
     continuation: kinds.Continuation | None = None,
     is_elsewhere: Callable[[str, Collection[bytes]], bool] | None = None,
-    purged_keys: Container[str] = frozenset(),
+    purged_keys: Collection[str] = frozenset(),
 ) -> ImportResult:
     """Import ``source`` into the store.
 
     Args:
         attachments: the contents of files to which entries refer and that are not in the session file, by name.
-        command: the operation that the transaction records in the operation log; ``None`` to record none.
+        begin: a function that begins the transaction; ``None`` to record no operation in the operation log.
         project: the identity of the session's project, if it is known on this machine; ``None`` to keep the recorded
             identity.
         dry_run: whether to plan the import without writing anything.
@@ -149,7 +130,7 @@ def import_source(
         is_elsewhere: a function that returns whether another file with this session's id still contains one of the
             given lines. If it returns true, ``source`` is a second file with the same id and is imported as a separate
             session (decision 0033).
-        purged_keys: the keys of purged entries (``sessions.purged_ids``), by which copies of these entries are
+        purged_keys: the keys of purged entries (``sessions.local_records``), by which copies of these entries are
             recognized.
 
     Raises:
@@ -185,7 +166,7 @@ def import_source(
             if dry_run:
                 return draft.outcome()
             try:
-                return draft.carry_out(command)
+                return draft.carry_out(begin or store.transaction)
             except RefMoved:
                 continue
     raise Unavailable(
@@ -207,7 +188,7 @@ class _Request:
     find: Find | None
     project: str | None
     continuation: kinds.Continuation | None
-    purged_keys: Container[str]
+    purged_keys: Collection[str]
     may_hold: Callable[[int], bool]
 
 
@@ -294,10 +275,10 @@ class _Draft:
         continuation = kinds.Continuation(session=target.sid, entry=to_base64url(last_shared.chain), line=max(line, 0))
         return replace(request, source=source, continuation=continuation)
 
-    def carry_out(self, command: ImportOperation | None) -> ImportResult:
-        outcome, store = self.outcome(), self.request.store
+    def carry_out(self, begin: Begin) -> ImportResult:
+        outcome = self.outcome()
         if outcome.moves or self.objects.originals:
-            with store.transaction() if command is None else command.recording(store) as tx:
+            with begin() as tx:
                 self._move_in(outcome.moves)
                 tx.put_all(self.objects.objects)
                 for original in self.objects.originals:
@@ -552,10 +533,13 @@ class _Entries:
 
         Count the entry if the session does not have it yet.
         """
-        node = put_unless_purged(self._sink, parent, draft, self._purged)
+        if self._purged:
+            node = put_unless_purged(self._sink, parent, draft, self._purged)
+        else:
+            node = commit_writer.put(self._sink, parent, draft)
         if self._tree is None or node.oid not in self._tree.nodes:
             self.new += 1
-            if not node.is_tombstone and purged_ids.key(node) in self._purged_keys:
+            if self._purged_keys and local_records.purged_key(node) in self._purged_keys and not node.is_tombstone:
                 self.copied.add(commit_writer.digests(draft)[0])
             if self._tree is not None and parent.oid in self._tree.nodes:
                 self.continued.add(parent.oid)

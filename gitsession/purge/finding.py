@@ -19,8 +19,8 @@ from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.purge import attached_lines
 from gitsession.sessions import content, graph, operation_log, tombstone, tombstone_set
-from gitsession.sessions.export_record import ExportHit
 from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.local_records import ExportHit
 from gitsession.sessions.node import Node, first_parent, load
 from gitsession.sessions.tombstone_set import FILE, PURGED_CONTENT_OID, Replacement, Tombstones
 from gitsession.store import refs

@@ -30,7 +30,7 @@ from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.purge import derived_files, notes, select_objects
 from gitsession.purge.rewriting import Rewriter, rewrite_log
 from gitsession.redaction.original import Original
-from gitsession.sessions import content, graph, node, operation_log, purged_ids, tombstone, tombstone_set
+from gitsession.sessions import content, graph, local_records, node, operation_log, tombstone, tombstone_set
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
@@ -285,8 +285,8 @@ def _move_refs(store: GitStore, tombstones: Tombstones) -> tuple[Rewriter, set[s
     moved = {name for name, oid in new.items() if oid != ref_oids[name]}
     gone = {name for name in moved if name.startswith(refs.TRASH) and rewriter.is_purged(name)}
     if moved:
-        purged_ids.add(store.git_dir, _removed(store, rewriter, {name: ref_oids[name] for name in moved}))
-        purged_ids.add_renamed(store.git_dir, rewriter.mapped)
+        local_records.add_purged(store.git_dir, _removed(store, rewriter, {name: ref_oids[name] for name in moved}))
+        local_records.add_renamed(store.git_dir, rewriter.mapped)
         with store.transaction() as tx:
             tx.put_all(rewriter.objects)
             for name in sorted(moved):

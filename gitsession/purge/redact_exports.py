@@ -28,9 +28,9 @@ from gitsession.model.blocks import Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 from gitsession.purge import finding
 from gitsession.purge.finding import PurgePlan, PurgeProblem
-from gitsession.sessions import commit_writer, content, export_record
-from gitsession.sessions.export_record import ExportedFile, ExportHit
+from gitsession.sessions import commit_writer, content, local_records
 from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.local_records import ExportedFile, ExportHit
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
@@ -73,7 +73,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
     hits: list[ExportHit] = []
     problems: list[PurgeProblem] = []
     more = plan.more
-    for export in export_record.read(objects.git_dir):
+    for export in local_records.exports(objects.git_dir):
         try:
             data = durable.read_regular(export.path)
         except OSError as error:
@@ -138,8 +138,8 @@ def _is_as_written(export: ExportedFile, status: os.stat_result, data: bytes) ->
 def _update(objects: GitStore, changed: dict[str, ExportedFile]) -> None:
     if changed:
         with objects.locked():
-            listed = [changed.get(export.path, export) for export in export_record.read(objects.git_dir)]
-            export_record.rewrite(objects.git_dir, listed)
+            listed = [changed.get(export.path, export) for export in local_records.exports(objects.git_dir)]
+            local_records.rewrite_exports(objects.git_dir, listed)
 
 
 def _purged_text(view: ObjectStore, plan: PurgePlan, text: str) -> _PurgedText:

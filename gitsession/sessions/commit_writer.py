@@ -6,6 +6,7 @@ same transaction.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -27,6 +28,11 @@ from gitsession.store.interface import ObjectStore
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard, Row
+
+
+def now_ms() -> int:
+    """Return the current Unix time in ms. Most stores use this function as the clock of new entries."""
+    return time.time_ns() // 1_000_000
 
 
 class Entries(ObjectSink, Protocol):
@@ -128,7 +134,7 @@ def digests(draft: Draft) -> list[str]:
 
 def check_not_purged(store: ObjectStore, sid: str, parent: Node) -> None:
     """Raise ``Refused`` if ``parent`` is the tombstone of the purged session ``sid``."""
-    if parent.is_tombstone and tombstone_set.SESSION + sid in tombstone_set.read(store):
+    if parent.is_tombstone and sid in tombstone_set.read(store).sessions:
         raise Refused(f"cannot continue session {sid}: it was purged", hint="create or fork another session")
 
 
@@ -185,17 +191,9 @@ class EntryCommit(NamedTuple):
     """A commit, and the values in it that the next entry needs."""
 
     data: bytes
-    chain: bytes
     message: bytes
     author_seconds: int
     committer_seconds: int
-
-
-def build_draft_commit(draft: Draft, tree: Oid, parent: Node | None) -> EntryCommit:
-    """Return the commit of a draft."""
-    digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
-    chain = chain_of(None if parent is None else parent.chain, digest)
-    return build_commit(chain, draft.headline, draft.source, tree, parent, draft.second_parent, draft.replaces)
 
 
 def build_commit(
@@ -225,13 +223,17 @@ def build_commit(
         committer_seconds=committer_seconds,
         message=text,
     )
-    return EntryCommit(data, chain, text, author_seconds, committer_seconds)
+    return EntryCommit(data, text, author_seconds, committer_seconds)
 
 
 def commit_of(draft: Draft, tree: Oid, parent: Node | None) -> tuple[bytes, Node]:
     """Return the bytes and the node of a draft's commit."""
     headline = draft.headline
-    data, chain, text, author_seconds, committer_seconds = build_draft_commit(draft, tree, parent)
+    digest = draft.of or digest_of(draft.stored.payload, draft.stored.holes)
+    chain = chain_of(None if parent is None else parent.chain, digest)
+    data, text, author_seconds, committer_seconds = build_commit(
+        chain, headline, draft.source, tree, parent, draft.second_parent, draft.replaces
+    )
     return data, Node(
         oid=oid_of("commit", data),
         tree=tree,

@@ -19,6 +19,15 @@ Value = TypeVar("Value", bound=_Joinable)
 Objects: TypeAlias = Mapping[Oid, tuple[Kind, bytes]]
 
 
+class NewObjects(dict[Oid, tuple[Kind, bytes]]):
+    """Objects that are not written yet, by oid."""
+
+    def put(self, kind: Kind, data: bytes) -> Oid:
+        oid = oid_of(kind, data)
+        self[oid] = (kind, data)
+        return oid
+
+
 @dataclass(frozen=True, slots=True)
 class Merged:
     """The commit that the ref of a set moves to, and its new objects."""

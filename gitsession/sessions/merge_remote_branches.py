@@ -28,7 +28,7 @@ from gitsession.codec.holes import StoredPayload
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.formats import FORMATS
 from gitsession.git.ref_files import SYMBOLIC
-from gitsession.git.types import ObjectSink, Oid
+from gitsession.git.types import Oid
 from gitsession.model.entries import Label, Title, Usage
 from gitsession.sessions import commit_writer, content
 from gitsession.sessions.active_branch import active
@@ -116,9 +116,12 @@ def _merge(store: ObjectStore, tx: Transaction, ref: str, local: Oid, remote: Oi
         return SyncedBranch(ref, "refused", local, local, why=reason)
     entries = _local_only(store, local, remote, fork_point.base, any_kind=refs.is_meta(parsed[1]))
     if entries is not None:
-        new = _append_again(store, tx, entries, remote)
-        tx.move(ref, new, expected=local)
-        return SyncedBranch(ref, "forwarded", local, new)
+        last = load(store, remote)
+        for node in entries:
+            data, last = commit_writer.commit_of(_draft_of(store, node), node.tree, last)
+            tx.put("commit", data)
+        tx.move(ref, last.oid, expected=local)
+        return SyncedBranch(ref, "forwarded", local, last.oid)
     if not is_home:
         return _rename_remote(store, tx, ref, local, remote)
     return _rename_local(store, tx, ref, local, remote)
@@ -180,24 +183,10 @@ def _local_only(store: ObjectStore, local: Oid, remote: Oid, base: Oid | None, *
         for oid in histories.walk(store.read, remote):
             if oid == base:
                 break
-            known.add(_digest_of(store, load(store, oid)))
-        return [node for node in reversed(local_entries) if _digest_of(store, node) not in known]
+            known.add(content.entry_tree(store, load(store, oid)).digest)
+        return [node for node in reversed(local_entries) if content.entry_tree(store, node).digest not in known]
     except (Malformed, MissingObject, Corrupt):
         return None  # the entries cannot be appended again, so the branches have diverged
-
-
-def _append_again(store: ObjectStore, tx: Transaction, entries: list[Node], tip: Oid) -> Oid:
-    last = load(store, tip)
-    for node in entries:
-        last = _append_copy(store, tx, node, last)
-    return last.oid
-
-
-def _append_copy(store: ObjectStore, objects: ObjectSink, node: Node, parent: Node) -> Node:
-    """Write the content of ``node`` as a child of ``parent``. Raises the same errors as ``_draft_of``."""
-    data, made = commit_writer.commit_of(_draft_of(store, node), node.tree, parent)
-    objects.put("commit", data)
-    return made
 
 
 def _draft_of(store: ObjectStore, node: Node) -> Draft:
@@ -215,9 +204,3 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
         raise Malformed(f"unknown agent {node.source.agent[:40]!r}", where=node.oid)
     stored = StoredPayload(parts.stored, parts.holes, ())
     return Draft(parts.form, stored, headline, node.source, parts.files, node.second_parent)
-
-
-def _digest_of(store: ObjectStore, node: Node) -> bytes:
-    """Return the digest of the stored payload of ``node``."""
-    parts = content.entry_tree(store, node)
-    return parts.digest

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
@@ -32,7 +31,7 @@ from gitsession.sessions.addresses import STEPS, resolve
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.gaps import DAMAGE, Gap
 from gitsession.sessions.node import Node, load
-from gitsession.sessions.root import beginning
+from gitsession.sessions.session_facts import beginning
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
 
@@ -43,11 +42,6 @@ Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
 
 NAME_MAX = 200
-
-
-def now_ms() -> int:
-    """Return the current Unix time in ms. Most stores use this function as their ``Clock``."""
-    return time.time_ns() // 1_000_000
 
 
 class StoredSession:
@@ -193,7 +187,8 @@ class StoredSession:
         self.check_view()
         if on_moved not in get_args(OnMoved):
             raise ValueError(f"on_moved must be one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
-        require(entry, Entry, "an entry such as Message.user('...')")
+        if not isinstance(entry, Entry):
+            raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
         draft = commit_writer.draft_own(
             entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
         )
@@ -213,7 +208,8 @@ class StoredSession:
                 draft = dataclasses.replace(draft, files=files)
             if expected is None or expected.oid == seen:
                 leaf = self._node(seen)
-                commit_writer.check_not_purged(store, self.id, leaf)
+                if leaf is not self._tip:  # an entry that this handle appended is no tombstone
+                    commit_writer.check_not_purged(store, self.id, leaf)
                 node = commit_writer.put(tx, leaf, draft)
                 tx.move(ref, node.oid, expected=seen)
             elif on_moved == "refuse":

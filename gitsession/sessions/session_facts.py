@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from gitsession.codec.digest import to_base64url
+from gitsession.errors import NotFound
 from gitsession.git.types import Oid
 from gitsession.model.entries import Fork, SessionHeader
+from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of, is_fork_start
 from gitsession.sessions.graph import Tree, sibling_order, subtree
 from gitsession.sessions.marks import SessionMark
@@ -16,6 +18,19 @@ from gitsession.store.interface import ObjectStore
 
 MARKING = frozenset({"label", "title"})
 """The kinds of entries outside ``meta`` that are marks."""
+
+
+def beginning(store: ObjectStore, sid: str) -> Node:
+    """Return the entry at which a session begins: its fork entry, or else its root.
+
+    It is also the parent of the first entries of ``meta`` and ``files``. Raises ``NotFound`` if the session has no
+    entries yet.
+    """
+    leaves = graph.branches(store, sid)
+    if not leaves:
+        raise NotFound(f"cannot find the beginning of session {sid}: it has no entries yet")
+    line = graph.history(store, next(iter(leaves.values())))
+    return next(node for node in line if node.parent is None or is_fork_start(store, node, sid))
 
 
 def entries_in_file(tree: Tree, superseded: Iterable[str]) -> list[Node]:

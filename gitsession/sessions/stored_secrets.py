@@ -12,7 +12,7 @@ from gitsession.codec.holes import StoredPayload
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid
 from gitsession.redaction.guard import Guard, Redacted, find
-from gitsession.sessions import checkpoint_refs, graph, layout
+from gitsession.sessions import checkpoint_refs, commit_writer, graph, layout
 from gitsession.sessions.content import entry_tree, full_payload
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node, load
@@ -139,7 +139,7 @@ def _stored(form: str, redacted: Redacted, existing: list[tuple[int, int, str]])
     rows = sorted([*redacted.rows, *existing])
     if form == layout.OWN:
         return holes.cut(data, payload.spans(payload.decode(data)[0], data), rows)
-    return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
+    return commit_writer.cut(form, data, tuple(rows))
 
 
 def _shift_rows(existing: list[holes.PlaceholderSpan], before: bytes, redacted: Redacted) -> list[tuple[int, int, str]]:

@@ -23,6 +23,7 @@ from gitsession.model.entries import ROLES, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.sessions import commit_writer, content, layout
 from gitsession.sessions.content import EntryTree
+from gitsession.sessions.grow_only_sets import NewObjects
 from gitsession.sessions.node import Node, parse
 from gitsession.sessions.tombstone_set import Replacement, Tombstones
 
@@ -98,7 +99,7 @@ def put_unless_purged(
     ``purged`` is searched for the digests of the stored and the original payload, because the entry may have been
     purged before its secret was redacted. Raises the same errors as ``build_replacement``.
     """
-    digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None) if purged else None
+    digest = next((one for one in commit_writer.digests(draft) if purged.has_entry(one)), None)
     if digest is None:
         return commit_writer.put(to, parent, draft)
     _, node = commit_writer.commit_of(dataclasses.replace(draft, of=bytes.fromhex(digest)), EMPTY_TREE, parent)
@@ -150,16 +151,9 @@ def of_node(store: Reader, node: Node) -> Tombstone:
 
 def _substitute(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) -> SubstituteCommit:
     """Return a commit of ``draft`` with the times, the source and the chain digest of ``node``."""
-    objects: dict[Oid, tuple[Kind, bytes]] = {}
-
-    class Collector:
-        def put(self, kind: Kind, data: bytes) -> Oid:
-            oid = oid_of(kind, data)
-            objects[oid] = (kind, data)
-            return oid
-
+    objects = NewObjects()
     commit = encode_commit(
-        tree=commit_writer.put_tree(Collector(), draft.form, draft.stored, draft.files),
+        tree=commit_writer.put_tree(objects, draft.form, draft.stored, draft.files),
         parents=parents,
         author_name=draft.headline.role,
         author_seconds=node.author_seconds,

@@ -21,7 +21,7 @@ from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model.entries import Fork, SessionHeader
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import grow_only_sets, layout
-from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged
+from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged, NewObjects
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -213,27 +213,21 @@ def is_key(key: str) -> bool:
 
 def tree_of(tombstones: Tombstones) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
     """Return the tree of a set, and its objects. Every store writes the same bytes for the same set."""
-    objects: dict[Oid, tuple[Kind, bytes]] = {}
-
-    def put(kind: Kind, data: bytes) -> Oid:
-        oid = oid_of(kind, data)
-        objects[oid] = (kind, data)
-        return oid
-
+    objects = NewObjects()
     folders: dict[str, dict[str, tuple[str, Oid]]] = {folder: {} for folder in _FOLDERS.values()}
     plain = cbor.encode({"v": VERSION})
     for key in tombstones.removed:
         prefix = FILE if key.startswith(FILE) else ""
-        folders[_FOLDERS[prefix]][key.removeprefix(prefix)] = (layout.FILE_MODE, put("blob", plain))
+        folders[_FOLDERS[prefix]][key.removeprefix(prefix)] = (layout.FILE_MODE, objects.put("blob", plain))
     for digest, replacement in tombstones.replaced.items():
-        blob = put("blob", _encoded_replacement(replacement))
+        blob = objects.put("blob", _encoded_replacement(replacement))
         folders[layout.PURGED_ENTRIES][digest] = (layout.FILE_MODE, blob)
     for sid, began in tombstones.sessions.items():
         begins: list[cbor.Plain] = [*sorted(began)]
-        blob = put("blob", cbor.encode({"v": VERSION, "begins": begins}))
+        blob = objects.put("blob", cbor.encode({"v": VERSION, "begins": begins}))
         folders[layout.PURGED_SESSIONS][sid] = (layout.FILE_MODE, blob)
-    rows = {name: (layout.TREE_MODE, put("tree", encode_tree(rows))) for name, rows in folders.items() if rows}
-    return put("tree", encode_tree(rows)), objects
+    rows = {name: (layout.TREE_MODE, objects.put("tree", encode_tree(rows))) for name, rows in folders.items() if rows}
+    return objects.put("tree", encode_tree(rows)), objects
 
 
 SET = GrowOnlySet(

@@ -654,7 +654,7 @@ def omp_home(folder: Path, *contents: bytes, names: list[str] | None = None) -> 
 def bring_with_blobs(store: ObjectStore, path: Path, data: bytes) -> importing.ImportResult:
     kept, missing = sources.attachments(path, data, FORMATS["omp"])
     omp = FORMATS["omp"]
-    return importing.import_source(store, omp, omp.split(data), kept).with_missing(missing)
+    return importing.import_source(store, omp, omp.split(data), kept).with_problems(*missing)
 
 
 def attachments(store: ObjectStore, sid: str) -> dict[str, bytes]:
@@ -730,7 +730,7 @@ def test_import_overtaken_by_another_writer_is_computed_again(store: ObjectStore
         draft = importing._draft(request, held, dry_run=True)
         session(store, sid).append(Message.user("faster"))
         with pytest.raises(Refused):
-            draft.carry_out(None)
+            draft.carry_out(store.transaction)
     bring(store, pi_file(*LONG))
     assert sorted(leaves(store, sid).values()) == ["assistant: words of f", "user: faster"]
 

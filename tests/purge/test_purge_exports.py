@@ -18,8 +18,8 @@ from gitsession import Message, Store, text
 from gitsession.cli import exits
 from gitsession.formats import FORMATS, Importing, Resumable, all_with_capability
 from gitsession.purge.redact_exports import MARK, redacted
-from gitsession.sessions import export_record
-from gitsession.sessions.export_record import ExportedFile
+from gitsession.sessions import local_records
+from gitsession.sessions.local_records import ExportedFile
 
 AGENTS = [
     agent
@@ -243,7 +243,7 @@ def test_export_that_cannot_be_read_is_named(run: Run, session: str, here: Path)
 def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rewrite = export_record.rewrite
+    rewrite = local_records.rewrite_exports
     with Store.create(tmp_path / "store.git") as store, Store.open(tmp_path / "store.git") as other:
         session = store.new_session(agent="test")
         session.append(Message.user(SECRET))
@@ -256,10 +256,10 @@ def test_export_made_while_a_purge_rewrites_the_list_stays_in_it(
             late.join(0.2)
             rewrite(git_dir, listed)
 
-        monkeypatch.setattr(export_record, "rewrite", while_another_exports)
+        monkeypatch.setattr(local_records, "rewrite_exports", while_another_exports)
         store.purges.apply(store.purges.plan(text=SECRET))
         late.join()
-    listed = {Path(each.path).name for each in export_record.read(tmp_path / "store.git")}
+    listed = {Path(each.path).name for each in local_records.exports(tmp_path / "store.git")}
     assert listed == {"one", "two"}
 
 
@@ -269,14 +269,14 @@ def test_list_of_exports_is_local_and_holds_no_text(tmp_path: Path, monkeypatch:
         session = store.new_session(agent="a", cwd=tmp_path)
         session.append(Message.user(SECRET))
         store.agents.resume(session.id, agent="claude", cwd=tmp_path)
-        file = tmp_path / "s.git" / export_record.FILE
+        file = tmp_path / "s.git" / local_records.EXPORTS
         assert SECRET not in file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        [before] = export_record.read(store.objects.git_dir)
+        [before] = local_records.exports(store.objects.git_dir)
         assert len(before.digest) == 64
         plan = store.purges.plan(text=SECRET)
         store.purges.apply(plan)
-        [after] = export_record.read(store.objects.git_dir)
+        [after] = local_records.exports(store.objects.git_dir)
         assert (after.path, after.digest, after.conversation) == (before.path, "", "")
         assert (after.size, after.mtime_ns) == ((found := Path(after.path).stat()).st_size, found.st_mtime_ns)
         assert [each.problem for each in store.purges.redact_exports(plan)] == [""]

@@ -14,7 +14,7 @@ from remotes import forge
 from gitsession import Store
 from gitsession.cli import exits
 from gitsession.purge import finding
-from gitsession.sessions import purged_ids
+from gitsession.sessions import local_records
 
 OTHER = "99999999-2222-4333-8444-555555555555"
 LINES = [
@@ -96,7 +96,7 @@ def test_entries_shared_with_a_purged_session_are_kept_if_a_fork_has_them(run: R
     run("purge", session, "--yes")
     assert fork.id in sessions(run)
     with Store.open() as store:
-        assert not purged_ids.read(store.objects.git_dir)
+        assert not local_records.purged_keys(store.objects.git_dir)
 
 
 @pytest.mark.parametrize("changed", ["uuid", "time"])
@@ -151,5 +151,5 @@ def test_text_across_two_reads_of_a_file_is_found(run: Run, here: Path, session:
 def test_damaged_lines_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "gitsession").mkdir()
     key = "0123456789abcdef" * 2
-    (tmp_path / purged_ids.FILE).write_bytes(b"\xff\xfe\n" + key[:9].encode() + b"\n" + key.encode() + b"\n")
-    assert purged_ids.read(tmp_path) == {key}
+    (tmp_path / local_records.PURGED_IDS).write_bytes(b"\xff\xfe\n" + key[:9].encode() + b"\n" + key.encode() + b"\n")
+    assert local_records.purged_keys(tmp_path) == {key}

@@ -32,7 +32,7 @@ from gitsession.errors import LeafMoved, NotFound, RefMoved, Refused
 from gitsession.git.objects import parse_commit
 from gitsession.model.entries import BranchSummary, Message
 from gitsession.purge import purging
-from gitsession.sessions import graph, operation_log, purged_ids, tombstone, tombstone_set
+from gitsession.sessions import graph, local_records, operation_log, tombstone, tombstone_set
 from gitsession.sessions.commit_writer import draft_own
 from gitsession.store import create, drop_objects, journal_frames, refs
 from gitsession.store.git_store import GitStore
@@ -475,7 +475,7 @@ def test_old_oid_is_mapped_to_the_new_one(store) -> None:
     old = said.leaf
     assert old is not None
     purge(store, find(store))
-    assert purged_ids.find_renamed(store.git_dir, old.oid[:8]) == [(old.oid, store.ref(refs.leaf(said.id)))]
+    assert local_records.find_renamed(store.git_dir, old.oid[:8]) == [(old.oid, store.ref(refs.leaf(said.id)))]
 
 
 def test_entry_restored_by_a_fetch_is_purged_again(store, tmp_path) -> None:
