@@ -43,7 +43,7 @@ def take_next(
     step = operation_log.next_step(store, verb, scope)
     files = step.operation.files
     if files is None:
-        operation = (operation_log.undo if verb == "undo" else operation_log.redo)(store, clock(), scope)
+        operation = operation_log.apply_next(store, verb, clock(), scope)
         branch, moved = _conversation(store, operation)
         return RewindResult(verb=verb, branch=branch, moved=moved, operation=operation)
     step.check(store)

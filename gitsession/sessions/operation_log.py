@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
@@ -12,8 +13,7 @@ from gitsession.errors import Malformed, NotFound, RefMoved, Refused
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, ObjectSink, Oid, RefValue
 from gitsession.model.headline import clean
-from gitsession.sessions import layout, undo_published
-from gitsession.sessions.undo_published import PublishedRef
+from gitsession.sessions import layout
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
 
@@ -48,6 +48,14 @@ class WorkspaceWrite(NamedTuple):
     workspace: str
     safety: Oid
     result: Oid
+
+
+class PublishedRef(NamedTuple):
+    """A ref that is kept because ``remote`` may have it. ``instead``: the new branch at the old value, or ""."""
+
+    ref: str
+    remote: str
+    instead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,30 +349,58 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = unlimited) -> U
         raise Refused(f"cannot {verb} {newest.command!r} here: it also changed session {others}", hint=_ANY)
     operations = unit if undone_by is None else [undone_by]
     moves = _combined([move.inverse() for operation in reversed(operations) for move in reversed(operation.moves)])
-    applied, stays = undo_published.keep_published(
-        store, [undo_published.PlannedMove(move.ref, move.old, move.new) for move in moves]
-    )
+    applied, stays = _keep_published(store, moves)
     command = newest.command
     if len(unit) > 1:
         verb_then = command.partition(" ")[0]
         command = f"{verb_then} of {len(unit)} {'files' if verb_then == 'import' else 'sessions'}"
-    return UndoStep(verb, newest, command, tuple(Move(*step) for step in applied), seen, tuple(stays))
+    return UndoStep(verb, newest, command, tuple(applied), seen, tuple(stays))
 
 
-def undo(store: ObjectStore, at_ms: int, scope: UndoScope = unlimited) -> Operation:
-    """Undo the newest command that has not been undone. Raises ``NotFound``, or ``Refused`` if changes would be lost.
+def _keep_published(store: ObjectStore, moves: Iterable[Move]) -> tuple[list[Move], list[PublishedRef]]:
+    """Return the moves to apply, and the refs to keep. Raises ``Refused``.
 
-    Only commands that changed a session in ``scope`` are considered.
+    A branch that a remote may have is neither moved back nor removed. Otherwise the next fetch would restore it:
+
+        removal of a branch      the branch is kept
+        moving a branch back     the branch is kept; a new branch at the old value becomes the active branch
+        change of a label        refused; the user can set the old label again
+        or title                 refused; the user can set the old title again
     """
-    return _apply_next(store, "undo", at_ms, scope)
+    applied: list[Move] = []
+    stays: list[PublishedRef] = []
+    for move in moves:
+        parsed = refs.parse(move.ref)
+        remote = store.published_to(move.ref, move.new) if parsed is not None else None
+        if parsed is None or remote is None:
+            applied.append(move)
+        elif not refs.is_branch(parsed[1]):
+            raise Refused(
+                f"cannot undo the change to {move.ref}: it was pushed to remote {remote!r}",
+                hint="set the label or the title again with `gitsession label` or `gitsession name`",
+            )
+        elif move.new is None:
+            stays.append(PublishedRef(move.ref, remote))
+        else:
+            names = (f"undo-{number}" for number in count(1))
+            name = next(name for name in names if store.ref(refs.leaf(parsed[0], name)) is None)
+            applied.append(Move(refs.leaf(parsed[0], name), None, move.new))
+            stays.append(PublishedRef(move.ref, remote, name))
+    for stay in stays:
+        if stay.instead:
+            sid = refs.session_of(stay.ref)
+            choice = refs.active(sid)
+            applied = [move for move in applied if move.ref != choice]
+            applied.append(Move(choice, store.ref(choice), refs.symbolic(refs.leaf(sid, stay.instead))))
+    return applied, stays
 
 
-def redo(store: ObjectStore, at_ms: int, scope: UndoScope = unlimited) -> Operation:
-    """Redo the command that was undone last. Raises ``NotFound`` or ``Refused``."""
-    return _apply_next(store, "redo", at_ms, scope)
+def apply_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope = unlimited) -> Operation:
+    """Undo the newest command that has not been undone, or redo the command that was undone last.
 
-
-def _apply_next(store: ObjectStore, verb: Verb, at_ms: int, scope: UndoScope) -> Operation:
+    Only commands that changed a session in ``scope`` are considered. Raises ``NotFound``, or ``Refused`` if changes
+    would be lost.
+    """
     while True:
         step = next_step(store, verb, scope)
         try:

@@ -344,12 +344,11 @@ def is_published(store: ObjectStore) -> bool:
 def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None:
     """Merge two redacted versions of one entry: return a payload that omits everything that either version omits.
 
-    Such a payload cannot be computed without the original, so ``None`` is returned, and the entry is removed. A root
-    cannot be removed on its own. For an entry at which a session begins (``session`` or ``fork``), the parts that are
-    equal in both versions are kept, and any string that differs is replaced completely. ``None`` is returned if other
-    parts differ. The result does not depend
-    on the number or order of the versions. FROZEN: every store must compute
-    the same payload.
+    In general, such a payload cannot be computed without the original. ``None`` is then returned, and the entry is
+    removed. An entry at which a session begins (``session`` or ``fork``) cannot be removed on its own, so the parts
+    that are equal in both versions are kept, and each string that differs is replaced completely. ``None`` is returned
+    if other parts differ. The result does not depend on the number or order of the versions. FROZEN: every store must
+    compute the same payload.
     """
     if form != layout.OWN:
         return None
@@ -365,7 +364,7 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
 
 
 def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
-    """Return a value in which each string that differs strings replaced. Raises ``Malformed`` if other parts differ."""
+    """Return a value in which each string that differs is replaced. Raises ``Malformed`` if other parts differ."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _joined_value(value, other[key]) for key, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

@@ -13,7 +13,7 @@ from builders import Clock
 
 from gitsession import CompactionRequest, Message, Session, Store, Summary, SummaryOptions
 from gitsession.context.providers import PROVIDERS, provider
-from gitsession.errors import NotFound, SummaryFailed
+from gitsession.errors import InvalidName, NotFound, SummaryFailed
 from gitsession.model.entries import Compaction
 
 LONG = "word after word, " * 40
@@ -138,3 +138,21 @@ def test_context_read_before_the_first_prompt_has_the_rules_of_the_agent(tmp_pat
         assert session.context().profile == "claude"
         session.append(Message.user("a prompt"))
         assert session.context().profile == "claude"
+
+
+def test_a_session_is_exported_by_a_part_of_its_id(session: Session, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store.git") as store:
+        assert store.export(session.id[-6:], to="jsonl").data == store.export(session.id, to="jsonl").data
+        with pytest.raises(NotFound):
+            store.export("no such session")
+
+
+@pytest.mark.parametrize("agent", ["", " "])
+def test_a_session_without_an_agent_is_rejected(agent: str, tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store, pytest.raises(InvalidName, match="the agent is empty"):
+        store.new_session(agent=agent)
+
+
+def test_a_search_for_an_unknown_role_is_rejected(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store, pytest.raises(InvalidName, match="unknown role 'zz'"):
+        store.search("word", role="zz")

@@ -128,9 +128,9 @@ def test_older_commands_are_undone_after_it(store) -> None:
     said = begun(store, "first", SECRET, "last")
     said.branch("side", "leaf")
     purge(store, find(store))
-    operation_log.undo(store, 1)
+    operation_log.apply_next(store, "undo", 1)
     assert list(said.branches()) == ["main"]
-    operation_log.redo(store, 2)
+    operation_log.apply_next(store, "redo", 2)
     assert list(said.branches()) == ["main", "side"]
     assert_gone(store)
 

@@ -47,11 +47,11 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ObjectStor
 
 
 def undo(store: ObjectStore) -> operation_log.Operation:
-    return operation_log.undo(store, CLOCK())
+    return operation_log.apply_next(store, "undo", CLOCK())
 
 
 def redo(store: ObjectStore) -> operation_log.Operation:
-    return operation_log.redo(store, CLOCK())
+    return operation_log.apply_next(store, "redo", CLOCK())
 
 
 def log_import(store: ObjectStore, *done: ImportResult) -> None:

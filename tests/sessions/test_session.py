@@ -156,7 +156,7 @@ def test_deleted_branch_is_not_found(store: ObjectStore) -> None:
     held = begun(store)
     held.branch("side")
     side = session(store, held.id, "side")
-    operation_log.undo(store, 1)
+    operation_log.apply_next(store, "undo", 1)
     with pytest.raises(NotFound, match="side"):
         side.append(Message.user("too late"))
 
@@ -392,7 +392,7 @@ def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches
     held = begun(store, "one", "two", clock=Clock())
     held.branch("side", "leaf~1")
     side = held.on("side")
-    operation_log.undo(store, Clock()())
+    operation_log.apply_next(store, "undo", Clock()())
     for read in (side.history, side.history_with_gaps, lambda: side.leaf, lambda: side.resolve("leaf")):
         with pytest.raises(NotFound, match="has no branch 'side'") as caught:
             read()
@@ -402,6 +402,6 @@ def test_a_handle_of_a_branch_that_an_undo_removed_raises_and_names_the_branches
 
 def test_a_handle_of_a_session_that_an_undo_removed_raises(store: ObjectStore) -> None:
     forked = fork(begun(store, "one", clock=Clock()))
-    operation_log.undo(store, Clock()())
+    operation_log.apply_next(store, "undo", Clock()())
     with pytest.raises(NotFound, match="no longer in the store"):
         forked.history()

@@ -184,18 +184,18 @@ class Commands(RuleBasedStateMachine):
 
     @rule()
     def undo(self) -> None:
-        self.both(lambda store, clock: operation_log.undo(store, clock()))
+        self.both(lambda store, clock: operation_log.apply_next(store, "undo", clock()))
 
     @rule()
     def redo(self) -> None:
-        self.both(lambda store, clock: operation_log.redo(store, clock()))
+        self.both(lambda store, clock: operation_log.apply_next(store, "redo", clock()))
 
     @rule()
     def undo_and_redo_change_nothing(self) -> None:
         def act(store: ObjectStore, clock: Clock) -> None:
             before = but_for_the_log(store)
-            operation_log.undo(store, clock())
-            operation_log.redo(store, clock())
+            operation_log.apply_next(store, "undo", clock())
+            operation_log.apply_next(store, "redo", clock())
             assert but_for_the_log(store) == before
 
         self.both(act)

@@ -22,11 +22,11 @@ def store(tmp_path):
 
 
 def undo(store):
-    return operation_log.undo(store, CLOCK())
+    return operation_log.apply_next(store, "undo", CLOCK())
 
 
 def redo(store):
-    return operation_log.redo(store, CLOCK())
+    return operation_log.apply_next(store, "redo", CLOCK())
 
 
 def logged(store, text="asked"):

@@ -270,7 +270,7 @@ class Simulation:
     def undo(self, machine: Machine) -> None:
         """Undo or redo an operation. Unpublished entries that are undone need not be kept."""
         before, sids = self.here(machine.store), self.live(machine.store)
-        self.chance.choice([operation_log.undo, operation_log.redo])(machine.store, machine.clock())
+        operation_log.apply_next(machine.store, self.chance.choice(["undo", "redo"]), machine.clock())
         for chain in before - self.here(machine.store):
             self.acknowledged.pop(chain, None)
         self.undone |= sids - self.live(machine.store)

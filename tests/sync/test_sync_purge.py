@@ -71,7 +71,7 @@ def test_trashed_session_does_not_return(three):
     Store(three.a, tends=False).trash.put(three.sid)
     assert pull(three.a) == {}
     assert refs.leaf(three.sid) not in shared(three.a)
-    operation_log.undo(three.a, 1)
+    operation_log.apply_next(three.a, "undo", 1)
     assert pull(three.a) == {}
     assert refs.leaf(three.sid) in shared(three.a)
 
