@@ -96,7 +96,8 @@ class Imports:
                 raise sources.unrecognized(path)
         if sid and len(self.failed) + len(self._queue.waiting) == before:
             part = any(problem.is_incomplete for _, _, each in self.done[done:] for problem in each.problems)
-            self._remember(path, _partial_stamp(stamp) if part else stamp, sid)
+            # No file can have the size -1, so the next import reads the file again for the missing records.
+            self._remember(path, Stamp(-1, stamp.st_mtime_ns, stamp.st_ino) if part else stamp, sid)
         return sid or None
 
     def follow(self, agent: str, source_id: str, file: str, home: Path, environment: Mapping[str, str]) -> str | None:
@@ -213,15 +214,6 @@ class Imports:
 
     def _fail(self, path: Path, message: str, error: Exception) -> None:
         self.failed.append(ImportFailure(spelled(path), message, error))
-
-
-def _partial_stamp(stamp: Stat) -> Stat:
-    """Return a stamp that no file can have.
-
-    With this stamp, the catalog records the session of the file, but the next import reads the file again for the
-    records that were not imported yet.
-    """
-    return Stamp(-1, stamp.st_mtime_ns, stamp.st_ino)
 
 
 def spelled(path: Path) -> str:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed
@@ -86,7 +85,7 @@ class Archive:
         """Return whether the history of ``oid`` is archived for the branch of the ref ``name``."""
         sid, branch = refs.parse(name) or ("", "")
         tips = [tip for end_branch, tip in self.of(sid) if end_branch == branch]
-        return oid in tips or any(_reaches(read, tip, oid) for tip in tips)
+        return oid in tips or any(reaches(read, tip, oid) for tip in tips)
 
     def with_turn(self, sid: str, ends: Iterable[End] = ()) -> Archive:
         """Return the set with the session archived, or restored if it was archived. ``ends``: tips to add."""
@@ -247,6 +246,7 @@ class UnarchivedStore(StoreProxy):
     def __init__(self, store: ObjectStore, archive: Archive) -> None:
         super().__init__(store)
         self._archive = archive
+        self._known: dict[str, dict[str, Oid]] = {}
 
     def ref(self, name: str) -> RefValue | None:
         return self._store.ref(name) or self._refs_of(refs.session_of(name)).get(name)
@@ -268,10 +268,6 @@ class UnarchivedStore(StoreProxy):
         if sid not in self._known:
             self._known[sid] = ends(self._store.read, sid, self._archive)
         return self._known[sid]
-
-    @cached_property
-    def _known(self) -> dict[str, dict[str, Oid]]:
-        return {}
 
 
 class ArchiveView(UnarchivedStore):
@@ -297,15 +293,16 @@ def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str,
     for branch, oid in sorted(archive.of(sid)):
         name = refs.leaf(sid, branch)
         existing = found.get(name)
-        if existing is not None and not _reaches(read, existing, oid) and not _reaches(read, oid, existing):
+        if existing is not None and not reaches(read, existing, oid) and not reaches(read, oid, existing):
             name = histories.unused_name(read, found.get, name, oid, existing)
             existing = found.get(name)
-        if existing is None or not _reaches(read, existing, oid):
+        if existing is None or not reaches(read, existing, oid):
             found[name] = oid
     return found
 
 
-def _reaches(read: histories.Read, end: Oid, oid: Oid) -> bool:
+def reaches(read: histories.Read, end: Oid, oid: Oid) -> bool:
+    """Return whether ``oid`` is in the history of ``end``, as far as that can be read."""
     try:
         return end == oid or histories.holds(read, end, oid)
     except GitSessionError:

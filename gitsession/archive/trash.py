@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from gitsession.archive import archive_set
 from gitsession.errors import NotFound, Refused
 from gitsession.git import process
-from gitsession.git.types import Oid, RefValue
+from gitsession.git.types import RefValue
 from gitsession.index.catalogue import Row
 from gitsession.sessions import operation_log
-from gitsession.sessions.node import first_parent
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, StoreProxy
@@ -61,9 +61,9 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
     If ``new`` exists, the longer history is kept. Raises ``Refused`` if both have diverged.
     """
     existing = store.ref(new)
-    if existing is None or _reaches(store, value, existing):
+    if existing is None or archive_set.reaches(store.read, value, existing):
         tx.move(new, value, expected=existing)
-    elif not _reaches(store, existing, value):
+    elif not archive_set.reaches(store.read, existing, value):
         raise Refused(
             f"cannot move ref {old!r}: {new!r} exists, and its history has diverged",
             hint="fork or purge one of the two sessions",
@@ -81,15 +81,6 @@ def _move_choices(
         target = refs.target(value)
         if target is not None and target in moved:
             tx.move(name, refs.symbolic(rename(target)), expected=value)
-
-
-def _reaches(store: ObjectStore, leaf: Oid, oid: Oid) -> bool:
-    at: Oid | None = leaf
-    while at is not None:
-        if at == oid:
-            return True
-        at = first_parent(store, at)
-    return False
 
 
 class TrashView(StoreProxy):

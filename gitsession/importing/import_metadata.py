@@ -192,18 +192,14 @@ class MetadataImport:
         """Append the session's project and, if the file has no header line, the session's header to ``meta``."""
         header = _storable(self._source.header) if self._source.header is not None else None
         old = self._old_meta
-        if header is not None and (old.header is None or replace(old.header, at_ms=0) not in self._as_stored(header)):
+        if header is not None and (
+            old.header is None
+            # The header may have been stored with the current redaction rules, or without rules.
+            or replace(old.header, at_ms=0) not in [commit_writer.read_back(header, by) for by in (self._guard, None)]
+        ):
             self._append_entry(header)
         if project is not None and project != old.project:
             self._append_entry(kinds.Project(identity=project))
-
-    def _as_stored(self, header: Entry) -> list[Entry]:
-        """Return two versions of ``header`` as they would be read from the store.
-
-        The first is the header as stored with the current redaction rules, the second the header as stored without
-        rules.
-        """
-        return [commit_writer.read_back(header, guard) for guard in (self._guard, None)]
 
     def _append_entry(self, entry: Entry) -> None:
         """Append an entry that gitsession creates to ``meta``.

@@ -563,7 +563,7 @@ class _Entries:
         """
         is_segment = self._source.segment is not None and parent is self._root
         name = None if is_segment else self._branch_after.pop(parent.oid, None)
-        name = name or self._free_name(node)
+        name = name or self._names.free(node.chain)
         self._branch_after[node.oid] = name
         self.tips[name] = node.oid
 
@@ -579,9 +579,6 @@ class _Entries:
     def _active(self) -> str:
         return active(self._store, self._sid)
 
-    def _free_name(self, node: Node) -> str:
-        return self._names.free(node.chain)
-
     def _add_branch_at_last(self) -> None:
         """Create a branch at the entry at which the agent continues, if that entry is not a tip.
 
@@ -590,7 +587,7 @@ class _Entries:
         last = self.last_node()
         has_changes = self.new or self._source.leaf is not None
         if has_changes and last is not None and last.oid not in self.tips.values():
-            self.tips[self._free_name(last)] = last.oid
+            self.tips[self._names.free(last.chain)] = last.oid
 
     def last_node(self) -> Node | None:
         """Return the entry at which the agent continues: the leaf of the file, or the entry of the last line."""

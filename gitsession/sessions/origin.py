@@ -59,7 +59,7 @@ def started(store: ObjectStore, node: Node, tree: Tree, agent: str, ids: Mapping
     with the agent's ids. The records from the call to the last one that names a started session are read.
     """
     format = with_capability(agent, Delegating)
-    if format is None or not ids or node.oid not in tree.nodes or not _makes_calls(store, node):
+    if format is None or not ids or node.oid not in tree.nodes or not _calls_in(store, node):
         return []
     wanted = {sid: _Child(id, _attachments(meta_of(store, sid), store)) for sid, id in ids.items() if id is not None}
     subtree = graph.subtree(tree, node.oid)
@@ -115,19 +115,16 @@ def _calls(
                 yield sid, _calling_entry(store, tree, node, call)
 
 
-def _makes_calls(store: ObjectStore, node: Node) -> bool:
-    try:
-        entry = content.entry_of(store, node)
-    except DAMAGE:
-        return False
-    return isinstance(entry, Message) and any(isinstance(each, ToolCall) for each in entry.content)
+def _calls_in(store: ObjectStore, node: Node) -> list[ToolCall]:
+    """Return the tool calls in an entry; none if it cannot be read."""
+    entry = content.entry_of(store, node)
+    return [each for each in entry.content if isinstance(each, ToolCall)] if isinstance(entry, Message) else []
 
 
 def _calling_entry(store: ObjectStore, tree: Tree, node: Node | None, call: str) -> Node | None:
     """Return the entry with the call: ``node``, or the nearest entry before it that contains the call."""
     while node is not None:
-        entry = content.entry_of(store, node)
-        if isinstance(entry, Message) and any(isinstance(each, ToolCall) and each.id == call for each in entry.content):
+        if any(each.id == call for each in _calls_in(store, node)):
             return node
         node = tree.nodes.get(node.parent or "")
     return None

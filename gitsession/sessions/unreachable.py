@@ -33,34 +33,22 @@ _IN_A_ROW_MAX = 2
 _TRIES_MAX = 1 << 18
 
 
-@dataclass
-class _Scan:
-    """A scan of a store for all entries, reachable or not, and for the digests of payloads without a commit."""
-
-    entries: dict[Oid, Node]
-    payloads: list[bytes]
-
-    @classmethod
-    def of(cls, store: ObjectStore) -> _Scan:
-        entries: dict[Oid, Node] = {}
-        trees: list[Oid] = []
-        named: set[Oid] = set()
-        for oid in set(store.oids()):
-            try:
-                kind, data = store.read(oid)
-                if kind == "commit":
-                    entries[oid] = node = parse(oid, data)
-                    named.add(node.tree)
-                elif kind == "tree" and any(layout.form_of(name) for _, name, _ in parse_tree(data)):
-                    trees.append(oid)
-            except (*DAMAGE, Unavailable):
-                continue
-        found = cls(entries, [])
-        for tree in trees:
-            digest = b"" if tree in named else _digest(store, tree)
-            if digest:
-                found.payloads.append(digest)
-        return found
+def _scan(store: ObjectStore) -> tuple[dict[Oid, Node], list[bytes]]:
+    """Return all entries of a store, reachable or not, and the digests of the payloads without a commit."""
+    entries: dict[Oid, Node] = {}
+    trees: list[Oid] = []
+    for oid in set(store.oids()):
+        try:
+            kind, data = store.read(oid)
+            if kind == "commit":
+                entries[oid] = parse(oid, data)
+            elif kind == "tree" and any(layout.form_of(name) for _, name, _ in parse_tree(data)):
+                trees.append(oid)
+        except (*DAMAGE, Unavailable):
+            continue
+    named = {node.tree for node in entries.values()}
+    digests = (_digest(store, tree) for tree in trees if tree not in named)
+    return entries, [digest for digest in digests if digest]
 
 
 def fill(
@@ -101,14 +89,14 @@ class _Search:
     def __init__(self, store: ObjectStore, sid: str, nodes: dict[Oid, Node], gaps: dict[Oid, Gap]) -> None:
         self.nodes, self.gaps = nodes, gaps
         self._store, self._sid = store, sid
-        self._scan = _Scan.of(store)
+        self._entries, self._payloads = _scan(store)
         reached, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
         self._starts = self._find_starts()
         reached -= self._starts  # it stays a candidate, because only ``meta`` reaches it if all later entries are lost
         self._free = {
             oid: node
-            for oid, node in self._scan.entries.items()
+            for oid, node in self._entries.items()
             if oid not in nodes and oid not in reached and node.kind != Checkpoint.kind  # not part of the conversation
         }
 
@@ -133,9 +121,9 @@ class _Search:
             line = self._line(tip)
             bottom = line[-1]
             is_own = bottom.oid in self._starts or bottom.parent in self._starts or bottom.parent in self.nodes
-            if is_own or (bottom.parent not in self._scan.entries and self._possible_sessions(line) == {self._sid}):
+            if is_own or (bottom.parent not in self._entries and self._possible_sessions(line) == {self._sid}):
                 self._add_history(tip)
-        named = set(self._leaves())
+        named = set(self._store.refs(refs.session(self._sid)).values())
         open_tips = [gap for gap in self.gaps.values() if gap.oid in named and gap.is_open]
         ends = [oid for oid in self._without_successor() if oid not in named]
         if len(open_tips) == 1 and len(ends) == 1:
@@ -152,7 +140,7 @@ class _Search:
             line = self._line(tip)
             sids = self._possible_sessions(line)
             before = line[-1].parent
-            if sids and before is not None and before not in self._scan.entries:
+            if sids and before is not None and before not in self._entries:
                 found.append(Unassigned(tuple(line), tuple(sorted(sids))))
         return sorted(found, key=lambda one: (one.sessions, one.entries[0].committer_seconds, one.entries[0].oid))
 
@@ -166,15 +154,15 @@ class _Search:
         digest = self._digest(after)
         if not digest:
             return False, None
-        all_chains: dict[bytes, Oid | None] = {node.chain: oid for oid, node in self._scan.entries.items()}
+        all_chains: dict[bytes, Oid | None] = {node.chain: oid for oid, node in self._entries.items()}
         ends: dict[bytes, Oid | None] = {self._free[oid].chain: oid for oid in self._tips()}
         for level, steps in (({**all_chains, b"": None}, 1), ({**ends, b"": None}, _IN_A_ROW_MAX)):
             for _ in range(steps):
-                if len(level) * len(self._scan.payloads) > _TRIES_MAX:
+                if len(level) * len(self._payloads) > _TRIES_MAX:
                     break
                 later: dict[bytes, Oid | None] = {}
                 for chain, oid in level.items():
-                    for payload in self._scan.payloads:
+                    for payload in self._payloads:
                         candidate = chain_of(chain or None, payload)
                         if chain_of(candidate, digest) == after.chain:
                             return True, oid
@@ -193,7 +181,7 @@ class _Search:
         """Add the history with the newest entry ``tip`` to the session. A missing entry before it becomes a gap."""
         oid: Oid | None = tip
         while oid is not None and oid not in self.nodes:
-            node = self._scan.entries.get(oid)
+            node = self._entries.get(oid)
             if node is None:
                 if oid not in self.gaps:
                     self.gaps[oid] = Gap(oid, _problem(self._store, oid), foreign=False)
@@ -216,16 +204,13 @@ class _Search:
         before = {gap.before for gap in self.gaps.values()} | {node.parent for node in self.nodes.values()}
         return [oid for oid in self.nodes if oid not in before]
 
-    def _leaves(self) -> Iterable[Oid]:
-        return list(self._store.refs(refs.session(self._sid)).values())
-
     def _find_starts(self) -> set[Oid]:
         """Return the oid of the entry at which this session begins, even if that entry is lost.
 
         The oid is read from ``meta``.
         """
         oid = self._store.ref(refs.meta(self._sid))
-        while oid is not None and (node := self._scan.entries.get(oid)) is not None:
+        while oid is not None and (node := self._entries.get(oid)) is not None:
             if node.parent is None or node.kind == Fork.kind:
                 return {oid}
             oid = node.parent
@@ -247,7 +232,7 @@ class _Search:
                 continue
             sid, oid = parsed[0], value
             while (sid, oid) not in reached:
-                node = self._scan.entries.get(oid)
+                node = self._entries.get(oid)
                 if node is None:
                     damaged.add(sid)
                     break
