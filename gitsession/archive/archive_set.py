@@ -161,7 +161,7 @@ class ArchiveCommit(NamedTuple):
 def link(data: bytes) -> ArchiveCommit | None:
     """Return the fields of an archive commit; ``None`` for another commit.
 
-    Raises ``Malformed`` if ``data`` is no commit.
+    Raises ``Malformed`` if ``data`` is not a commit.
     """
     commit = parse_commit(data)
     match = _MESSAGE.fullmatch(commit.message)
