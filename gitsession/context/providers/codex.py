@@ -13,7 +13,8 @@ from gitsession.context.providers.wire import known, sendable
 from gitsession.context.value import Context, Item
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.codex.agent import codex
-from gitsession.formats.codex.write import OUTPUTS, call_output, items_of, sent
+from gitsession.formats.codex.read_entry import sent
+from gitsession.formats.codex.write import OUTPUTS, call_output, items_of
 
 ABORTED = "aborted"
 

@@ -5,9 +5,10 @@ The files are ``~/.codex/sessions/<yyyy>/<mm>/<dd>/rollout-<time>-<thread>.jsonl
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Mapping, Sequence
 
-from gitsession.formats.base.fields import object_in, plain
+from gitsession.formats.base.fields import object_in, plain, to_iso, to_ms
 from gitsession.formats.base.format import (
     Continuing,
     Counting,
@@ -17,13 +18,14 @@ from gitsession.formats.base.format import (
     Streamed,
     Workspace,
 )
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Source
-from gitsession.formats.codex import files, read_entry, split_file
-from gitsession.formats.codex import headline as codex_headline
-from gitsession.formats.codex import write as codex_write
-from gitsession.model.entries import Entry, SessionHeader
-from gitsession.model.headline import Headline
+from gitsession.formats.codex import files, split_file
+from gitsession.formats.codex.headline import headline_of
+from gitsession.formats.codex.read_entry import counts_in, entry_of
+from gitsession.formats.codex.split_file import header_in, thread_id
+from gitsession.formats.codex.write import relocate, write
+from gitsession.model.entries import SessionHeader
 
 
 class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
@@ -35,19 +37,13 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
 
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
-    write = staticmethod(codex_write.write)
-    native_id = staticmethod(files.thread_id)
-    base_of = staticmethod(files.base_of)
-    segment_path = staticmethod(files.segment_path)
-    counts = staticmethod(read_entry.counts_in)
+    headline = staticmethod(headline_of)
+    read = staticmethod(entry_of)
+    write = staticmethod(write)
+    relocate = staticmethod(relocate)
+    native_id = staticmethod(thread_id)
+    counts = staticmethod(counts_in)
     file_changes = staticmethod(files.file_changes)
-
-    def headline(self, payload: bytes) -> Headline:
-        line = record_line(payload)
-        return codex_headline.headline_of(parse(line), line)
-
-    def read(self, payload: bytes) -> Entry:
-        return read_entry.entry_of(parse(record_line(payload)), payload)
 
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:
         """Return the folder of the session file.
@@ -57,14 +53,34 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["."]
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        return files.session_path(header)
+        """Return the path of a rollout, which depends on the start time in UTC and not on the folder of the session."""
+        time = to_iso(header.at_ms)
+        day, clock = time[:10], time[11:19].replace(":", "-")
+        return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(header.source_id)}.jsonl"
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return globs for the only rollout of a thread. Its path does not depend on the folder of the session."""
-        return files.globs(header)
+        """Return globs for the only rollout of a thread. Its path does not depend on the folder of the session.
 
-    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
-        return codex_write.relocate(data, self.native_id(id), cwd)
+        The globs match any day, because the time zone of the day in a file name is unknown.
+        """
+        name = f"rollout-*-{glob.escape(thread_id(header.source_id))}.jsonl"
+        return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
+
+    def base_of(self, data: bytes) -> str | None:
+        """Return the id of the thread that the rollout ``data`` continues, or ``None`` if it continues no thread."""
+        thread = object_in(header_in(data), "history_base").get("thread_id")
+        return thread if isinstance(thread, str) else None
+
+    def segment_path(self, data: bytes, segment: str | None) -> str:
+        """Return the path of the rollout ``data`` below ``.codex``.
+
+        ``segment``: the id of the file if it is a later file of the thread; ``None`` if it is the first.
+        """
+        payload = header_in(data)
+        id, at_ms = payload.get("id"), to_ms(payload.get("timestamp")) or 0
+        header = SessionHeader(agent=self.AGENT, source_id=id if isinstance(id, str) else None, at_ms=at_ms)
+        path = self.session_path(header, Workspace(""))
+        return path if segment is None else f"{path.removesuffix('.jsonl')}_{segment}.jsonl"
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         return ["codex", "resume", self.native_id(source_id)]

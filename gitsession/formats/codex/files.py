@@ -1,4 +1,4 @@
-"""Paths of codex's rollouts, and the file changes that are recorded in their lines.
+"""File changes that are recorded in the lines of codex's rollouts.
 
 codex records an applied patch as a ``patch_apply_end`` event or, in paginated files, as a ``FileChange`` item. For a
 file that the patch adds, the record contains only the new text. The former text is unknown, because codex overwrites an
@@ -8,75 +8,13 @@ text to which later patches apply. No function in this module raises an exceptio
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Iterator, Sequence
-from hashlib import sha256
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gitsession.formats.base.fields import object_in, to_iso, to_ms
+from gitsession.formats.base.fields import object_in, to_ms
 from gitsession.formats.base.file_changes import RecordedReplacement, apply_diff
-from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import TAIL, Source
-from gitsession.formats.codex.split_file import is_header, is_thread_id
-from gitsession.model.entries import SessionHeader
-
-
-def thread_id(source_id: str | None) -> str:
-    """Return ``source_id`` if codex accepts it as a thread id, otherwise an id derived from it."""
-    if source_id is not None and is_thread_id(source_id):
-        return source_id
-    digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
-
-
-def base_of(data: bytes) -> str | None:
-    """Return the id of the thread that the rollout ``data`` continues, or ``None`` if it continues no thread."""
-    stated = _header_in(data).get("history_base")
-    thread = stated.get("thread_id") if isinstance(stated, dict) else None
-    return thread if isinstance(thread, str) else None
-
-
-def segment_path(data: bytes, segment: str | None) -> str:
-    """Return the path of the rollout ``data`` below ``.codex``.
-
-    ``segment``: the id of the file if it is a later file of the thread; ``None`` if it is the first.
-    """
-    header = _header_in(data)
-    id = header.get("id")
-    session = SessionHeader(
-        agent="codex", source_id=id if isinstance(id, str) else None, at_ms=to_ms(header.get("timestamp")) or 0
-    )
-    found = session_path(session)
-    return found if segment is None else f"{found.removesuffix('.jsonl')}_{segment}.jsonl"
-
-
-def _header_in(data: bytes) -> dict[str, Any]:
-    """Return the payload of the first header of a rollout."""
-    for line in data.split(LF):
-        if b"session_meta" in line and is_header(found := parse(line)) and isinstance(found, dict):
-            payload: dict[str, Any] = found["payload"]
-            return payload
-    return {}
-
-
-def globs(session: SessionHeader) -> Sequence[str]:
-    """Return globs, below ``.codex``, for the rollout of a session.
-
-    The globs match any day, because the time zone of the day in a file name is unknown.
-    """
-    name = f"rollout-*-{glob.escape(thread_id(session.source_id))}.jsonl"
-    return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
-
-
-def session_path(session: SessionHeader) -> str:
-    """Return the path of a rollout below ``.codex``.
-
-    The path depends on the start time in UTC, and not on the folder of the session.
-    """
-    time = to_iso(session.at_ms)
-    day, clock = time[:10], time[11:19].replace(":", "-")
-    return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(session.source_id)}.jsonl"
-
 
 _PATCHED, _ITEM = "patch_apply_end", "FileChange"
 _MARKS = (b'"patch_apply_end"', b'"FileChange"')

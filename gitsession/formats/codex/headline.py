@@ -9,15 +9,17 @@ from collections.abc import Callable
 from typing import Any
 
 from gitsession.formats.base.fields import opaque, plain, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.codex.split_file import injected
 from gitsession.model.headline import Headline, first_line, line_count
 
 
-def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
-    """Return the headline of the record line ``payload``. ``line``: the parsed record line."""
+def headline_of(payload: bytes) -> Headline:
+    """Return the headline of a record, derived from its last line. Never raises."""
+    last = record_line(payload)
+    line = parse(last)
     if isinstance(line, LineFailure):
-        return opaque(line, len(payload))
+        return opaque(line, len(last))
     return _headline(line).at(to_ms(line.get("timestamp")))
 
 

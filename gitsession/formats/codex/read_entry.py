@@ -16,7 +16,7 @@ from typing import Any
 
 from gitsession.formats.base.blocks import image
 from gitsession.formats.base.fields import Fields, object_in, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
 from gitsession.formats.codex.split_file import injected
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
@@ -25,6 +25,11 @@ from gitsession.model.usage import TOKENS_MAX, AnswerUsage
 
 PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
 """A field of an item that codex stores but does not send to any model."""
+
+
+def sent(item: Object) -> Object:
+    """Return the fields of ``item`` that are sent to a provider."""
+    return {name: value for name, value in item.items() if name != PASSED_THROUGH}
 
 
 def read_item(at_ms: int, item: Object, line_fields: Mapping[str, Any]) -> Entry | None:
@@ -67,8 +72,7 @@ def _reasoning(at_ms: int, item: Object, fields: Fields) -> Entry:
     """
     text = _text_of_blocks(item.get("summary")) or _text_of_blocks(item.get("content"))
     fields.drop(*item.keys() - {PASSED_THROUGH})
-    sent = {name: value for name, value in item.items() if name != PASSED_THROUGH}
-    signature = json.dumps(sent, ensure_ascii=False, separators=(",", ":"))
+    signature = json.dumps(sent(item), ensure_ascii=False, separators=(",", ":"))
     return Message(at_ms=at_ms, role="assistant", content=(Thinking(text, signature),), extra=fields.left)
 
 
@@ -233,8 +237,9 @@ REPLACEMENT = "replacement_history"
 """The key, in ``preserve`` of a ``Compaction``, of the response items that replace everything before the compaction."""
 
 
-def entry_of(line: Object | LineFailure, payload: bytes) -> Entry:
-    """Return the entry in the record ``payload``. ``line``: the parsed last line of the record. Never raises."""
+def entry_of(payload: bytes) -> Entry:
+    """Return the entry in a record. Never raises."""
+    line = parse(record_line(payload))
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name, body = line.get("type"), line.get("payload")

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any, NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.fields import storable, to_ms
+from gitsession.formats.base.fields import object_in, storable, to_ms
 from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, group, grouped, record_line
 from gitsession.formats.base.record import Base, Record, Source, SourceProblem, incomplete_line, quoted, record_of
 
@@ -111,8 +111,8 @@ EVENT = "event_msg"
 ROLLED_BACK = "thread_rolled_back"
 NAMED = "thread_name_updated"
 
-_RIDE = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
-_EVENTS_THAT_SPEAK = (ROLLED_BACK, NAMED)
+_ATTACHED_TYPES = ("world_state", "token_usage_record", "inter_agent_communication_metadata")
+_RECORD_EVENTS = (ROLLED_BACK, NAMED)
 
 _COMPRESSED = b"\x28\xb5\x2f\xfd"
 _BEGINS = re.compile(
@@ -145,12 +145,25 @@ def is_header(line: Object | LineFailure) -> bool:
     return isinstance(payload, dict) and isinstance(payload.get("id"), str) and payload["id"] != ""
 
 
+def header_at(lines: Iterable[bytes]) -> int | None:
+    """Return the index of the first header line, or ``None`` if there is no header."""
+    return next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
+
+
+def header_in(data: bytes) -> Object:
+    """Return the payload of the header of the rollout ``data``, or ``{}`` if it has no header."""
+    lines = data.split(LF)
+    at = header_at(lines)
+    header = LineFailure("") if at is None else jsonl.parse(lines[at])
+    return {} if isinstance(header, LineFailure) else object_in(header, "payload")
+
+
 def is_attached(line: Object) -> bool:
     """Return whether ``line`` accompanies the next record line, because it is not part of the conversation."""
     if line.get("type") != EVENT:
-        return line.get("type") in _RIDE
+        return line.get("type") in _ATTACHED_TYPES
     payload = line.get("payload")
-    return not (isinstance(payload, dict) and payload.get("type") in _EVENTS_THAT_SPEAK)
+    return not (isinstance(payload, dict) and payload.get("type") in _RECORD_EVENTS)
 
 
 def split(data: Data, *, name: str = "", final: bool = False) -> Source:
@@ -162,7 +175,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     if not lines:
         raise Malformed("the file has no complete line yet", hint="try again when codex has written more")
-    at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(jsonl.parse(line))), None)
+    at = header_at(lines)
     thread, problems = _thread(lines, at, name)
     groups, tail = _groups(lines, at)
     meta = () if at is None else (Record(at + 1, lines[at]),)
@@ -347,7 +360,7 @@ def _segment(line: Object, name: str) -> str | None:
     if match is not None and match[1] == thread and match[2] != thread:
         return match[2]
     stated = header.get("history_base")
-    if not isinstance(stated, dict) or stated.get("thread_id") != thread or not is_thread_id(thread):
+    if not isinstance(stated, dict) or stated.get("thread_id") != thread or not _UUID.fullmatch(thread):
         return None
     time = (to_ms(header.get("timestamp")) or 0) & (1 << 48) - 1
     raw = json.dumps(line, sort_keys=True).encode("utf-8", "surrogatepass")
@@ -371,9 +384,12 @@ def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
     return LineFailure("not an object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
-def is_thread_id(text: str) -> bool:
-    """Return whether ``text`` has the form of a codex thread id."""
-    return _UUID.fullmatch(text) is not None
+def thread_id(source_id: str | None) -> str:
+    """Return ``source_id`` if codex accepts it as a thread id, otherwise an id derived from it."""
+    if source_id is not None and _UUID.fullmatch(source_id):
+        return source_id
+    digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
 def _time_in(uuid: str) -> int:

@@ -25,9 +25,8 @@ from gitsession.formats.base.outgoing import (
     describe_kind,
     file_text,
 )
-from gitsession.formats.codex.files import thread_id
-from gitsession.formats.codex.read_entry import PASSED_THROUGH, REPLACEMENT
-from gitsession.formats.codex.split_file import EVENT, ITEM, META, ROLLED_BACK, is_header, item_in
+from gitsession.formats.codex.read_entry import REPLACEMENT
+from gitsession.formats.codex.split_file import EVENT, ITEM, META, ROLLED_BACK, header_at, item_in, thread_id
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Custom, CustomMessage, Entry, Message, Reset, Title
 
@@ -63,11 +62,6 @@ def items_of(entry: Entry) -> list[Object]:
         case Compaction() | BranchSummary():
             return [_message("user", [_text("user", f"{SUMMARY_PREFIX}\n{entry.summary}")])] if entry.summary else []
     return []
-
-
-def sent(item: Object) -> Object:
-    """Return the fields of ``item`` that are sent to a provider."""
-    return {name: value for name, value in item.items() if name != PASSED_THROUGH}
 
 
 def call_output(call: Object, output: str) -> Object | None:
@@ -324,14 +318,15 @@ def _dumps(value: Object) -> bytes:
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return ``data`` with another thread id and another folder in the header."""
+    """Return ``data`` with the thread id of the session ``id``, and the folder ``cwd``, in the header."""
     lines = data.split(LF)
-    at = next((at for at, line in enumerate(lines) if b"session_meta" in line and is_header(parse(line))), None)
+    at = header_at(lines)
     header = None if at is None else parse(lines[at])
     if at is None or not isinstance(header, dict):
         return data
     old_payload = object_in(header, "payload")
-    ids = {name: id for name in ("id", "session_id") if name == "id" or old_payload.get(name) == old_payload.get("id")}
+    own = thread_id(id)
+    ids = {name: own for name in ("id", "session_id") if name == "id" or old_payload.get(name) == old_payload.get("id")}
     new_payload = {**old_payload, **{name: new for name, new in ids.items() if name in old_payload}, "cwd": cwd}
     if new_payload != old_payload:
         lines[at] = _dumps({**header, "payload": new_payload})
