@@ -16,7 +16,7 @@ from builders import entry, header, joined, slot
 from commands import Run
 
 import gitsession
-from gitsession.formats.pi import files as pi_blobs
+from gitsession.formats.pi import blobs
 from gitsession.model.blocks import Image
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 5
@@ -157,7 +157,7 @@ def test_the_real_omp_loads_the_restored_image(held: str, here: Path, run: Run, 
 
 def test_only_blobs_with_a_matching_hash_are_used() -> None:
     line = entry("message", "a", None, message={"role": "user", "content": [image()]})
-    assert pi_blobs.resolve(line, lambda name: b"forged") == line
+    assert blobs.resolve(line, lambda name: b"forged") == line
 
 
 def test_blob_names_are_resolved_only_where_omp_does() -> None:
@@ -175,4 +175,4 @@ def test_blob_names_are_resolved_only_where_omp_does() -> None:
     expected["content"][0]["data"] = expected["images"][0]["data"] = expected["call"]["result"] = encoded
     expected["preserveData"]["snapcompact"]["frames"][0]["data"] = encoded
     expected["preserveData"]["history"][0]["image_url"] = URL.decode()
-    assert json.loads(pi_blobs.resolve(json.dumps(found).encode(), contents.get)) == expected
+    assert json.loads(blobs.resolve(json.dumps(found).encode(), contents.get)) == expected

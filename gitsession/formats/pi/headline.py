@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 from gitsession.formats.base.fields import count, opaque, plain, text_of, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 
-def headline_of(line: Object | LineFailure, payload: bytes) -> Headline:
-    """Return the headline of ``payload``. ``line``: the parsed payload."""
+def headline_of(payload: bytes) -> Headline:
+    """Return the headline of a line. Never raises."""
+    line = parse(payload)
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
     return _headline(line).at(_at_ms(line))
@@ -79,15 +80,8 @@ def _shell(message: Object) -> Headline:
     return Headline(kind="message", role="shell", label="shell", words=words)
 
 
-def _system(message: Object) -> Headline:
-    return _prompt("system", message)
-
-
-def _developer(message: Object) -> Headline:
-    return _prompt("developer", message)
-
-
-def _prompt(role: str, message: Object) -> Headline:
+def _prompt(message: Object) -> Headline:
+    role = str(message["role"])
     words = first_line(text_of(message.get("content")))  # no body, because prompts are long
     return Headline(kind="message", role=role, label=role, words=words)
 
@@ -106,17 +100,14 @@ def _other(message: Object) -> Headline:
 # Other types
 
 
-def _session(line: Object) -> Headline:
-    return Headline(kind="session", label="session", words=plain(line.get("cwd")))
+def _named(kind: str, label: str, field: str = "") -> Callable[[Object], Headline]:
+    """Return a function for a type of line whose headline has the text of ``field``, or no text if ``field`` is ""."""
+    return lambda line: Headline(kind=kind, label=label, words=plain(line.get(field)) if field else "")
 
 
 def _model_change(line: Object) -> Headline:
     words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp has only this field
     return Headline(kind="model_change", label="model", words=words)
-
-
-def _thinking(line: Object) -> Headline:
-    return Headline(kind="thinking_change", label="thinking", words=plain(line.get("thinkingLevel")))
 
 
 def _compaction(line: Object) -> Headline:
@@ -137,14 +128,6 @@ def _label(line: Object) -> Headline:
     return Headline(kind="label", label="label", words=plain(line.get("label")) or "removed")
 
 
-def _session_info(line: Object) -> Headline:
-    return Headline(kind="title", label="title", words=plain(line.get("name")))
-
-
-def _title(line: Object) -> Headline:
-    return Headline(kind="title", label="title", words=plain(line.get("title")))
-
-
 def _custom(line: Object) -> Headline:
     return Headline(kind="custom", label=_label_with_name("custom", line.get("customType")))
 
@@ -159,32 +142,8 @@ def _usage(line: Object) -> Headline:
     return Headline(kind="usage", label="usage", words=_joined(line.get("provider"), line.get("model")))
 
 
-def _context_edit(line: Object) -> Headline:
-    return Headline(kind="context_edit", label="context edit")
-
-
-def _tools(line: Object) -> Headline:
-    return Headline(kind="tools_change", label="tools")
-
-
-def _mode(line: Object) -> Headline:
-    return Headline(kind="mode_change", label="mode", words=plain(line.get("mode")))
-
-
 def _service_tier(line: Object) -> Headline:
     return Headline(kind="mode_change", label="mode", words="service_tier")
-
-
-def _injection(line: Object) -> Headline:
-    return Headline(kind="injection", label="injection")
-
-
-def _instructions(line: Object) -> Headline:
-    return Headline(kind="instructions", label="instructions")
-
-
-def _reset(line: Object) -> Headline:
-    return Headline(kind="reset", label="reset")
 
 
 _BY_ROLE: dict[str, Callable[[Object], Headline]] = {
@@ -192,34 +151,34 @@ _BY_ROLE: dict[str, Callable[[Object], Headline]] = {
     "assistant": _assistant,
     "toolResult": _tool,
     "bashExecution": _shell,
-    "system": _system,
-    "developer": _developer,
+    "system": _prompt,
+    "developer": _prompt,
     "custom": _custom_role,
     "hookMessage": _custom_role,
 }
 
 _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
-    "session": _session,
+    "session": _named("session", "session", "cwd"),
     "message": _message,
     "model_change": _model_change,
-    "thinking_level_change": _thinking,
+    "thinking_level_change": _named("thinking_change", "thinking", "thinkingLevel"),
     "compaction": _compaction,
     "branch_summary": _branch_summary,
     "label": _label,
-    "session_info": _session_info,
-    "title": _title,
-    "title_change": _title,
+    "session_info": _named("title", "title", "name"),
+    "title": _named("title", "title", "title"),
+    "title_change": _named("title", "title", "title"),
     "custom": _custom,
     "custom_message": _custom_message,
     "usage": _usage,
     "model_usage": _usage,
-    "context_edit": _context_edit,
-    "active_tools_change": _tools,
-    "mode_change": _mode,
+    "context_edit": _named("context_edit", "context edit"),
+    "active_tools_change": _named("tools_change", "tools"),
+    "mode_change": _named("mode_change", "mode", "mode"),
     "service_tier_change": _service_tier,
-    "ttsr_injection": _injection,
-    "session_init": _instructions,
-    "reset_boundary": _reset,
+    "ttsr_injection": _named("injection", "injection"),
+    "session_init": _named("instructions", "instructions"),
+    "reset_boundary": _named("reset", "reset"),
 }
 
 

@@ -44,8 +44,8 @@ def take_content(fields: Fields) -> tuple[Block, ...]:
 # Roles: each function returns the values of a Message
 
 
-def _user(fields: Fields) -> dict[str, Any]:
-    return {"role": "user", "content": take_content(fields)}
+def _speaker(role: str) -> Callable[[Fields], dict[str, Any]]:
+    return lambda fields: {"role": role, "content": take_content(fields)}
 
 
 def _assistant(fields: Fields) -> dict[str, Any]:
@@ -91,14 +91,6 @@ def _python(fields: Fields) -> dict[str, Any]:
     }
 
 
-def _system(fields: Fields) -> dict[str, Any]:
-    return {"role": "system", "content": take_content(fields)}
-
-
-def _developer(fields: Fields) -> dict[str, Any]:
-    return {"role": "developer", "content": take_content(fields)}
-
-
 def _custom(fields: Fields) -> dict[str, Any]:
     return {"role": "custom", "content": take_content(fields), "details": fields.take("details")}
 
@@ -118,20 +110,15 @@ def _other(role: str | None, fields: Fields) -> dict[str, Any]:
     return _custom(fields)
 
 
-def _hook(fields: Fields) -> dict[str, Any]:
-    return _other("hookMessage", fields)
-
-
 _BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
-    "user": _user,
+    "user": _speaker("user"),
     "assistant": _assistant,
     "toolResult": _tool,
     "bashExecution": _bash,
     "pythonExecution": _python,
-    "system": _system,
-    "developer": _developer,
+    "system": _speaker("system"),
+    "developer": _speaker("developer"),
     "custom": _custom,
-    "hookMessage": _hook,
     "fileMention": _file_mention,
 }
 
@@ -238,11 +225,8 @@ def usage(stated: Mapping[str, Any] | None) -> Json:
         return {**zeros, "cost": dict.fromkeys((*COUNTS, "total"), 0)}
     known = {**stated, **{name: 0 for name in COUNTS if name not in stated}}
     cost = known.get("cost")
-    return known if isinstance(cost, Mapping) and "total" in cost else {**known, "cost": {"total": 0, **_mapping(cost)}}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    cost = cost if isinstance(cost, Mapping) else {}
+    return known if "total" in cost else {**known, "cost": {"total": 0, **cost}}
 
 
 def _content_fields(entry: Message, role: str, omp: bool) -> Json:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gitsession.formats.base.fields import Fields, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object
+from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.pi.messages import read_message, take_content
 from gitsession.model import entries
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 
-def entry_of(line: Object | LineFailure, payload: bytes, *, agent: str) -> Entry:
-    """Return the entry in ``payload``. ``line``: the parsed payload. Never raises."""
+def entry_of(payload: bytes, *, agent: str) -> Entry:
+    """Return the entry in a line of a file of ``agent``. Never raises."""
+    line = parse(payload)
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
     name = line.get("type")
@@ -158,18 +159,15 @@ def _custom_message(at_ms: int, fields: Fields) -> Entry | None:
     )
 
 
-def _usage(at_ms: int, fields: Fields) -> Entry | None:
-    return _spent(at_ms, fields.text("kind"), fields)
+def _usage(field: str) -> Callable[[int, Fields], Entry]:
+    """Return a reader of token counts whose purpose is in ``field``."""
+    return lambda at_ms, fields: _spent(at_ms, fields.text(field) or "", fields)
 
 
-def _model_usage(at_ms: int, fields: Fields) -> Entry | None:
-    return _spent(at_ms, fields.text("purpose"), fields)
-
-
-def _spent(at_ms: int, purpose: str | None, fields: Fields) -> Entry:
+def _spent(at_ms: int, purpose: str, fields: Fields) -> Entry:
     return entries.Usage(
         at_ms=at_ms,
-        purpose=purpose or "",
+        purpose=purpose,
         provider=fields.text("provider"),
         model=fields.text("model"),
         usage=fields.take("usage"),
@@ -233,8 +231,8 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
     "title_change": _title,
     "custom": _custom,
     "custom_message": _custom_message,
-    "usage": _usage,
-    "model_usage": _model_usage,
+    "usage": _usage("kind"),
+    "model_usage": _usage("purpose"),
     "context_edit": _context_edit,
     "active_tools_change": _tools_change,
     "mode_change": _mode_change,

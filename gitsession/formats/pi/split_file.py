@@ -8,15 +8,13 @@ other lines are records. Lines are numbered as in the file, from 1, without the 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.format import Sidecar
-from gitsession.formats.base.jsonl import Data, FileSpan, LineFailure, Lines, Object, StoredFile, joined
+from gitsession.formats.base.jsonl import Data, FileSpan, LineFailure, Object, joined
 from gitsession.formats.base.record import (
     NOTHING,
     Field,
@@ -30,14 +28,6 @@ from gitsession.formats.base.record import (
     quoted,
     record_of,
 )
-
-_BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
-_BLOBS_UP = 4
-"""The number of folders in which omp's blobs are searched.
-
-These are the folder of the session file and the folders above it. The blobs of ``agent/sessions/<bucket>/<file>`` are
-in ``agent/blobs``.
-"""
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
@@ -57,17 +47,6 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
         if slot is None and _is_slot(found):
             slot = found
     return None
-
-
-def sidecars(data: Data) -> list[Sidecar]:
-    """Return the blobs to which ``data`` refers.
-
-    They are in a folder ``blobs``, in one of the folders above the session file.
-    """
-    parts = Lines(data) if isinstance(data, StoredFile) else (data,)
-    names = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
-    folders = ["/".join([*[".."] * levels, "blobs"]) for levels in range(_BLOBS_UP)]
-    return [Sidecar(f"blob:sha256:{name}", [f"{folder}/{name}" for folder in folders], sha256=name) for name in names]
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from gitsession.formats.pi import messages
@@ -48,8 +48,57 @@ class PiEntryContext:
 
 def lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
     """Return the lines that represent one entry, in order. Some entries need several lines."""
-    convert = _BY_KIND.get(entry.kind)
-    return (convert(entry, context) if convert else None) or _custom_of(entry, context)
+    return _lines_of(entry, context) or _custom_of(entry, context)
+
+
+def _lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields] | None:
+    """Return the lines of an entry, or ``None`` if its kind has no equivalent."""
+    match entry:
+        case kinds.Message():
+            return _message(entry, context)
+        case kinds.ModelChange():
+            return _model_change(entry, context)
+        case kinds.ThinkingChange():
+            return [("thinking_level_change", {"thinkingLevel": entry.level, **entry.extra})]
+        case kinds.ModeChange(mode="service_tier") if context.omp:
+            return [("service_tier_change", {"serviceTier": entry.data, **entry.extra})]
+        case kinds.ModeChange() if context.omp:
+            return [("mode_change", {"mode": entry.mode, **_optional_field("data", entry.data), **entry.extra})]
+        case kinds.ToolsChange():
+            context.notes["changes of tools, which are stored but have no effect"] += 1
+            return [("active_tools_change", {"activeToolNames": entry.tools, **entry.extra})]
+        case kinds.Instructions(files=None) if context.omp:
+            return _instructions(entry)
+        case kinds.Injection() if context.omp:
+            return [("ttsr_injection", {"injectedRules": entry.rules, **entry.extra})]
+        case kinds.Compaction():
+            return _compaction(entry, context)
+        case kinds.BranchSummary():
+            left = "root" if entry.left is None else context.name(entry.left)
+            return [("branch_summary", {"fromId": left, "summary": entry.summary, **_details(entry)} | _more(entry))]
+        case kinds.ContextEdit():
+            return _context_edit(entry, context)
+        case kinds.Prune():
+            return _prune(entry, context)
+        case kinds.Reset():
+            return _reset(entry, context)
+        case kinds.Label():
+            target = context.name(entry.target)
+            return [("label", {"targetId": target, **_optional_field("label", entry.label), **entry.extra})]
+        case kinds.Title() if context.omp:
+            return [("title_change", {"title": entry.title or "", "source": "user", **entry.extra})]
+        case kinds.Title():
+            return [("session_info", {"name": entry.title or "", **entry.extra})]
+        case kinds.Custom():
+            data = _optional_field("data", entry.data)
+            return [("custom", {"customType": entry.custom_type, **data, **entry.extra})]
+        case kinds.CustomMessage():
+            return _custom_message(entry, context)
+        case kinds.Usage():
+            return _usage(entry, context)
+        case kinds.UnknownEntry():
+            return _unknown(entry)
+    return None
 
 
 def _message(entry: kinds.Message, context: PiEntryContext) -> list[TypedFields]:
@@ -84,33 +133,10 @@ def _model_change(entry: kinds.ModelChange, context: PiEntryContext) -> list[Typ
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
-def _thinking_change(entry: kinds.ThinkingChange, context: PiEntryContext) -> list[TypedFields]:
-    return [("thinking_level_change", {"thinkingLevel": entry.level, **entry.extra})]
-
-
-def _mode_change(entry: kinds.ModeChange, context: PiEntryContext) -> list[TypedFields] | None:
-    if not context.omp:
-        return None
-    if entry.mode == "service_tier":
-        return [("service_tier_change", {"serviceTier": entry.data, **entry.extra})]
-    return [("mode_change", {"mode": entry.mode, **_optional_field("data", entry.data), **entry.extra})]
-
-
-def _tools_change(entry: kinds.ToolsChange, context: PiEntryContext) -> list[TypedFields]:
-    context.notes["changes of tools, which are stored but have no effect"] += 1
-    return [("active_tools_change", {"activeToolNames": entry.tools, **entry.extra})]
-
-
-def _instructions(entry: kinds.Instructions, context: PiEntryContext) -> list[TypedFields] | None:
-    if not context.omp or entry.files is not None:
-        return None
+def _instructions(entry: kinds.Instructions) -> list[TypedFields]:
     fields = {"systemPrompt": entry.system_prompt, "task": entry.task, "tools": entry.tools}
     fields = {**fields, "outputSchema": entry.output_schema}
     return [("session_init", {name: value for name, value in fields.items() if value is not None} | dict(entry.extra))]
-
-
-def _injection(entry: kinds.Injection, context: PiEntryContext) -> list[TypedFields] | None:
-    return [("ttsr_injection", {"injectedRules": entry.rules, **entry.extra})] if context.omp else None
 
 
 def _compaction(entry: kinds.Compaction, context: PiEntryContext) -> list[TypedFields]:
@@ -159,11 +185,6 @@ def _system_message(entry: kinds.Compaction) -> Json | None:
     return {"role": "system", "content": "\n\n".join(texts), **more, "timestamp": entry.at_ms}
 
 
-def _branch_summary(entry: kinds.BranchSummary, context: PiEntryContext) -> list[TypedFields]:
-    left = "root" if entry.left is None else context.name(entry.left)
-    return [("branch_summary", {"fromId": left, "summary": entry.summary, **_details(entry)} | _more(entry))]
-
-
 def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Json:
     """Return the field ``details``: the lists of files, merged with the ``details`` in ``extra``."""
     more = entry.extra.get("details")
@@ -208,20 +229,6 @@ def _reset(entry: kinds.Reset, context: PiEntryContext) -> list[TypedFields]:
     return lines
 
 
-def _label(entry: kinds.Label, context: PiEntryContext) -> list[TypedFields]:
-    return [("label", {"targetId": context.name(entry.target), **_optional_field("label", entry.label), **entry.extra})]
-
-
-def _title(entry: kinds.Title, context: PiEntryContext) -> list[TypedFields]:
-    if context.omp:
-        return [("title_change", {"title": entry.title or "", "source": "user", **entry.extra})]
-    return [("session_info", {"name": entry.title or "", **entry.extra})]
-
-
-def _custom(entry: kinds.Custom, context: PiEntryContext) -> list[TypedFields]:
-    return [("custom", {"customType": entry.custom_type, **_optional_field("data", entry.data), **entry.extra})]
-
-
 def _custom_message(entry: kinds.CustomMessage, context: PiEntryContext) -> list[TypedFields]:
     fields = {"customType": entry.custom_type, "content": messages.content(entry.content, omp=context.omp)}
     display_fields = {"display": entry.display, **_optional_field("details", entry.details)}
@@ -237,7 +244,7 @@ def _usage(entry: kinds.Usage, context: PiEntryContext) -> list[TypedFields] | N
     return [("usage", {"kind": entry.purpose, **fields, **entry.extra})]
 
 
-def _unknown(entry: kinds.UnknownEntry, context: PiEntryContext) -> list[TypedFields] | None:
+def _unknown(entry: kinds.UnknownEntry) -> list[TypedFields] | None:
     """Return a line of an unknown type unchanged if pi or omp wrote it, otherwise ``None``.
 
     The result is also ``None`` for an entry of a kind that a later release of gitsession introduced.
@@ -263,25 +270,3 @@ def _optional_field(name: str, value: Any) -> Json:
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
-
-
-_BY_KIND: dict[str, Callable[[Any, PiEntryContext], list[TypedFields] | None]] = {
-    kinds.Message.kind: _message,
-    kinds.ModelChange.kind: _model_change,
-    kinds.ThinkingChange.kind: _thinking_change,
-    kinds.ModeChange.kind: _mode_change,
-    kinds.ToolsChange.kind: _tools_change,
-    kinds.Instructions.kind: _instructions,
-    kinds.Injection.kind: _injection,
-    kinds.Compaction.kind: _compaction,
-    kinds.BranchSummary.kind: _branch_summary,
-    kinds.ContextEdit.kind: _context_edit,
-    kinds.Prune.kind: _prune,
-    kinds.Reset.kind: _reset,
-    kinds.Label.kind: _label,
-    kinds.Title.kind: _title,
-    kinds.Custom.kind: _custom,
-    kinds.CustomMessage.kind: _custom_message,
-    kinds.Usage.kind: _usage,
-    kinds.UnknownEntry.kind: _unknown,
-}

@@ -1,4 +1,4 @@
-"""Paths of the session files of pi and omp, and functions for the images that omp stores in a folder of blobs.
+"""Functions for the images that omp stores in a folder of blobs.
 
 omp's session files contain references of the form ``blob:sha256:<hex>`` instead of these images. These references are
 resolved in the fields in which omp resolves them when it loads a session: the image blocks of ``content``, ``images``
@@ -8,60 +8,13 @@ and ``frames``; the results of image generation; and ``image_url``, where the bl
 from __future__ import annotations
 
 import base64
-import glob
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any, TypeAlias
 
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.fields import to_iso
-from gitsession.formats.base.format import Workspace
 from gitsession.formats.base.jsonl import LineFailure, dumps
-from gitsession.model.entries import SessionHeader
-
-_SEPARATOR = re.compile(r"[/\\:]")
-_ODD = re.compile(r"[/\\:\x00-\x1f]")
-"""The characters that are replaced in file names. The id in a header can be any string, so it can contain them."""
-
-
-def session_path(header: SessionHeader, folder: str) -> str:
-    """Return the path of a session file, ``<time>_<id>.jsonl`` in ``folder``."""
-    time = to_iso(header.at_ms).replace(":", "-").replace(".", "-")
-    return f"sessions/{folder}/{time}_{_name(header)}.jsonl"
-
-
-def globs(header: SessionHeader, folder: str) -> Sequence[str]:
-    """Return a glob for the session file. It matches any time in the file name."""
-    return (f"sessions/{glob.escape(folder)}/*_{glob.escape(_name(header))}.jsonl",)
-
-
-def folder_of(cwd: str) -> str:
-    """Return pi's name for the folder of the sessions of a working directory.
-
-    The result can be the same for two directories.
-    """
-    inner = _SEPARATOR.sub("-", cwd[1:] if cwd[:1] in ("/", "\\") else cwd)
-    return f"--{inner}--"
-
-
-def bucket(workspace: Workspace) -> str:
-    """Return omp's name for the folder of a workspace's sessions.
-
-    The name is shorter if the workspace is below the home directory or the directory for temporary files.
-    """
-    for above, prefix in ((workspace.home, "-"), (workspace.temporary, "-tmp")):
-        inside = workspace.cwd.removeprefix(f"{above.rstrip('/')}/")
-        if above and workspace.cwd == above:
-            return prefix
-        if above and inside != workspace.cwd and not inside.startswith(".."):
-            return f"{prefix}{'' if prefix.endswith('-') else '-'}{_SEPARATOR.sub('-', inside)}"
-    return folder_of(workspace.cwd)
-
-
-def _name(header: SessionHeader) -> str:
-    return _ODD.sub("-", header.source_id or "session")
-
 
 PREFIX = "blob:sha256:"
 _NAME = re.compile(r"blob:sha256:([0-9a-f]{64})")
