@@ -18,7 +18,8 @@ from gitsession.api import Store
 from gitsession.checkpoints import history, lookup
 from gitsession.checkpoints.attribution import attributed
 from gitsession.formats.base.file_changes import RecordedBackup, RecordedEdit
-from gitsession.formats.claude import files
+from gitsession.formats.base.record import Record, Source
+from gitsession.formats.claude.agent import claude
 from gitsession.importing import file_history
 from gitsession.workspace.trees import CachedTrees
 
@@ -345,7 +346,8 @@ odd = st.recursive(
 @given(st.lists(st.dictionaries(names, odd, max_size=6), max_size=5))
 def test_no_content_of_a_line_raises(lines):
     payload = b"\n".join(dumps({"toolUseResult": None, **said}) for said in lines)
-    for noted in files.file_changes([payload]):
+    source = Source(agent="claude", source_id="s", started_ms=0, records=(Record(1, payload),))
+    for noted in claude.file_changes(source):
         assert isinstance(noted, RecordedBackup | RecordedEdit)
         if isinstance(noted, RecordedEdit):
             file_history.contents(noted, b"a\r\nb")

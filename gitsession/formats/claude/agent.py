@@ -6,9 +6,9 @@ changes between versions. Unknown parts are kept unchanged.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import glob
+from collections.abc import Mapping, Sequence
 
-from gitsession.formats.base.file_changes import RecordedChange
 from gitsession.formats.base.format import (
     Accompanied,
     Delegating,
@@ -16,6 +16,7 @@ from gitsession.formats.base.format import (
     Resumable,
     Sidecar,
     Streamed,
+    Workspace,
 )
 from gitsession.formats.base.jsonl import Data, LineFailure, record_line
 from gitsession.formats.base.jsonl import parse as parse_line
@@ -24,7 +25,7 @@ from gitsession.formats.claude import files, split_file
 from gitsession.formats.claude.headline import headline_of
 from gitsession.formats.claude.read_entry import entry_of
 from gitsession.formats.claude.records import calls_in, results_in, text
-from gitsession.formats.claude.write import promote_sub_agent, write
+from gitsession.formats.claude.write import relocate, write
 from gitsession.model.entries import SessionHeader
 
 
@@ -40,26 +41,36 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     read = staticmethod(entry_of)
     write = staticmethod(write)
     native_id = staticmethod(files.session_uuid)
-    session_path = staticmethod(files.session_path)
-    globs = staticmethod(files.globs)
-    resume_command = staticmethod(files.resume_command)
+    file_changes = staticmethod(files.file_changes)
+    relocate = staticmethod(relocate)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return files.sidecars(name)
+        """Return ``agent-<id>.meta.json``, which contains the id of the call that started a sub-agent.
+
+        Older versions of Claude Code do not write this file.
+        """
+        path = files.parse_path(name)
+        description = f"{path.file}.meta.json"
+        return (Sidecar(description, (description,), needed=False),) if path.is_subagent else ()
 
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:
-        return files.copy_folders(name)
+        """Return the folder with the copies of files, which is ``file-history/<session>`` beside ``projects``.
 
-    def file_changes(self, source: Source) -> Iterable[RecordedChange]:
-        return files.file_changes(source.payloads())
-
-    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
-        """Return ``data`` unchanged, unless it is a sub-agent's file.
-
-        Claude Code derives the session and its folder from the path. A sub-agent's file becomes the file of a separate
-        session, because Claude Code cannot resume a sub-agent.
+        The copies of a sub-agent are in the folder of its parent session.
         """
-        return promote_sub_agent(data)
+        session = files.parse_path(name).file
+        return [f"../../file-history/{session}"] if files.is_uuid(session) else []
+
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
+        return f"projects/{files.folder_of(workspace.cwd)}/{files.session_uuid(header.source_id or '')}.jsonl"
+
+    def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
+        """Return a glob for the only path from which Claude Code resumes the session in ``workspace``."""
+        return (glob.escape(self.session_path(header, workspace)),)
+
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        """Return the command that continues a session. It must be run in the session's working directory."""
+        return ["claude", "--resume", files.session_uuid(source_id)]
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call that started a sub-agent, from the sub-agent's description file.

@@ -1,4 +1,4 @@
-"""Paths of Claude Code's sessions, and the file changes that are recorded in the lines of the sessions.
+"""Names in the paths of Claude Code's sessions, and the file changes that are recorded in the lines of the sessions.
 
 A ``file-history-snapshot`` line lists every file that the session has changed so far, with the newest copy of its
 former content. Claude Code writes such a snapshot at each prompt, and another one with the whole list when it first
@@ -8,18 +8,16 @@ module raises an exception.
 
 from __future__ import annotations
 
-import glob
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gitsession.formats.base.fields import to_ms, uuid_from
 from gitsession.formats.base.file_changes import RecordedBackup, RecordedChange, RecordedCopy, RecordedEdit
-from gitsession.formats.base.format import Sidecar, Workspace
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
+from gitsession.formats.base.record import Source
 from gitsession.formats.claude.records import results_in, text, uuid_of
-from gitsession.model.entries import SessionHeader
 
 FOLDER_CHARS_MAX = 200
 
@@ -49,42 +47,13 @@ def parse_path(name: str) -> SessionPath:
     return SessionPath(file, folders[at - 1] if at else None, file.startswith("agent-"))
 
 
-def sidecars(name: str) -> Sequence[Sidecar]:
-    """Return ``agent-<id>.meta.json``, which contains the id of the call that started a sub-agent.
-
-    Older versions of Claude Code do not write this file.
-    """
-    path = parse_path(name)
-    return (Sidecar(f"{path.file}.meta.json", (f"{path.file}.meta.json",), needed=False),) if path.is_subagent else ()
-
-
-def copy_folders(name: str) -> Sequence[str]:
-    """Return the folder with the copies of files, which is ``file-history/<session>`` beside ``projects``.
-
-    The copies of a sub-agent are in the folder of its parent session.
-    """
-    found = parse_path(name)
-    return [f"../../file-history/{found.file}"] if _UUID.fullmatch(found.file) else []
-
-
-def session_path(header: SessionHeader, workspace: Workspace) -> str:
-    """Return the path, below ``SearchRoot.home``, from which Claude Code resumes a session in ``workspace``."""
-    return f"projects/{folder_of(workspace.cwd)}/{session_uuid(header.source_id or '')}.jsonl"
-
-
-def globs(header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-    """Return a glob for the only path from which Claude Code resumes the session in ``workspace``."""
-    return (glob.escape(session_path(header, workspace)),)
-
-
-def resume_command(source_id: str, file: str = "") -> list[str]:
-    """Return the command that continues a session. It must be run in the session's working directory."""
-    return ["claude", "--resume", session_uuid(source_id)]
-
-
 def session_uuid(source_id: str) -> str:
     """Return Claude Code's id for a session: ``source_id`` if it is a UUID, otherwise a UUID derived from it."""
-    return source_id if _UUID.fullmatch(source_id) else uuid_from(source_id)
+    return source_id if is_uuid(source_id) else uuid_from(source_id)
+
+
+def is_uuid(text: str) -> bool:
+    return _UUID.fullmatch(text) is not None
 
 
 def folder_of(cwd: str) -> str:
@@ -122,10 +91,10 @@ _NAME = re.compile(r"[0-9a-f]{16}@v[0-9]{1,9}")
 _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
-def file_changes(payloads: Iterable[bytes]) -> Iterator[RecordedChange]:
-    """Yield the file changes in the lines of ``payloads``, which must be in the order of the session file."""
+def file_changes(source: Source) -> Iterator[RecordedChange]:
+    """Yield the file changes that are recorded in a session, in the order of the session file."""
     known: dict[str, Any] = {}
-    for payload in payloads:
+    for payload in source.payloads():
         for line in payload.split(b"\n"):
             if not any(mark in line for mark in _MARKS):
                 continue
@@ -155,7 +124,8 @@ def _backup(line: bytes, record: Object, known: dict[str, Any]) -> RecordedBacku
     is_update = record.get("isSnapshotUpdate") is True
     changed = {path: backup for path, backup in backups.items() if not is_update or known.get(path) != backup}
     known.update(backups)
-    files = {path: _copy(backup) for path, backup in sorted(changed.items()) if _is_backup(backup)}
+    names = {path: backup["backupFileName"] for path, backup in sorted(changed.items()) if _is_backup(backup)}
+    files = {path: None if name is None else RecordedCopy(name) for path, name in names.items()}
     if not files:
         return None
     times = [to_ms(backup.get("backupTime")) for backup in changed.values() if isinstance(backup, dict)]
@@ -172,11 +142,6 @@ def _is_backup(backup: object) -> bool:
         return False
     name = backup["backupFileName"]
     return name is None or (isinstance(name, str) and _NAME.fullmatch(name) is not None)
-
-
-def _copy(backup: Any) -> RecordedCopy | None:
-    name = backup["backupFileName"]
-    return None if name is None else RecordedCopy(name)
 
 
 def _edit(line: bytes, record: Object) -> RecordedEdit | None:

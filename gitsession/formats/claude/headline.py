@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from gitsession.formats.base.fields import count, object_in, opaque, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
-from gitsession.formats.claude.records import boundary_before, is_boundary, message_of, text
+from gitsession.formats.claude.records import SYNTHETIC, boundary_before, is_boundary, message_of, text
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 
@@ -61,10 +61,6 @@ def _assistant(line: Object) -> Headline:
         calls=len(called), body=content,
         model=f"anthropic/{model}" if model is not None and model != SYNTHETIC else "",
     )  # fmt: skip
-
-
-SYNTHETIC = "<synthetic>"
-"""The model name in answers that Claude Code generates itself: API errors and empty answers."""
 
 
 def _attachment(line: Object) -> Headline:

@@ -12,7 +12,7 @@ from typing import Any
 from gitsession.formats.base.blocks import content_reader, decoded, redacted
 from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
-from gitsession.formats.claude.records import boundary_before, is_boundary, preserved_by, text
+from gitsession.formats.claude.records import SYNTHETIC, boundary_before, is_boundary, message_of, preserved_by, text
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
@@ -68,7 +68,6 @@ read_content = content_reader(
 
 
 PROVIDER = "anthropic"
-SYNTHETIC = "<synthetic>"
 AUTOMATIC = {"automatic": True}
 """The ``extra`` of a generated title. A title that the user chose takes precedence."""
 
@@ -106,7 +105,7 @@ def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:
     fields.drop("type", "subtype", "uuid", "parentUuid", "timestamp", "compactMetadata")
     return entries.Compaction(
         at_ms=at_ms,
-        summary=_text(read_content(_content_of(summary)) or ()) if summary is not None else "",
+        summary=_text(read_content(message_of(summary).get("content")) or ()) if summary is not None else "",
         first_kept=(kept_ids[0] if len(kept_ids) > 1 else head or kept_ids[0]) if kept_ids else None,
         tokens_before=metadata.integer("preTokens"),
         tokens_after=metadata.integer("postTokens"),
@@ -114,11 +113,6 @@ def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:
         preserve=metadata.left or None,
         extra=fields.left,
     )
-
-
-def _content_of(line: Object) -> Any:
-    message = line.get("message")
-    return message.get("content") if isinstance(message, dict) else None
 
 
 def preserved(stated: Any) -> frozenset[str] | None:
@@ -161,7 +155,9 @@ def _user(at_ms: int, fields: Fields) -> Entry | None:
     if len(blocks) == 1 and isinstance(blocks[0], dict) and blocks[0].get("type") == "tool_result":
         return _result(at_ms, blocks[0], fields, message)
     content_blocks = read_content(content)
-    return None if content_blocks is None else _message_entry(at_ms, "user", content_blocks, fields, message)
+    if content_blocks is None:
+        return None
+    return entries.Message(at_ms=at_ms, role="user", content=content_blocks, extra={**fields.left, **message.left})
 
 
 def _result(at_ms: int, block: Object, fields: Fields, message: Fields) -> entries.Message | None:
@@ -211,10 +207,6 @@ def _message(fields: Fields) -> Fields | None:
     message = Fields(stated)
     message.drop("role")
     return message
-
-
-def _message_entry(at_ms: int, role: str, content: tuple[Block, ...], fields: Fields, message: Fields) -> Entry:
-    return entries.Message(at_ms=at_ms, role=role, content=content, extra={**fields.left, **message.left})
 
 
 def _text(content: tuple[Block, ...]) -> str:
@@ -275,10 +267,6 @@ def _system(at_ms: int, fields: Fields) -> Entry | None:
     return entries.Custom(at_ms=at_ms, custom_type=name, data=fields.take("content"), extra=fields.left)
 
 
-def _progress(at_ms: int, fields: Fields) -> Entry | None:
-    return entries.Custom(at_ms=at_ms, custom_type="progress", data=fields.take("data"), extra=fields.left)
-
-
 def _title(field: str, extra: Object) -> Callable[[int, Fields], Entry | None]:
     def read(at_ms: int, fields: Fields) -> Entry | None:
         title = fields.text(field)
@@ -311,7 +299,7 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
     "assistant": _assistant,
     "attachment": _attachment,
     "system": _system,
-    "progress": _progress,
+    "progress": _named("progress", "data"),
     "summary": _title("summary", AUTOMATIC),
     "ai-title": _title("aiTitle", AUTOMATIC),
     "custom-title": _title("customTitle", {}),

@@ -14,13 +14,16 @@ from gitsession.formats.base.jsonl import LineFailure, Object, parse
 
 MESSAGES = ("user", "assistant")
 
+SYNTHETIC = "<synthetic>"
+"""The model name in answers that Claude Code generates itself: API errors and empty answers."""
+
 _TREE = ("user", "assistant", "attachment", "system")
 """The types of lines that Claude Code links into a tree.
 
 Older versions also linked ``progress`` lines, which newer versions skip.
 """
 
-_SPEAKING = frozenset({*_TREE, "custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"})
+_RECORD_TYPES = frozenset({*_TREE, "custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"})
 """The types of lines that are record lines even without a ``uuid``, because they set a name or change the context."""
 
 
@@ -38,7 +41,7 @@ def is_attached(line: Object) -> bool:
     A log line is not in the tree, sets no name, and does not change the context.
     """
     type_ = line.get("type")
-    return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _SPEAKING)
+    return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _RECORD_TYPES)
 
 
 def is_linked(line: Object) -> bool:

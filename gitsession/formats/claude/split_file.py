@@ -153,14 +153,14 @@ def _is_descendant(line: int, above: int, parents: dict[int, int | None]) -> boo
     return at is not None
 
 
-LINES_READ = 50
-
+HEAD_LINES = 50
+HEAD_BYTES = 64 * 1024
 QWEN = "Qwen Code"
 
 
 def agent_of(head: bytes) -> str:
     """Return the name of the unsupported agent whose file begins with ``head``; "" if none is recognized."""
-    lines = (jsonl.parse(line) for line in head.split(b"\n")[:LINES_READ] if b'"sessionId"' in line)
+    lines = (jsonl.parse(line) for line in head.split(LF)[:HEAD_LINES] if b'"sessionId"' in line)
     return QWEN if any(isinstance(line, dict) and _is_qwen(line) for line in lines) else ""
 
 
@@ -174,8 +174,6 @@ def _is_qwen(line: Object) -> bool:
 
 
 AGENT = "claude"
-HEAD_LINES = 50
-HEAD_BYTES = 64 * 1024
 _ID_FIELDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 _HEADERS = frozenset({"session", "session_meta", "title"})

@@ -12,8 +12,7 @@ from __future__ import annotations
 import base64
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -28,13 +27,14 @@ from gitsession.formats.base.outgoing import (
     OutgoingLine,
     WrittenFile,
     describe_kind,
+    file_text,
 )
 from gitsession.formats.claude.files import session_uuid
 from gitsession.formats.claude.read_entry import PROVIDER
 from gitsession.formats.claude.records import is_sidechain
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import Compaction, Entry, Message, Reset
+from gitsession.model.entries import Compaction, CustomMessage, Entry, Message, Reset
 
 CALL_ID_CHARS_MAX = 64
 TOOL_NAME_CHARS_MAX = 128
@@ -60,8 +60,8 @@ def answer_blocks(entry: Message, notes: Counter[str]) -> list[Json]:
             case Text() if block.text.strip():
                 found.append({"type": "text", "text": block.text})
             case ToolCall():
-                found.append({"type": "tool_use", "id": call_id(block.id), "name": tool_name(block.name),
-                              "input": dict(block.arguments)})  # fmt: skip
+                id, name = call_id(block.id), _legal(block.name, TOOL_NAME_CHARS_MAX)
+                found.append({"type": "tool_use", "id": id, "name": name, "input": dict(block.arguments)})
             case Thinking(redacted=True, signature=str(data)) if is_own:
                 found.append({"type": "redacted_thinking", "data": data})
             case Thinking(signature=str(signature)) if is_own and signature:
@@ -103,10 +103,6 @@ def call_id(id: str) -> str:
     return _legal(id, CALL_ID_CHARS_MAX)
 
 
-def tool_name(name: str) -> str:
-    return _legal(name, TOOL_NAME_CHARS_MAX)
-
-
 def _legal(name: str, chars_max: int) -> str:
     """Return ``name`` if the API accepts it, otherwise a unique valid name that is derived from ``name``."""
     if name and len(name) <= chars_max and not _ILLEGAL.search(name):
@@ -125,20 +121,13 @@ def _block_of(block: Block, notes: Counter[str]) -> Json | None:
             return {"type": "image", "source": _source(data, str(block.mime))}
         case File(data=bytes(data)) if data and block.mime == PDF:
             return {"type": "document", "source": _source(data, PDF), **({"title": block.name} if block.name else {})}
-        case File(data=bytes(data)) if data and (text := _decoded(data)) is not None:
-            return {"type": "text", "text": f'<file name="{block.name}">\n{text}\n</file>'}
+        case File() if (text := file_text(block)).startswith("<file"):
+            return {"type": "text", "text": text}
         case OtherBlock(value=dict(value)) if value.get("type") in ("tool_result", "document", "image"):
             return value
     label = block.name if isinstance(block, File) else block.mime if isinstance(block, Image) else ""
     notes["replaced with their name: images, files and blocks that its model does not accept"] += 1
     return {"type": "text", "text": f"[{type(block).__name__.lower()} {label}]"}
-
-
-def _decoded(data: bytes) -> str | None:
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _source(data: bytes, mime: str) -> Json:
@@ -147,96 +136,13 @@ def _source(data: bytes, mime: str) -> Json:
 
 SUMMARY_INTRO = "What happened before this point in the conversation, in summary:"
 BRANCH_SUMMARY_INTRO = "What was tried on another branch of this conversation, in summary:"
-PROGRAM = "Claude Code"
 
 SILENTLY_OMITTED = frozenset({
     kinds.ModelChange.kind, kinds.ThinkingChange.kind, kinds.Usage.kind, kinds.SourceFile.kind,
     kinds.SessionHeader.kind,
-    kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind,
+    kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind, kinds.Message.kind,
 })  # fmt: skip
-"""The kinds of entries that no model receives. They are omitted without a note."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClaudeEntryContext:
-    """The values on which the lines of an entry depend.
-
-    ``answer``: the id to use for an answer without an id. ``call_ids``: the ids of all calls written so far. A result
-    must have one of these ids.
-    """
-
-    answer: str
-    call_ids: Collection[str]
-    notes: Counter[str]
-
-
-def lines_of(entry: Entry, context: ClaudeEntryContext) -> list[Json]:
-    """Return the lines of one entry, each a child of the previous one.
-
-    A line without a ``message`` is not in the tree.
-    """
-    convert = _BY_KIND.get(entry.kind)
-    if convert is not None:
-        return convert(entry, context)
-    if entry.kind not in SILENTLY_OMITTED:
-        context.notes[f"left out: {describe_kind(entry)}"] += 1
-    return []
-
-
-def _message(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    convert = _BY_ROLE.get(entry.role)
-    return convert(entry, context) if convert else []
-
-
-def _user(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    return _user_lines(content_of(entry.content, context.notes), is_meta=entry.extra.get("isMeta") is True)
-
-
-def _assistant(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    """Return one line for each block, as Claude Code writes them."""
-    blocks = answer_blocks(entry, context.notes)
-    stated = entry.extra.get("id")
-    calls = any(block.get("type") == "tool_use" for block in blocks)
-    message = {
-        "id": stated if isinstance(stated, str) and stated else context.answer,
-        "type": "message",
-        "role": "assistant",
-        "model": entry.model or "unknown",
-        "stop_reason": "tool_use" if calls else "end_turn",
-        "stop_sequence": None,
-        "usage": usage(entry.usage),
-    }
-    return [{"type": "assistant", "message": {**message, "content": [block]}} for block in blocks]
-
-
-def _tool(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    block = result(entry, context.notes)
-    if block["tool_use_id"] not in context.call_ids:
-        context.notes["left out: results whose call is not in the history"] += 1
-        return []
-    return _user_lines([block])
-
-
-def _shell(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    """Return the lines that Claude Code writes for a shell command that the user runs with the prefix ``!``."""
-    if entry.is_excluded:
-        return []
-    printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
-    return [*_user_lines(f"<bash-input>{entry.command or ''}</bash-input>"), *_user_lines(printed)]
-
-
-def _developer(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    context.notes["developer messages, which its model reads as the user's"] += 1
-    return _user_lines(content_of(entry.content, context.notes), is_meta=True)
-
-
-def _system(entry: kinds.Message, context: ClaudeEntryContext) -> list[Json]:
-    context.notes[f"left out: system messages, because {PROGRAM} has its own"] += 1
-    return []
-
-
-def _extension_message(entry: kinds.Message | kinds.CustomMessage, context: ClaudeEntryContext) -> list[Json]:
-    return _user_lines(content_of(entry.content, context.notes), is_meta=True)
+"""The kinds of entries that no model receives, and messages of unknown roles. They are omitted without a note."""
 
 
 def _user_lines(content: str | list[Json], *, is_meta: bool = False) -> list[Json]:
@@ -244,8 +150,16 @@ def _user_lines(content: str | list[Json], *, is_meta: bool = False) -> list[Jso
     return [{"type": "user", "message": {"role": "user", "content": content}, **meta}] if content else []
 
 
-def _compaction(entry: kinds.Compaction, context: ClaudeEntryContext) -> list[Json]:
-    """Return the boundary line and the summary line of a compaction. The caller adds the ids of the kept messages."""
+def _shell_lines(entry: Message) -> list[Json]:
+    """Return the lines that Claude Code writes for a shell command that the user runs with the prefix ``!``."""
+    if entry.is_excluded:
+        return []
+    printed = f"<bash-stdout>{entry.output or ''}</bash-stdout><bash-stderr></bash-stderr>"
+    return [*_user_lines(f"<bash-input>{entry.command or ''}</bash-input>"), *_user_lines(printed)]
+
+
+def _compaction_lines(entry: Compaction) -> list[Json]:
+    """Return the boundary line and the summary line of a compaction, without the ids of the kept messages."""
     metadata: Json = {"trigger": "auto" if entry.method == "auto" else "manual", "preTokens": entry.tokens_before or 0}
     if entry.tokens_after is not None:
         metadata["postTokens"] = entry.tokens_after
@@ -259,35 +173,12 @@ def _compaction(entry: kinds.Compaction, context: ClaudeEntryContext) -> list[Js
     ]  # fmt: skip
 
 
-def _branch_summary(entry: kinds.BranchSummary, context: ClaudeEntryContext) -> list[Json]:
-    return _user_lines(f"{BRANCH_SUMMARY_INTRO}\n\n{entry.summary}", is_meta=True) if entry.summary.strip() else []
-
-
-def _title(entry: kinds.Title, context: ClaudeEntryContext) -> list[Json]:
-    if not entry.title:
+def _title_lines(title: kinds.Title) -> list[Json]:
+    if not title.title:
         return []
-    if entry.extra.get("automatic") is True:
-        return [{"type": "ai-title", "aiTitle": entry.title}]
-    return [{"type": "custom-title", "customTitle": entry.title}]
-
-
-_BY_ROLE: dict[str, Callable[[kinds.Message, ClaudeEntryContext], list[Json]]] = {
-    "user": _user,
-    "assistant": _assistant,
-    "tool": _tool,
-    "shell": _shell,
-    "system": _system,
-    "developer": _developer,
-    "custom": _extension_message,
-}
-
-_BY_KIND: dict[str, Callable[[Any, ClaudeEntryContext], list[Json]]] = {
-    kinds.Message.kind: _message,
-    kinds.CustomMessage.kind: _extension_message,
-    kinds.Compaction.kind: _compaction,
-    kinds.BranchSummary.kind: _branch_summary,
-    kinds.Title.kind: _title,
-}
+    if title.extra.get("automatic") is True:
+        return [{"type": "ai-title", "aiTitle": title.title}]
+    return [{"type": "custom-title", "customTitle": title.title}]
 
 
 VERSION = "2.1.197"
@@ -302,8 +193,12 @@ def write(out: Outgoing) -> WrittenFile:
     return _Writer(out).run()
 
 
-def promote_sub_agent(data: bytes) -> bytes:
-    """Return a sub-agent's file as a session that can be resumed. Any other file is returned unchanged."""
+def relocate(data: bytes, id: str, cwd: str) -> bytes:
+    """Return ``data`` unchanged, unless it is a sub-agent's file.
+
+    Claude Code derives the session and its folder from the path. A sub-agent's file becomes the file of a separate
+    session, because Claude Code cannot resume a sub-agent.
+    """
     if b'"isSidechain":true' not in data or b'"isSidechain":false' in data:
         return data
     lines = data.split(LF)
@@ -353,7 +248,7 @@ class _Writer:
             parsed = {}
         self.common |= {name: parsed[name] for name in _COMMON if isinstance(parsed.get(name), str | bool)}
         self._update_state(outgoing.entry)
-        end = outgoing.id or self._end_of(outgoing.parent)
+        end = outgoing.id or self.ends.get(outgoing.parent)
         self.ends[outgoing.key] = end
         is_keepable = not isinstance(outgoing.entry, Compaction)
         self.uuids[outgoing.key] = [outgoing.id] if outgoing.id is not None and is_keepable else []
@@ -368,13 +263,12 @@ class _Writer:
                 self.prompt = entry.text or self.prompt
 
     def _write_entry(self, outgoing: OutgoingEntry) -> None:
-        parent = self._end_of(outgoing.parent)
+        parent = self.ends.get(outgoing.parent)
         if isinstance(outgoing.entry, Reset):
             self.ends[outgoing.key], self.uuids[outgoing.key] = None, []
             return
         self._update_state(outgoing.entry)
-        context = ClaudeEntryContext(f"msg_{uuid_from(outgoing.key).replace('-', '')}", self.call_ids, self.notes)
-        bodies = lines_of(outgoing.entry, context)
+        bodies = self._lines_of(outgoing.key, outgoing.entry)
         ids = [uuid_from(outgoing.key, *([number] if number else [])) for number in range(len(bodies))]
         if isinstance(outgoing.entry, Compaction):
             self._compaction(outgoing, outgoing.entry, bodies, ids, parent)
@@ -389,12 +283,64 @@ class _Writer:
             parent = id
         self.ends[outgoing.key] = parent
 
+    def _lines_of(self, key: str, entry: Entry) -> list[Json]:
+        """Return the lines of one entry, each a child of the previous one.
+
+        A line without a ``message`` is not in the tree.
+        """
+        match entry:
+            case Message(role="user"):
+                return _user_lines(content_of(entry.content, self.notes), is_meta=entry.extra.get("isMeta") is True)
+            case Message(role="assistant"):
+                return self._answer_lines(key, entry)
+            case Message(role="tool"):
+                block = result(entry, self.notes)
+                if block["tool_use_id"] in self.call_ids:
+                    return _user_lines([block])
+                self.notes["left out: results whose call is not in the history"] += 1
+            case Message(role="shell"):
+                return _shell_lines(entry)
+            case Message(role="system"):
+                self.notes["left out: system messages, because Claude Code has its own"] += 1
+            case Message(role="developer"):
+                self.notes["developer messages, which its model reads as the user's"] += 1
+                return _user_lines(content_of(entry.content, self.notes), is_meta=True)
+            case Message(role="custom") | CustomMessage():
+                return _user_lines(content_of(entry.content, self.notes), is_meta=True)
+            case Compaction():
+                return _compaction_lines(entry)
+            case kinds.BranchSummary():
+                summary = f"{BRANCH_SUMMARY_INTRO}\n\n{entry.summary}" if entry.summary.strip() else ""
+                return _user_lines(summary, is_meta=True)
+            case kinds.Title():
+                return _title_lines(entry)
+            case _ if entry.kind not in SILENTLY_OMITTED:
+                self.notes[f"left out: {describe_kind(entry)}"] += 1
+        return []
+
+    def _answer_lines(self, key: str, entry: Message) -> list[Json]:
+        """Return one line for each block, as Claude Code writes them."""
+        blocks = answer_blocks(entry, self.notes)
+        stated = entry.extra.get("id")
+        calls = any(block.get("type") == "tool_use" for block in blocks)
+        message = {
+            "id": stated if isinstance(stated, str) and stated else f"msg_{uuid_from(key).replace('-', '')}",
+            "type": "message",
+            "role": "assistant",
+            "model": entry.model or "unknown",
+            "stop_reason": "tool_use" if calls else "end_turn",
+            "stop_sequence": None,
+            "usage": usage(entry.usage),
+        }
+        return [{"type": "assistant", "message": {**message, "content": [block]}} for block in blocks]
+
     def _compaction(
         self, outgoing: OutgoingEntry, entry: Compaction, bodies: list[Json], ids: list[str], parent: str | None
     ) -> None:
-        """Write the two lines of a compaction, which are one record.
+        """Write the boundary line and the summary line of a compaction, which form one record.
 
-        The boundary line lists the kept messages, so that Claude Code puts them after the summary.
+        The boundary line contains the ids of the messages that the compaction keeps. Claude Code moves these messages
+        after the summary.
         """
         boundary, summary = bodies
         kept = self._since(outgoing.parent, entry.first_kept)
@@ -409,14 +355,14 @@ class _Writer:
         if parent is not None:
             self.parents.add(parent)
         self.lines.append(OutgoingLine(LF.join(pair), outgoing.key, ids[1]))
-        # A later compaction that keeps entries before and after this one repeats this summary, so these lines are not
-        # kept.
+        # A later compaction can keep entries before and after this one. Its own summary repeats this summary, so the
+        # two lines are not in its list of kept messages.
         self.uuids[outgoing.key], self.ends[outgoing.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:
         """Return the ids of the lines from entry ``first`` to entry ``key``.
 
-        If ``first`` is not above ``key``, return an empty list.
+        The list is empty if ``first`` is neither ``key`` nor an entry above ``key``.
         """
         found: list[str] = []
         while key is not None and first is not None:
@@ -426,9 +372,6 @@ class _Writer:
             key = self.parent_of.get(key)
         return []
 
-    def _end_of(self, key: str | None) -> str | None:
-        return self.ends.get(key)
-
     def _line(self, body: Mapping[str, Any], id: str, parent: str | None, at_ms: int) -> bytes:
         if parent is not None:
             self.parents.add(parent)
@@ -436,7 +379,11 @@ class _Writer:
         return dumps({"parentUuid": parent, **body, **fields, **self.common})
 
     def _write_title_and_leaf(self) -> None:
-        """Write the title and the leaf. If other lines are below the leaf, the leaf must be marked as explicit."""
+        """Write the title and the leaf.
+
+        A leaf with other lines below it is marked as explicit. Without the mark, Claude Code continues at the newest of
+        these lines.
+        """
         session_field = {"sessionId": self.common["sessionId"]}
         if self.out.title is not None and self.out.title.title:
             self.lines.append(
@@ -444,7 +391,7 @@ class _Writer:
             )
         if self.out.labels:
             self.notes["left out: labels"] += len(self.out.labels)
-        leaf = self._end_of(self.out.leaf)
+        leaf = self.ends.get(self.out.leaf)
         if leaf is None:
             if self.out.leaf is not None:
                 self.notes["reset at the end: Claude Code continues with the entries before it"] += 1
