@@ -9,7 +9,6 @@ from __future__ import annotations
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.format import Database
 from gitsession.formats.base.jsonl import LineFailure
-from gitsession.formats.base.record import Source
 from gitsession.formats.librecode import split_file
 from gitsession.formats.librecode.headline import headline_of
 from gitsession.formats.librecode.read_entry import entry_of
@@ -23,6 +22,7 @@ class Librecode(Database):
     FILES = ("*.db", "*.jsonl")
     TABLES = split_file.TABLES
 
+    split = staticmethod(split_file.split)
     owns_tables = staticmethod(split_file.owns_tables)
     session_stamps = staticmethod(split_file.session_stamps)
     session = staticmethod(split_file.session)
@@ -37,9 +37,6 @@ class Librecode(Database):
             return False
         line = jsonl.parse(first)
         return not isinstance(line, LineFailure) and line.get("type") == "session" and "timestamp" not in line
-
-    def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        return split_file.split(data, final=final)
 
 
 librecode = Librecode()

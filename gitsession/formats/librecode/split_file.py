@@ -99,7 +99,7 @@ def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> 
     return split(b"".join(line + b"\n" for line in lines), final=True)
 
 
-def split(data: bytes, *, final: bool = False) -> Source:
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     """Split an export, which consists of the lines of rows, as ``Format.split`` does."""
     lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     header = jsonl.parse(lines[0]) if lines else LineFailure("")

@@ -9,7 +9,6 @@ from typing import Any
 from gitsession.formats.base.fields import to_iso
 from gitsession.formats.base.jsonl import dumps
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, describe_kind
-from gitsession.formats.librecode.split_file import AGENT
 from gitsession.model.blocks import Image, Text
 from gitsession.model.entries import (
     BranchSummary,
@@ -21,8 +20,6 @@ from gitsession.model.entries import (
     ThinkingChange,
     Title,
 )
-
-__all__ = ["AGENT", "write"]
 
 Json = dict[str, Any]
 

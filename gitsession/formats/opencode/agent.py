@@ -18,7 +18,6 @@ from gitsession.formats.base.format import (
     Workspace,
 )
 from gitsession.formats.base.jsonl import parse as parse_record
-from gitsession.formats.base.record import Source
 from gitsession.formats.opencode import files, rows, split_file
 from gitsession.formats.opencode.headline import headline_of
 from gitsession.formats.opencode.read_entry import entry_of
@@ -35,6 +34,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     TABLES = rows.TABLES
     RECORDED = "recorded by opencode"
 
+    split = staticmethod(split_file.split)
     is_info = staticmethod(split_file.is_info)
     join = staticmethod(split_file.join)
     from_folders = staticmethod(split_file.from_folders)
@@ -46,14 +46,12 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
+    relocate = staticmethod(files.relocate)
     native_id = staticmethod(files.session_id)
 
     def claims(self, head: bytes) -> bool:
         """Return whether a file that begins with ``head`` is an export or a session description of an older version."""
         return split_file.is_document(head) or split_file.is_info(head)
-
-    def split(self, data: bytes, *, name: str = "", final: bool = False) -> Source:
-        return split_file.split(data, final=final)
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call in ``payload`` whose state contains the session id ``id``."""
@@ -69,10 +67,13 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return header.parent is not None  # a fork has no parent
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        return files.session_path(header)
+        """Return the path of an export that opencode imports, below the user's data folder.
 
-    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
-        return files.relocate(data, self.native_id(id), cwd)
+        The path is in gitsession's own folder, because opencode needs the file only once.
+        """
+        id = self.native_id(header.source_id or "")
+        stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in id)
+        return f"gitsession/opencode/{stem}.json"
 
     def import_command(self, file: str) -> list[str]:
         return ["opencode", "import", file]

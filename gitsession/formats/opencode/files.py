@@ -1,4 +1,4 @@
-"""File changes in opencode's messages, and the paths of exports that opencode imports.
+"""File changes in opencode's messages, and the conversion of exports to another session id and folder.
 
 The messages contain the ids of git trees of the whole project. opencode records such a tree at the beginning and at the
 end of each step. A step is one answer of the model and the execution of its calls. opencode's ``patch`` parts, which it
@@ -18,7 +18,6 @@ from gitsession.formats.base.file_changes import RecordedRun, RecordedTree
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Record, Source
 from gitsession.formats.opencode.json_text import laid_out, quoted
-from gitsession.model.entries import SessionHeader
 
 _ID_CHARS = 16
 """The number of characters at the beginning of an id that contain its kind and time.
@@ -38,21 +37,13 @@ def session_id(source_id: str | None) -> str:
     return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
-def session_path(header: SessionHeader) -> str:
-    """Return the path of an export that opencode imports, below the user's data folder.
-
-    The path is in gitsession's own folder, because opencode needs the file only once.
-    """
-    stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in session_id(header.source_id))
-    return f"gitsession/opencode/{stem}.json"
-
-
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return the export ``data`` with the session id ``id`` and the folder ``cwd``.
+    """Return the export ``data`` with opencode's id for the session ``id``, and with the folder ``cwd``.
 
     Message ids must be unique in the whole database: of two messages with the same id, opencode's import keeps only the
     first. So if the session id changes, the messages get new ids, which are derived from the new session id.
     """
+    id = session_id(id)
     document = parse(data)
     info = None if isinstance(document, LineFailure) else document.get("info")
     if isinstance(document, LineFailure) or not isinstance(info, dict):
@@ -109,7 +100,7 @@ _CHANGE_NOTHING = frozenset(
     {"codesearch", "glob", "grep", "invalid", "list", "lsp", "plan_enter", "plan_exit", "question", "read", "skill",
      "todoread", "todowrite", "webfetch", "websearch"}
 )  # fmt: skip
-_NAME_THEIR_FILE = frozenset({"edit", "multiedit", "write"})
+_HAVE_FILE_PATH = frozenset({"edit", "multiedit", "write"})
 _SUB_AGENT = "task"
 """The tool that starts a sub-agent. The file changes of the sub-agent are in a separate session, with other trees."""
 
@@ -180,7 +171,7 @@ def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
     for call in calls:
         tool = call.get("tool")
         path = object_in(object_in(call, "state"), "input").get("filePath")
-        if tool in _NAME_THEIR_FILE:
+        if tool in _HAVE_FILE_PATH:
             if isinstance(path, str) and path:
                 found.add(path if path.startswith("/") or not isinstance(folder, str) else f"{folder}/{path}")
         elif tool == _SUB_AGENT:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.fields import Fields, object_in, to_ms
+from gitsession.formats.base.fields import Fields, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.opencode.json_text import quoted
-from gitsession.formats.opencode.records import AGENT, is_compaction_request
+from gitsession.formats.opencode.records import AGENT, created_ms, is_compaction_request
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Entry, Opaque, UnknownEntry
@@ -176,10 +176,7 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
 
 
 def _compaction(request: Any, answer: Any) -> Entry | None:
-    """Return the entry of a compaction request and its summary (rule K1).
-
-    The id of the first kept message is in the request (rule K2).
-    """
+    """Return the entry of a compaction request and its summary. The id of the first kept message is in the request."""
     if not isinstance(request, dict) or not isinstance(answer, dict):
         return None
     info, parts, request_parts = answer.get("info"), answer.get("parts"), request.get("parts")
@@ -299,7 +296,7 @@ def _rest(info: Object) -> Fields:
 
 
 def _at_ms(info: Object) -> int:
-    return to_ms(object_in(info, "time").get("created")) or 0
+    return created_ms(info) or 0
 
 
 def _usage(fields: Fields) -> dict[str, Any] | None:

@@ -56,9 +56,8 @@ def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
     stated = object_of(found)
     orders: list[Order] = []
     if stated.get("role") == "user" and isinstance(stated.get("summary"), dict):
-        bare = ordered([member for member in found if member.key != '"summary"'], INFO, orders)
-    else:
-        bare = ordered(found, INFO, orders)
+        found = [member for member in found if member.key != '"summary"']
+    bare = ordered(found, INFO, orders)
     full_parts, bare_parts, values = [], [], []
     marks: list[tuple[int, str]] = []
     for part in parts:
@@ -69,9 +68,11 @@ def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
         own = members(part)
         value = object_of(own)
         mark = _mark(value)
-        bare_parts.append(ordered(_unmarked(own) if mark is not None else own, PART, orders))
+        if mark is not None:
+            marks.append(mark)
+            own = _remove_member(own, ("state", "time", "compacted"))
+        bare_parts.append(ordered(own, PART, orders))
         values.append(value)
-        marks += [mark] if mark is not None else []
     return OpencodeMessage(
         message_text(info, full_parts), message_text(bare, bare_parts), stated, values, marks, orders
     )
@@ -118,12 +119,9 @@ def _mark(part: Object) -> tuple[int, str] | None:
     time = state.get("time") if isinstance(state, dict) else None
     at_ms = time.get("compacted") if isinstance(time, dict) else None
     id = part.get("id")
-    is_mark = part.get("type") == "tool" and type(at_ms) is int and at_ms >= 0 and isinstance(id, str)
-    return (at_ms, id) if is_mark and type(at_ms) is int and isinstance(id, str) else None
-
-
-def _unmarked(part: list[Member]) -> list[Member]:
-    return _remove_member(part, ("state", "time", "compacted"))
+    if part.get("type") == "tool" and type(at_ms) is int and at_ms >= 0 and isinstance(id, str):
+        return at_ms, id
+    return None
 
 
 def _remove_member(found: list[Member], keys: Sequence[str]) -> list[Member]:
@@ -145,6 +143,7 @@ def id_of(info: Object) -> str | None:
 def created_ms(info: Object) -> int | None:
     """Return the time at which a message or a session was created, as Unix time in ms."""
     return to_ms(object_in(info, "time").get("created"))
+
 
 HEADER = 0
 """The line of the session's description on ``meta``. The lines of messages begin at 1."""
@@ -320,7 +319,7 @@ def _marked(at_ms: int, parts: list[str]) -> _Row:
 
 
 def _is_compaction(request: OpencodeMessage, answer: OpencodeMessage) -> bool:
-    """Return whether ``answer`` is the finished summary that ``request`` requests (rule K1)."""
+    """Return whether ``answer`` is the finished summary that ``request`` requests."""
     info = answer.info
     return (
         is_compaction_request(request.info, request.parts)
@@ -366,9 +365,9 @@ def _leaf(
     else:
         return None, [SourceProblem(HEADER, f"the reverted message {named(target)} is not in the session")]
     if isinstance(revert.get("partID"), str):
-        told = "the session was reverted to a point in this message: the whole message is shown"
-        return rows.get(target), [SourceProblem(rows.get(target, HEADER), told)]
+        what = "the session was reverted to a point in this message: the whole message is shown"
+        return rows.get(target), [SourceProblem(rows.get(target, HEADER), what)]
     if not before:
-        told = "the session was reverted to before its first message: it is shown as before the revert"
-        return None, [SourceProblem(HEADER, told)]
+        what = "the session was reverted to before its first message: it is shown as before the revert"
+        return None, [SourceProblem(HEADER, what)]
     return (before if before != records[-1].line else None), []

@@ -41,7 +41,7 @@ def is_info(head: bytes) -> bool:
     return _INFO.match(head) is not None
 
 
-def split(data: bytes, *, final: bool) -> Source:
+def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     """Split an export as ``Format.split`` does."""
     raw = _object(data, "export")
     top = {member.key: member for member in members(raw)}

@@ -172,13 +172,11 @@ class _Writer:
             self.notes[f"left out: {entry.role} messages"] += 1
 
     def _user(self, key: str, at_ms: int, content: Iterable[Block], *, synthetic: bool = False) -> None:
-        provider, model = self.model
-        info = {"role": "user", "agent": "build", "model": {"providerID": provider, "modelID": model}}
         parts = [part for block in content if (part := part_of(block, self.notes)) is not None]
         if synthetic:
             parts = [{**part, **({"synthetic": True} if part["type"] == "text" else {})} for part in parts]
         if parts:
-            self.user = self._append(key, info, parts, at_ms)
+            self.user = self._append(key, self._request(), parts, at_ms)
 
     def _assistant(self, key: str, entry: Message) -> None:
         if entry.failed and not entry.content:
@@ -201,6 +199,10 @@ class _Writer:
             if part["type"] == "tool":
                 self.calls[part["callID"]] = part
                 self.by_key.setdefault(key, []).append(part)
+
+    def _request(self) -> Json:
+        provider, model = self.model
+        return {"role": "user", "agent": "build", "model": {"providerID": provider, "modelID": model}}
 
     def _answer(self) -> Json:
         provider, model = self.model
@@ -245,10 +247,8 @@ class _Writer:
         """
         first = self.ids.get(entry.first_kept or "")
         tail = {"tail_start_id": first} if first else {}
-        provider, model = self.model
-        info = {"role": "user", "agent": "build", "model": {"providerID": provider, "modelID": model}}
         part = {"type": "compaction", "auto": False, **tail}
-        prompt_id = self._append(key, info, [part], entry.at_ms, name="asked")
+        prompt_id = self._append(key, self._request(), [part], entry.at_ms, name="asked")
         self.messages[-1].is_request = True
         tokens = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
         fields = {"mode": "compaction", "agent": "compaction", "summary": True, "parentID": prompt_id, "finish": "stop"}
