@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from gitsession.formats.aider import split_file
 from gitsession.formats.aider.headline import headline_of
 from gitsession.formats.aider.read_entry import entry_of
-from gitsession.formats.aider.split_file import begins_run
 from gitsession.formats.aider.write import write
 from gitsession.formats.base.format import Accompanied, InProject, Resumable, Sidecar, Workspace
 from gitsession.formats.base.jsonl import Data
 from gitsession.model.entries import SessionHeader
+
+_PROMPTS = ".aider.input.history"
 
 
 class Aider(Accompanied, InProject, Resumable):
@@ -23,14 +24,19 @@ class Aider(Accompanied, InProject, Resumable):
     FILES = ("*aider.chat.history.md",)
     IN_PROJECT = f"{split_file.NAME}.md"
 
-    claims = staticmethod(begins_run)
+    claims = staticmethod(split_file.begins_run)
     split = staticmethod(split_file.split)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
-        return split_file.sidecars(name)
+        """Return the file with the prompts of all runs and their times.
+
+        The file belongs only to a history file with the name that Aider itself uses.
+        """
+        is_own = name.rpartition("/")[2] == split_file.NAME
+        return (Sidecar(_PROMPTS, (_PROMPTS,), needed=False),) if is_own else ()
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
         """Return the name of a file in the project's folder.

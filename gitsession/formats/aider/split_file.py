@@ -15,14 +15,12 @@ before it and on the three lines after it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from enum import Enum
 from hashlib import sha256
 from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.format import Sidecar
 from gitsession.formats.base.record import Record, Source
 from gitsession.model.entries import SessionHeader
 
@@ -39,13 +37,6 @@ class SpanKind(Enum):
     ANSWER = "answer"
 
 
-class AiderSpan(NamedTuple):
-    """A span. ``line``: the line number of its last line in the file, from 1."""
-
-    line: int
-    payload: bytes
-
-
 RUN = re.compile(rb"# aider chat started at ([0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2})[ \t]*")
 
 _FENCE = re.compile(rb" {0,3}(`{3,}|~{3,})(.*)", re.DOTALL)
@@ -53,14 +44,16 @@ _BROKEN_OFF = b"> ^C again to exit"
 _TWO_SPACES = b"  "
 
 
-def split_spans(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], bytes]:
-    """Return the complete spans of a history, and the bytes after them.
+def split_spans(data: bytes, *, final: bool = False) -> tuple[tuple[Record, ...], bytes]:
+    """Return the complete spans of a history, each below the previous one, and the bytes after them.
 
-    Aider may append to the last span of the file. So the last span is complete only if ``final`` is true.
+    The line of a span is its last line. Aider may append to the last span of the file. So the last span is complete
+    only if ``final`` is true.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     complete = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
-    spans: list[AiderSpan] = []
+    spans: list[Record] = []
+    previous: int | None = None
     start = 0
     reader = _Reader(lines, complete, final)
     for at in range(complete):
@@ -68,14 +61,14 @@ def split_spans(data: bytes, *, final: bool = False) -> tuple[list[AiderSpan], b
         if is_start is None:
             break
         if is_start:
-            spans.append(AiderSpan(reader.end_of_text, b"".join(lines[start : reader.end_of_text])))
-            start = reader.end_of_text
+            spans.append(Record(reader.end_of_text, b"".join(lines[start : reader.end_of_text]), previous))
+            start = previous = reader.end_of_text
         if _bare(lines[at]).strip():
             reader.end_of_text = at + 1
     rest = b"".join(lines[start:])
     if final and rest:
-        return [*spans, AiderSpan(len(lines), rest)], b""
-    return spans, rest
+        return (*spans, Record(len(lines), rest, previous)), b""
+    return tuple(spans), rest
 
 
 def kind_of(payload: bytes) -> SpanKind:
@@ -322,17 +315,6 @@ AGENT = "aider"
 NAME = ".aider.chat.history"
 """The name of Aider's history file, without its suffix. The file is in the top folder of the repository."""
 
-PROMPTS = ".aider.input.history"
-"""The name of the file with the prompts of all runs and their times.
-
-The file is in the same folder as the history file.
-"""
-
-
-def sidecars(name: str) -> Sequence[Sidecar]:
-    """Return the file of prompts if ``name`` is the path of a history file with the name that Aider itself uses."""
-    return (Sidecar(PROMPTS, (PROMPTS,), needed=False),) if name.rpartition("/")[2] == NAME else ()
-
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     """Split a file as ``Format.split`` does."""
@@ -347,20 +329,15 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     key = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
     source_id = "@".join(filter(None, (folder.rpartition("/")[2], key)))
     source_id = storable(source_id)
-    spans, tail = split_spans(data, final=final)
+    records, tail = split_spans(data, final=final)
     return Source(
         agent=AGENT,
         source_id=source_id,
         started_ms=to_ms(started) or 0,
-        records=_records(spans),
+        records=records,
         tail=tail,
         header=SessionHeader(agent=AGENT, source_id=source_id, cwd=folder if file_name == NAME and folder else None),
     )
-
-
-def _records(spans: Sequence[AiderSpan]) -> tuple[Record, ...]:
-    above = [None, *(span.line for span in spans)]
-    return tuple(Record(span.line, span.payload, parent) for span, parent in zip(spans, above, strict=False))
 
 
 def _first_line(data: bytes) -> bytes:

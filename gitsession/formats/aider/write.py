@@ -24,7 +24,7 @@ _DROPPED = ("# ", "> ", "#### ")
 def write(out: Outgoing) -> WrittenFile:
     """Write a session as a history."""
     notes: Counter[str] = Counter()
-    path = _path(out)
+    path = out.history()
     visible = _visible_entries(path)
     _count(notes, "left out: entries of other branches", len(out.entries) - len(path))
     _count(notes, "left out: entries before the last summary", len(path) - len(visible))
@@ -38,17 +38,6 @@ def write(out: Outgoing) -> WrittenFile:
         if data:
             lines.append(OutgoingLine(data.removesuffix(b"\n"), outgoing.key))
     return WrittenFile(tuple(lines), notes)
-
-
-def _path(out: Outgoing) -> list[OutgoingEntry]:
-    """Return the entries from the root to the leaf."""
-    by_key = {entry.key: entry for entry in out.entries if not entry.is_name}
-    path: list[OutgoingEntry] = []
-    at = by_key.get(out.leaf or "")
-    while at is not None:
-        path.append(at)
-        at = by_key.get(at.parent or "")
-    return path[::-1]
 
 
 def _visible_entries(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
