@@ -154,7 +154,7 @@ def text_of(content: Any) -> str:
 
 def count(value: Any) -> int | None:
     """Return ``value`` if it is an integer in [0, 2^53), otherwise ``None``."""
-    return value if type(value) is int and 0 <= value < 2**53 else None
+    return value if type(value) is int and 0 <= value < INT_MAX else None
 
 
 def opaque(failure: LineFailure, size_bytes: int) -> Headline:

@@ -1,16 +1,18 @@
 """Parser of files with one JSON object per line, and of records that consist of several lines.
 
-The result of ``parse`` determines whether a line is ``opaque``, and commit messages contain this word. So, as for
-headlines, the view number must change if the result for any bytes changes. The lines of a large file (``StoredFile``)
-are read on access; only their offsets are in memory.
+The result of ``parse`` determines whether a line is ``opaque``, and commit messages contain this word. So the result is
+frozen under the view number, as headlines are. The lines of a large file (``StoredFile``) are read on access; only
+their offsets are in memory.
 
 Some agents log token counts, settings, and user-interface events in the session file. Most lines of such a file are not
-part of the conversation. One entry for each line would need twice the disk space and would make the conversation hard
-to find. So a record (``Group``) consists of a *record line* and the lines before it that *accompany* it, verbatim, with
-the newlines between them. The rule that selects accompanying lines determines the entries, so the rule is frozen under
-the view number. The rule for content that is stored as separate blobs is frozen too. Accompanying lines after the last
-record line will be part of the next record. Until a next record line exists, they are the ``tail`` of the file. The
-tail is stored on ``meta``, so that no entry depends on a later line (docs/decisions/0014).
+part of the conversation. If each line were an entry, a store would need twice the disk space, and the conversation
+would be hard to find. So a record (``Group``) consists of a *record line* and the lines before it that *accompany* it.
+The lines are stored verbatim, with the newlines between them. The rule that selects accompanying lines determines the
+entries, so it is frozen under the view number. The rule for content that is stored as separate blobs is frozen too.
+
+The accompanying lines after the last record line are the ``tail`` of the file, until a further record line follows and
+they become part of its record. The tail is stored on ``meta``, so that no entry depends on a later line
+(docs/decisions/0014).
 """
 
 from __future__ import annotations

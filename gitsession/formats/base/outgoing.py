@@ -37,8 +37,8 @@ class OutgoingEntry:
 
     ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
     the entry, if the agent wrote them or its file already contains them; otherwise ``None``. ``id``: the agent's own id
-    for the entry. ``is_name``: whether the line is not an entry but sets a name or the leaf. If true, later entries
-    that are children of the line's parent are written as children of the line instead.
+    for the entry. ``is_name``: whether the line only sets a name or the leaf. Later children of the parent of such a
+    line are written below the line.
     """
 
     key: str
@@ -139,10 +139,10 @@ _OPAQUE = ("encrypted_content", "signature", "data", "result", "b64_json")
 _ABOUT = ("type", "id", "status", "tool_use_id")
 _CHARS_MAX = 20_000
 
-Spoken = TypeVar("Spoken", bound=Message | CustomMessage)
+AnyMessage = TypeVar("AnyMessage", bound=Message | CustomMessage)
 
 
-def portable(entry: Spoken, agent: str, notes: Counter[str]) -> Spoken:
+def portable(entry: AnyMessage, agent: str, notes: Counter[str]) -> AnyMessage:
     """Return ``entry`` with text in place of each block that a message of ``agent`` cannot contain."""
     if entry.extra.get("role") == "fileMention" and agent == "omp":
         return entry

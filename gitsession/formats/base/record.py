@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -216,7 +216,7 @@ class StoredRecord(Record):
 
 
 def _fields_of(record: Record) -> tuple[object, ...]:
-    return (*(getattr(record, name) for name in ("line", "payload", "parent", "source_id", "claimed_parent")),)
+    return record.line, record.payload, record.parent, record.source_id, record.claimed_parent
 
 
 def record_of(
@@ -299,7 +299,7 @@ class Source:
     header: SessionHeader | None = None
     base: Base | None = None
     segment: str | None = None
-    problems: tuple[SourceProblem, ...] = field(default=())
+    problems: tuple[SourceProblem, ...] = ()
 
     def payloads(self) -> Iterator[bytes]:
         """Yield the payloads of the records in file order, then the tail."""
