@@ -109,8 +109,9 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     parsed = [jsonl.parse(line) for line in lines[1:]]
     nodes = [_node(number, line) for number, line in enumerate(parsed, HEADER + 1)]
     problems = [
-        SourceProblem(number, line.reason or "blank line") for number,
-        line in enumerate(parsed, 2) if isinstance(line, LineFailure)
+        SourceProblem(number, line.reason or "blank line")
+        for number, line in enumerate(parsed, HEADER + 1)
+        if isinstance(line, LineFailure)
     ]
     records = []
     for placed in place_nodes(nodes):
@@ -133,12 +134,10 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
 
 
 def _node(number: int, line: Object | LineFailure) -> LineLink:
-    if isinstance(line, LineFailure):
+    if isinstance(line, LineFailure) or not isinstance(line.get("id"), str):
         return NOTHING._replace(line=number)
-    id, parent = line.get("id"), line.get("parent_id", None)
-    if not isinstance(id, str):
-        return NOTHING._replace(line=number)
-    return LineLink(number, id, parent if isinstance(parent, str) else None)
+    parent = line.get("parent_id")
+    return LineLink(number, line["id"], parent if isinstance(parent, str) else None)
 
 
 # ---- rows

@@ -25,8 +25,8 @@ _ID_CHARS = 16
 opencode orders messages by these characters.
 """
 
-_NAMES = ("id", "sessionID", "messageID", "parentID", "tail_start_id")
-_STAYS = ("revert", "share", "parentID")
+_ID_FIELDS = ("id", "sessionID", "messageID", "parentID", "tail_start_id")
+_NOT_COPIED = ("revert", "share", "parentID")
 """The fields of a session that do not apply to a copy of the session under another id."""
 
 
@@ -53,7 +53,7 @@ def relocate(data: bytes, id: str, cwd: str) -> bytes:
         return data
     info["directory"] = cwd
     if old_id != id:
-        document["info"] = {**{name: value for name, value in info.items() if name not in _STAYS}, "id": id}
+        document["info"] = {**{name: value for name, value in info.items() if name not in _NOT_COPIED}, "id": id}
         document["messages"] = _renamed(document.get("messages"), id)
     return f"{laid_out(quoted(document))}\n".encode()
 
@@ -71,7 +71,7 @@ def _renamed(messages: Any, session: str) -> list[Any]:
 
 
 def _replace_ids(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    ids = {name: value[name] for name in _NAMES if isinstance(value.get(name), str)}
+    ids = {name: value[name] for name in _ID_FIELDS if isinstance(value.get(name), str)}
     return {**value, **{name: names.get(id, id) for name, id in ids.items()}}
 
 
@@ -96,12 +96,12 @@ _TREE = re.compile(r"[0-9a-f]{40}")
 _PROJECT = re.compile(r"[0-9A-Za-z_-]{1,128}")
 _ROOTS_MAX = 8
 
-_CHANGE_NOTHING = frozenset(
+_READ_ONLY_TOOLS = frozenset(
     {"codesearch", "glob", "grep", "invalid", "list", "lsp", "plan_enter", "plan_exit", "question", "read", "skill",
      "todoread", "todowrite", "webfetch", "websearch"}
 )  # fmt: skip
-_HAVE_FILE_PATH = frozenset({"edit", "multiedit", "write"})
-_SUB_AGENT = "task"
+_FILE_TOOLS = frozenset({"edit", "multiedit", "write"})
+_TASK_TOOL = "task"
 """The tool that starts a sub-agent. The file changes of the sub-agent are in a separate session, with other trees."""
 
 
@@ -171,12 +171,12 @@ def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
     for call in calls:
         tool = call.get("tool")
         path = object_in(object_in(call, "state"), "input").get("filePath")
-        if tool in _HAVE_FILE_PATH:
+        if tool in _FILE_TOOLS:
             if isinstance(path, str) and path:
                 found.add(path if path.startswith("/") or not isinstance(folder, str) else f"{folder}/{path}")
-        elif tool == _SUB_AGENT:
+        elif tool == _TASK_TOOL:
             is_delegated = True
-        elif tool not in _CHANGE_NOTHING:
+        elif tool not in _READ_ONLY_TOOLS:
             is_any = True
     return None if is_any and not is_delegated else tuple(sorted(found))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitsession.formats.base.fields import object_in, plain, to_ms
+from gitsession.formats.base.fields import object_in, plain, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.opencode.records import created_ms
 from gitsession.model.headline import Headline, first_line
@@ -43,7 +43,7 @@ def headline_of(payload: bytes) -> Headline:
 def _message(info: Object, parts: list[Any]) -> Headline:
     found = [part for part in parts if isinstance(part, dict)]
     role = info.get("role")
-    text = _text_of(found)
+    text = text_of(found)
     if role == "user":
         if any(part.get("type") == "compaction" for part in found):
             return Headline(kind="custom", label="compaction asked for")
@@ -51,7 +51,7 @@ def _message(info: Object, parts: list[Any]) -> Headline:
     if role != "assistant":
         return Headline(kind="message", role="other", label="message", words=first_line(text))
     called = [plain(part.get("tool")) for part in found if part.get("type") == "tool"]
-    words = first_line(text) or ", ".join(called) or _failure(info)
+    words = first_line(text) or ", ".join(called) or plain(object_in(info, "error").get("name"))
     model = _model(info)
     return Headline(
         kind="message", role="assistant", label="assistant", words=words, calls=len(called), body=text, model=model
@@ -65,21 +65,11 @@ def _compaction(request: Any, answer: Any) -> Headline:
     prompt = request.get("parts") if isinstance(request, dict) else None
     automatic = isinstance(prompt, list) and any(isinstance(part, dict) and part.get("auto") is True for part in prompt)
     return Headline(
-        kind="compaction", label="compaction", words="automatic" if automatic else "", body=_text_of(found),
+        kind="compaction", label="compaction", words="automatic" if automatic else "", body=text_of(found),
         model=_model(info), at_ms=created_ms(info),
     )  # fmt: skip
-
-
-def _failure(info: Object) -> str:
-    error = info.get("error")
-    return plain(error.get("name")) if isinstance(error, dict) else ""
 
 
 def _model(info: Object) -> str:
     provider, model = info.get("providerID"), info.get("modelID")
     return f"{provider}/{model}" if isinstance(provider, str) and isinstance(model, str) else ""
-
-
-def _text_of(parts: list[Object]) -> str:
-    texts = [part.get("text") for part in parts if part.get("type") == "text"]
-    return "\n".join([text for text in texts if isinstance(text, str)])

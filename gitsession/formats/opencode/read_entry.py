@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from gitsession.formats.base.fields import Fields, to_ms
+from gitsession.formats.base.fields import Fields, text_of, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.opencode.json_text import quoted
 from gitsession.formats.opencode.records import AGENT, created_ms, is_compaction_request
@@ -186,17 +186,11 @@ def _compaction(request: Any, answer: Any) -> Entry | None:
     first, auto = part.get("tail_start_id"), part.get("auto")
     return entries.Compaction(
         at_ms=_at_ms(info),
-        summary="\n".join(texts(parts)),
+        summary=text_of(parts),
         first_kept=first if isinstance(first, str) else None,
         method={True: "auto", False: "manual"}.get(auto) if isinstance(auto, bool) else None,
         extra={"messages": [request, answer]},
     )
-
-
-def texts(parts: Iterable[Any]) -> list[str]:
-    """Return the texts of the text parts of a message."""
-    found = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
-    return [text for text in found if isinstance(text, str)]
 
 
 # ---- parts

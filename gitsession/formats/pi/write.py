@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from hashlib import sha256
+from typing import NamedTuple
 
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import to_iso, to_ms
@@ -176,12 +177,11 @@ class _Writer:
         return next(entry.entry.at_ms for entry in self.out.entries if entry.key == self.out.leaf)
 
 
-class _State:
+class _State(NamedTuple):
     """The current model and thinking level at an entry."""
 
-    def __init__(self, model: tuple[str, str] | None = None, thinking: str | None = None) -> None:
-        self.model = model
-        self.thinking = thinking
+    model: tuple[str, str] | None = None
+    thinking: str | None = None
 
     def after(self, entry: Entry) -> _State:
         match entry:
