@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.context import App, here
+from gitsession.cli.invocation import App, here
 from gitsession.cli.output import complain, paged, say
 from gitsession.cli.text import count
 from gitsession.errors import (

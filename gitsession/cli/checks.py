@@ -14,13 +14,13 @@ from pathlib import Path
 import gitsession
 from gitsession import __version__
 from gitsession.archive import trash
-from gitsession.cli.context import App
 from gitsession.cli.expiry import expiry_text, forecast_expiry
+from gitsession.cli.invocation import App
 from gitsession.cli.text import clock, count
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, hook_files, process
 from gitsession.git.ref_writer import RefLocks
-from gitsession.live import hook_locations, settings_edits, spool
+from gitsession.live import agent_hooks, settings_edits, spool
 from gitsession.redaction import own_rules, vault
 from gitsession.server import server
 from gitsession.sessions import checkpoint_refs, operation_log
@@ -117,8 +117,8 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 def _live(app: App) -> Iterator[Check]:
     """Check the hooks of agents, their pending events and their failures."""
-    for agent, location in hook_locations.AGENTS.items():
-        file = hook_locations.file_of(location, Path.home(), os.environ)
+    for agent, location in agent_hooks.AGENTS.items():
+        file = agent_hooks.file_of(location, Path.home(), os.environ)
         try:
             if settings_edits.is_enabled(location, file):
                 yield Check("hooks", f"hooks of {agent} are installed in {file}")

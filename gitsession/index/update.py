@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.git.types import Oid, RefValue
-from gitsession.index import names, session_rows
+from gitsession.index import names, session_details
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
 from gitsession.index.entry_rows import has_entry
@@ -161,7 +161,7 @@ def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[
     if known is None:
         return False
     tip = store.ref(refs.meta(sid))
-    is_moved = known.meta is not None and tip is not None and session_rows.move_marks(db, store, sid, known.meta, tip)
+    is_moved = bool(known.meta and tip and session_details.move_marks(db, store, sid, known.meta, tip))
     meta = None if is_moved and not known.waiting else meta_of(store, sid)
     if meta is not None and (_superseded(meta), *_continues(meta)) != (known.superseded, known.continues, known.copied):
         return False
@@ -193,9 +193,9 @@ def _add_entries(
     new, start = _new_nodes(db, store, sid, [oid for oid in tips.values() if oid is not None])
     newest_ms, tokens = _insert_entries(db, store, sid, new, superseded, known.copied)
     for name, oid in tips.items():
-        session_rows.put_branch(db, store, sid, name, oid, superseded)
+        session_details.put_branch(db, store, sid, name, oid, superseded)
     if meta is not None:
-        session_rows.replace_marks(db, sid, meta.marks)
+        session_details.replace_marks(db, sid, meta.marks)
     return known._replace(
         start=start or known.start or (new[0].oid if new else ""),
         entries=known.entries + len(new),
@@ -282,7 +282,7 @@ def _insert_entries(
         row = recorder.record(node, found)
         at_ms = clamped(found.entry.at_ms)
         is_copied = node.source is not None and node.source.line <= copied
-        named, alone = (0, 0) if is_copied else session_rows.add_answers(db, sid, node, found)
+        named, alone = (0, 0) if is_copied else session_details.add_answers(db, sid, node, found)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
         is_prompt = isinstance(found.entry, kinds.Message) and node.role == "user"
         values = row._asdict() | {
@@ -300,7 +300,7 @@ def _insert_entries(
         _put(db, "entries", values)
         begins = isinstance(found.entry, kinds.Fork) and found.entry.session == sid
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
-            session_rows.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
+            session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return newest_ms, tokens
@@ -326,7 +326,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
 
     ``meta``: the content of ``meta``, if it was read again.
     """
-    name = session_rows.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
+    name = session_details.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
     if name is None or not has_entry(db, sid, known.start):
         return False
     first = content.entry_of(store, load(store, known.start))
@@ -342,7 +342,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         parent = parent_of(meta.header)
         continues, copied = _continues(meta)
         known = known._replace(
-            waiting=session_rows.waiting_tokens(db, store, sid, meta),
+            waiting=session_details.waiting_tokens(db, store, sid, meta),
             project=None if cwd is None else storable(cwd),
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),

@@ -20,8 +20,8 @@ from typing import Any
 
 from gitsession.durable import make_directories, read_regular, replace, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.live import hook_locations
-from gitsession.live.hook_locations import Extension, HookSettings
+from gitsession.live import agent_hooks
+from gitsession.live.agent_hooks import Extension, HookSettings
 
 FOLDER = "gitsession/enabled"
 """Path of the folder for originals, relative to the store."""
@@ -59,10 +59,10 @@ def plan_enable(
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(spec, Extension):
-        new = hook_locations.text_of(spec, program).encode()
+        new = agent_hooks.text_of(spec, program).encode()
         return Edit(spec.agent, file, old, new, old != new and _needs_force(store, spec, file, old, force))
     text = _text(old, file)
-    wanted = {event: hook_locations.command(spec.agent, event, program) for event in spec.events}
+    wanted = {event: agent_hooks.command(spec.agent, event, program) for event in spec.events}
     if _own_hooks(text, spec, file) != [(event, command, _seconds(spec, event)) for event, command in wanted.items()]:
         text = _add_hooks(_remove_hooks(text, spec, file), spec, file, wanted)
     return Edit(spec.agent, file, old, text.encode())
@@ -88,7 +88,7 @@ def is_enabled(spec: HookSettings | Extension, file: Path) -> bool:
     """Return whether hooks are installed. Raises the errors of ``plan_enable``."""
     old = read_regular(file)
     if isinstance(spec, Extension):
-        return old is not None and hook_locations.is_created_text(old.decode("utf-8", "replace"))
+        return old is not None and agent_hooks.is_created_text(old.decode("utf-8", "replace"))
     return old is not None and bool(_own_hooks(_text(old, file), spec, file))
 
 
@@ -167,7 +167,7 @@ def _unsupported(file: Path, problem: str) -> Refused:
 
 
 def _seconds(spec: HookSettings, event: str) -> int:
-    return spec.seconds.get(event, hook_locations.SECONDS)
+    return spec.seconds.get(event, agent_hooks.SECONDS)
 
 
 def _find_own(hooks: Part | None, spec: HookSettings) -> Iterator[tuple[Part, Part, Part, str]]:
@@ -178,7 +178,7 @@ def _find_own(hooks: Part | None, spec: HookSettings) -> Iterator[tuple[Part, Pa
             for hook in inner.parts if inner is not None else []:
                 command = hook.get("command")
                 text = command.value if command is not None else None
-                if isinstance(text, str) and hook_locations.is_own_command(text, spec.agent):
+                if isinstance(text, str) and agent_hooks.is_own_command(text, spec.agent):
                     yield event, group, hook, text
 
 
@@ -243,11 +243,11 @@ def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, fo
     if old is None or _original(store, spec.agent, file, old) is not None:
         return False
     text = old.decode("utf-8", "replace")
-    if not hook_locations.is_created_text(text):
+    if not agent_hooks.is_created_text(text):
         raise Refused(
             f"cannot change '{file}': gitsession did not create it", hint="move the file away and run the command again"
         )
-    if hook_locations.is_unedited(spec, text):
+    if agent_hooks.is_unedited(spec, text):
         return False
     if not force:
         raise Refused(

@@ -27,8 +27,8 @@ from gitsession.sessions import (
     operation_log,
 )
 from gitsession.sessions.active_branch import active
-from gitsession.sessions.addresses import STEPS, resolve
 from gitsession.sessions.content import entry_of, files_of
+from gitsession.sessions.entry_addresses import STEPS, resolve
 from gitsession.sessions.gaps import DAMAGE, Gap
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.session_facts import beginning

@@ -13,7 +13,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.value import Item
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 ALL = ("pi", "pi-0.73", "omp")

@@ -15,7 +15,7 @@ from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Shown
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 ROLES = {"tool": "toolResult", "shell": "bashExecution"}

@@ -18,7 +18,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.providers import anthropic, conversation
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, ContextEdit, CustomMessage, Message, Prune
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 

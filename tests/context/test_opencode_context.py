@@ -19,7 +19,7 @@ from gitsession.context.value import Context
 from gitsession.model import entries
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import ContextEdit, Prune
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 

@@ -16,7 +16,7 @@ from gitsession.context import build
 from gitsession.context.history import ContextHistory
 from gitsession.context.provider_compactions import provider_compaction
 from gitsession.context.providers import provider
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 BLOCK = {

@@ -14,7 +14,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.policies import IMAGE, Policy, clear_thinking, clear_tool_uses, drop_images, model_facing
 from gitsession.context.providers import provider
 from gitsession.model.entries import CLEARED
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 PICTURE = {"type": "image", "data": "eA==", "mimeType": "image/png", "alt": "a cat"}

@@ -26,7 +26,7 @@ from gitsession.formats.base.format import Workspace
 from gitsession.formats.claude.agent import claude
 from gitsession.model import entries
 from gitsession.model.entries import Message
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.sessions.session import StoredSession
 from gitsession.store.memory import MemoryStore
 

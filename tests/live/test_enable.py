@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession.errors import Refused
-from gitsession.live import hook_locations, settings_edits, spool, spooled_events
-from gitsession.live.hook_locations import AGENTS, HookSettings
+from gitsession.live import agent_hooks, settings_edits, spool, spooled_events
+from gitsession.live.agent_hooks import AGENTS, HookSettings
 
 PROGRAM = ["/opt/with space/bin/gitsession", "--store", "/home/u/it's/store.git"]
 CLAUDE = AGENTS["claude"]
@@ -67,7 +67,7 @@ def test_disable_restores_the_file_byte_for_byte(tmp_path: Path, text: str | Non
     assert isinstance(told, HookSettings)
     for event in told.events:
         commands = [hook["command"] for group in found["hooks"][event] for hook in group["hooks"]]
-        assert commands.count(hook_locations.command(agent, event, PROGRAM)) == 1
+        assert commands.count(agent_hooks.command(agent, event, PROGRAM)) == 1
     assert settings_edits.plan_enable(STORE, told, file, PROGRAM).is_empty, "a second time there is nothing to do"
     disable(tmp_path, agent)
     assert (file.read_bytes() if file.exists() else None) == edit.old
@@ -109,7 +109,7 @@ def test_timeout_for_codex_is_within_its_limit(tmp_path: Path) -> None:
         found = json.loads(file.read_text())["hooks"]
         return {event: hook["timeout"] for event, groups in found.items() for hook in groups[0]["hooks"]}
 
-    assert timeouts() == {event: 3 if event == "SessionEnd" else hook_locations.SECONDS for event in timeouts()}
+    assert timeouts() == {event: 3 if event == "SessionEnd" else agent_hooks.SECONDS for event in timeouts()}
     assert "SessionEnd" in timeouts()
     file.write_text(file.read_text().replace('"timeout": 3\n', '"timeout": 30\n'))
     edit = settings_edits.plan_enable(STORE, AGENTS["codex"], file, PROGRAM)
@@ -274,7 +274,7 @@ def test_events_of_the_opencode_plugin_reach_the_spool(tmp_path: Path) -> None:
     program = [sys.executable, "-P", "-m", "gitsession", "--store", str(store)]
     told = AGENTS["opencode"]
     assert not isinstance(told, HookSettings)
-    (tmp_path / "it.mjs").write_text(hook_locations.text_of(told, program))
+    (tmp_path / "it.mjs").write_text(agent_hooks.text_of(told, program))
     (tmp_path / "work").mkdir()
     (tmp_path / "run.mjs").write_text("""
         import { gitsession } from "./it.mjs";
@@ -304,7 +304,7 @@ def test_command_runs_in_any_folder_and_is_silent_without_the_program(tmp_path: 
     program = place / "gitsession"
     program.write_text('#!/bin/sh\necho "$@" > "$(dirname "$0")/said"\n')
     program.chmod(0o755)
-    command = hook_locations.command("claude", "Stop", [str(program), "--store", "/s t"])
+    command = agent_hooks.command("claude", "Stop", [str(program), "--store", "/s t"])
     assert subprocess.run(["sh", "-c", command], cwd="/", check=False).returncode == 0
     assert (place / "said").read_text() == "--store /s t hook Stop --from claude\n"
     program.unlink()
@@ -358,9 +358,9 @@ def test_agents_without_hooks_are_referred_to_watch() -> None:
 
 def test_agents_variables_set_the_location_of_the_settings(tmp_path: Path) -> None:
     home = Path("/home/u")
-    assert hook_locations.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
-    assert hook_locations.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
-    there = hook_locations.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
+    assert agent_hooks.file_of(CLAUDE, home, {}) == Path("/home/u/.claude/settings.json")
+    assert agent_hooks.file_of(CLAUDE, home, {"CLAUDE_CONFIG_DIR": "/c"}) == Path("/c/settings.json")
+    there = agent_hooks.file_of(AGENTS["opencode"], home, {"XDG_CONFIG_HOME": "/x"})
     assert there == Path("/x/opencode/plugin/gitsession.js")
 
 

@@ -12,7 +12,7 @@ from claude_code import assistant, call, user
 from hooks import Agent, failures, waiting
 
 from gitsession import Store
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.live import spool
 
 

@@ -42,7 +42,7 @@ from gitsession.exporting import export_session
 from gitsession.formats.base.format import Workspace
 from gitsession.formats.claude.agent import claude
 from gitsession.model.entries import CustomMessage, Message, SessionHeader
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 SESSIONS = sorted((SHARED / "sessions/claude").glob("*.jsonl"))

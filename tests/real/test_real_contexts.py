@@ -16,7 +16,7 @@ from pi_drivers import DRIVERS, Fields, ask_all, release
 from gitsession.context import build, profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.providers import pi as as_pi
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 __all__ = ["release"]

@@ -14,7 +14,7 @@ from purged import SECRET, find, keys, purge, traces, whole
 from pushed import Client, bare, everything_in, hub, push, user
 
 from gitsession.cli import app as command_line
-from gitsession.cli.context import runner
+from gitsession.cli.invocation import runner
 from gitsession.errors import NotAStore, Refused
 from gitsession.git import hook_files
 from gitsession.model.entries import Message, SessionHeader

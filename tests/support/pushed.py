@@ -12,7 +12,7 @@ from pathlib import Path
 
 from builders import Clock, begun, on_disk
 
-from gitsession.cli.context import runner
+from gitsession.cli.invocation import runner
 from gitsession.codec.holes import StoredPayload
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Oid

@@ -10,7 +10,7 @@ from gitsession.context import build
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Context
 from gitsession.model.entries import BranchSummary, Compaction
-from gitsession.sessions.addresses import resolve
+from gitsession.sessions.entry_addresses import resolve
 from gitsession.store.memory import MemoryStore
 
 ALL = ("pi", "pi-0.73", "omp")

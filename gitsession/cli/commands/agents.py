@@ -15,10 +15,10 @@ import click
 import gitsession
 from gitsession.cli import exits, hooking
 from gitsession.cli.commands.imports import project_folders
-from gitsession.cli.context import DRAIN_WAIT_SECONDS, App, program
+from gitsession.cli.invocation import DRAIN_WAIT_SECONDS, App, program
 from gitsession.cli.output import complain, confirm, emit, json_option, say, say_painted, wants_json, warn
 from gitsession.cli.text import count, on_a_line
-from gitsession.live import hook_locations, settings_edits, spool
+from gitsession.live import agent_hooks, settings_edits, spool
 from gitsession.live.settings_edits import Edit
 
 
@@ -41,8 +41,8 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
     AGENT is claude, codex, omp, opencode, or pi. The command prints how many lines of the agent's settings would
     change, and asks for confirmation. To remove the hooks, run `gitsession disable AGENT`.
     """
-    location = hook_locations.find(agent)
-    file = hook_locations.file_of(location, Path.home(), os.environ)
+    location = agent_hooks.find(agent)
+    file = agent_hooks.file_of(location, Path.home(), os.environ)
     edit = settings_edits.plan_enable(app.path, location, file, program(app.path), force=force)
     return _carry_out(app, "enable", edit, location.then, yes=yes, dry_run=dry_run)
 
@@ -55,8 +55,8 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
     If the agent's settings have not been edited since `gitsession enable`, they are restored byte for byte.
     Otherwise, only the hooks of gitsession are removed.
     """
-    location = hook_locations.find(agent)
-    file = hook_locations.file_of(location, Path.home(), os.environ)
+    location = agent_hooks.find(agent)
+    file = agent_hooks.file_of(location, Path.home(), os.environ)
     edit = settings_edits.plan_disable(app.path, location, file, force=force)
     return _carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import gitsession
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import emit, json_option, say
 from gitsession.errors import Corrupt, Malformed, MissingObject
 

@@ -13,7 +13,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, split
+from gitsession.cli.invocation import App, split
 from gitsession.cli.output import complain, emit, json_option, paged, say, say_painted, wants_json, warn
 from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.sessions.gaps import DAMAGE

@@ -15,7 +15,7 @@ import gitsession
 from gitsession.api.compaction import users_options
 from gitsession.cli import exits
 from gitsession.cli.commands.context import as_lines, breakdown, profile_option, window_option
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import complain, emit, json_option, say_painted, warn
 from gitsession.cli.text import count, paint, shorten, width
 from gitsession.compaction.perform import tokens_after

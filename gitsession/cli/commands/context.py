@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import emit_bare, json_option, paged, titled, wants_json, warn_of_hidden
 from gitsession.cli.text import paint, shorten, width
 from gitsession.context.profiles import PROFILES

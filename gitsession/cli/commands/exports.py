@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import click
 
 import gitsession
-from gitsession.cli.context import App, split
+from gitsession.cli.invocation import App, split
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
 from gitsession.cli.text import count, shell_command
 from gitsession.errors import Malformed, Refused, Unavailable

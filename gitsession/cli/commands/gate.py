@@ -11,7 +11,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, program
+from gitsession.cli.invocation import App, program
 from gitsession.cli.output import emit, json_option, say, warn
 from gitsession.cli.text import count
 from gitsession.errors import GitSessionError

@@ -10,14 +10,13 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
 from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
 from gitsession.index import names
-from gitsession.sessions import addresses as address
-from gitsession.sessions import graph
+from gitsession.sessions import entry_addresses, graph
 from gitsession.sessions.gaps import Gap
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
@@ -42,7 +41,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
     row, entry = app.row(session)
     catalogue, store = app.catalogue(), app.objects()
     tip = row.branches[row.active]
-    start = address.resolve(store, row.sid, entry, branch=row.active).oid if entry else tip
+    start = entry_addresses.resolve(store, row.sid, entry, branch=row.active).oid if entry else tip
     found = list(itertools.islice(graph.history_with_gaps(store, row.sid, start), number))
     gaps = [it for it in found if isinstance(it, Gap)]
     called = names.names(catalogue, row.sid)
@@ -63,7 +62,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
 def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
     """Return the oid of the entry at which an agent continues; the tip if this entry cannot be determined."""
     try:
-        return address.resolve(store, sid, "leaf", branch=active).oid
+        return entry_addresses.resolve(store, sid, "leaf", branch=active).oid
     except GitSessionError:
         return tip
 

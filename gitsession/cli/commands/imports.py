@@ -14,7 +14,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import complain, current_folder, emit, json_option, say, wants_json
 from gitsession.cli.text import count, shorten, width
 from gitsession.errors import Corrupt, Unavailable
@@ -124,7 +124,7 @@ def project_folders(store: gitsession.Store) -> list[Path]:
 
 def _object(store: gitsession.Store, path: Path, agent: str, done: gitsession.ImportResult) -> dict[str, Any]:
     from gitsession.api.imports import spelled
-    from gitsession.sessions import addresses
+    from gitsession.sessions import entry_addresses
 
     row = store.catalogue().session(done.session)
     branches = dict(row.branches) if row else {}
@@ -136,7 +136,7 @@ def _object(store: gitsession.Store, path: Path, agent: str, done: gitsession.Im
         "path": spelled(path),
         "branches": branches,
         "active": row.active if row else None,
-        "leaf": addresses.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
+        "leaf": entry_addresses.resolve(store.objects, row.sid, "leaf", branch=row.active).oid if row else None,
         "entries": done.entries,
         "new": done.new,
         "rewritten": done.rewritten,

@@ -12,7 +12,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import emit, json_option, progress, say, wants_json, warn
 from gitsession.cli.text import clock, count, first
 from gitsession.errors import GitSessionError

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.context import App, program
+from gitsession.cli.invocation import App, program
 from gitsession.cli.output import emit, json_option, say
 
 SECONDS_MAX = 3.0

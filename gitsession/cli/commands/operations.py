@@ -12,7 +12,7 @@ import click
 import gitsession
 from gitsession.cli.commands import checkpoints
 from gitsession.cli.commands.checkpoints import HALF_DONE, report_interrupted_rewind, workspace_option
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import current_folder, emit, json_option, print_list, say
 from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.errors import Refused

@@ -10,7 +10,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, split
+from gitsession.cli.invocation import App, split
 from gitsession.cli.output import (
     complain,
     confirm_purge,

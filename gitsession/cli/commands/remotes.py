@@ -13,7 +13,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
 from gitsession.cli.text import count, first, on_a_line, paint, shell_command, shorten
 from gitsession.errors import NotFound, Refused

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.cli.context import App, Since, no_such_agent
+from gitsession.cli.invocation import App, Since, no_such_agent
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.index.search_words import ROLES

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gitsession.cli import exits
-from gitsession.cli.context import runner
+from gitsession.cli.invocation import runner
 from gitsession.cli.output import emit, json_option, say, warn
 from gitsession.cli.text import count
 

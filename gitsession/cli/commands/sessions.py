@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.cli.context import App, Since, here, no_such_agent
+from gitsession.cli.invocation import App, Since, here, no_such_agent
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.index.current_folder import is_of, of_folder

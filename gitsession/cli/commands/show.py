@@ -9,7 +9,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App
+from gitsession.cli.invocation import App
 from gitsession.cli.output import complain, emit, json_option, paged
 from gitsession.cli.text import clock, paint
 from gitsession.codec.digest import digest, to_base64url

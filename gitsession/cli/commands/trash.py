@@ -10,7 +10,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.context import App, Since
+from gitsession.cli.invocation import App, Since
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
 from gitsession.cli.text import clock, count, shorten
 from gitsession.errors import NotFound

@@ -1,4 +1,4 @@
-"""The location of hooks in the settings of each agent, and the command that runs `gitsession hook`."""
+"""The hooks of each agent: their location, their events, and the commands and scripts that run `gitsession hook`."""
 
 from __future__ import annotations
 

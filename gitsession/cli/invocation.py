@@ -1,4 +1,7 @@
-"""Resolution of arguments to a store, a session or an entry. Modules that a command does not use are not imported."""
+"""One invocation of the command line: its store, and the sessions and entries that its arguments address.
+
+Modules that a command does not use are not imported.
+"""
 
 from __future__ import annotations
 
