@@ -41,6 +41,7 @@ from secret_shapes import a_token
 
 import gitsession
 from gitsession import Entry, GitSessionError, Message, Store
+from gitsession.context import tokens
 
 RECORD = TESTS / "oracle.json"
 MODE = os.environ.get("GITSESSION_ORACLE", "")  # read here, because each test runs without the user's variables
@@ -71,6 +72,7 @@ class Pinned:
         monkeypatch.setattr(time, "time", lambda: time.time_ns() / 10**9)
         monkeypatch.setattr(os, "urandom", self.urandom)
         monkeypatch.setattr(secrets, "token_hex", self.token_hex)
+        monkeypatch.setattr(tokens, "tokenizer", lambda: None)  # the extra `tokens` may be installed
 
     def step(self) -> None:
         self.steps += 1
