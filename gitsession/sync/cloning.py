@@ -122,9 +122,7 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
     arguments = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
     arguments += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
     arguments += [f"--filter={filter}"] if filter else []
-    arguments += ["--progress"] if options.on_output else ["--no-progress"]
-    arguments += ["--end-of-options", remote.url, str(folder)]
-    result = process.run_transfer(None, *arguments, on_output=options.on_output, interactive=options.interactive)
+    result = options.run(None, *arguments, options.progress, "--end-of-options", remote.url, str(folder))
     if result.code:
         raise transport.failure(remote, result)
     repository = VerifiedRepository(folder)
@@ -216,34 +214,28 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
     merged = tombstone_sync.tombstones_for(store, None, wanted) if wanted else Merged(local)
     own = {ref: oid for ref, oid in ((create.MAIN, store.ref(create.MAIN)), (refs.TOMBSTONES, merged.oid)) if oid}
     if merged.oid == local:
-        _write_bundle(store.git_dir, path, [*own, *session_refs])
+        transport.create_bundle(store.git_dir, path, [*own, *session_refs])
         return session_refs
     with (
         sync_lock(store),
         Quarantine(store.git_dir, Remote("bundle", str(path)), {**own, **session_refs}) as quarantine,
     ):
         quarantine.put(merged.objects)
-        _write_bundle(quarantine.git_dir, path, [*own, *session_refs])
+        transport.create_bundle(quarantine.git_dir, path, [*own, *session_refs])
     return session_refs
-
-
-def _write_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
-    ref_lines = "".join(f"{ref}\n" for ref in names)
-    arguments = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
-    process.run(git_dir, *arguments, stdin=ref_lines.encode(), timeout_seconds=6 * 3600)
 
 
 def read_bundle(store: GitStore, path: Path, options: TransportOptions) -> SyncReport:
     """Pull from a bundle as from a remote that is not the home remote.
 
-    Raises ``NotFound`` and the errors of ``pull``.
+    The outcome of a branch that was fetched under a second name is ``forked``. Raises ``NotFound`` and the errors of
+    ``pull``.
     """
     report = syncing.pull(store, remotes.file(path), options)
-    return SyncReport(report.remote, tuple(_as_forked(branch) for branch in report.branches))
-
-
-def _as_forked(branch: SyncedBranch) -> SyncedBranch:
-    """Return ``branch``, with the outcome ``forked`` instead of ``refused`` if it was fetched under a second name."""
-    if branch.outcome == "refused" and branch.beside:
-        return SyncedBranch(branch.ref, "forked", branch.old, branch.new, branch.beside)
-    return branch
+    branches = (
+        dataclasses.replace(branch, outcome="forked", why="")
+        if branch.outcome == "refused" and branch.beside
+        else branch
+        for branch in report.branches
+    )
+    return dataclasses.replace(report, branches=tuple(branches))

@@ -53,8 +53,7 @@ def send(
     ``only``: the sessions and refs to push; empty for all. ``leave``: refs that are not pushed. ``among``: see
     ``in_scope``. Raises ``Unavailable``.
     """
-    flush(store)
-    wanted, branches = _wanted(store, remote, set(only), set(leave), among)
+    wanted, branches = _wanted(store, remote, among, set(only), set(leave))
     before = store.refs(remote.tracks)
     if not wanted:
         return PushResult(sorted(branches, key=lambda one: one.ref))
@@ -112,8 +111,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
     Raises ``Unavailable``.
     """
-    flush(store)
-    wanted, _ = _wanted(store, remote, set(), set(), among)
+    wanted, _ = _wanted(store, remote, among)
     return sorted({refs.session_of(ref) for ref in wanted} - {""})
 
 
@@ -122,8 +120,7 @@ def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[st
 
     Raises ``Unavailable``.
     """
-    flush(store)
-    wanted, _ = _wanted(store, remote, set(), set(), among)
+    wanted, _ = _wanted(store, remote, among)
     if refs.ARCHIVE not in wanted:
         return []
     known = {*_sessions_at(store, remote), *(refs.session_of(ref) for ref in wanted)}
@@ -171,12 +168,18 @@ def _with_tombstones_in_scope(
 
 
 def _wanted(
-    store: GitStore, remote: Remote, only: set[str], leave: set[str], among: Collection[str] | None
+    store: GitStore,
+    remote: Remote,
+    among: Collection[str] | None,
+    only: Collection[str] = (),
+    leave: Collection[str] = (),
 ) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
-    """Return the refs to push, in push order, each with its value and its name at the remote.
+    """Flush the store; return the refs to push, in push order, each with its value and its name at the remote.
 
-    Refs that cannot be sent are returned as outcomes.
+    Refs that cannot be sent are returned as outcomes. Raises ``Unavailable``.
     """
+    flush(store)
+    with_sessions = only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}  # the store's refs to push with sessions
     seen = store.refs(remote.tracks)
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
@@ -188,7 +191,7 @@ def _wanted(
         remote_oid = seen.get(remote.tracking(ref))
         if remote_oid == oid or ref in leave or not fits(ref):
             continue
-        if only and refs.session_of(ref) not in only and ref not in _store_refs(only):
+        if only and refs.session_of(ref) not in only and ref not in with_sessions:
             continue
         name = ref
         if remote_oid is not None and not _holds(store, ref, oid, remote_oid):
@@ -209,11 +212,6 @@ def _wanted(
             continue  # the remote has this history under the name before the rename
         found[ref] = (oid, remote.remote_ref(name) or name)
     return found, refused
-
-
-def _store_refs(only: set[str]) -> set[str]:
-    """Return the refs of the store that are pushed together with sessions: all of them, or those in ``only``."""
-    return only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:

@@ -57,8 +57,13 @@ class Scope:
     is_all: bool = False
 
     @property
+    def limits(self) -> dict[str, tuple[str, ...]]:
+        """The values of each limit, by the name of its setting."""
+        return {"project": self.projects, "agent": self.agents, "label": self.labels}
+
+    @property
     def is_limited(self) -> bool:
-        return bool(self.projects or self.agents or self.labels)
+        return any(self.limits.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +158,19 @@ def list_remotes(git_dir: Path) -> list[Remote]:
     home = settings.get(HOME, [""])[-1] or (next(iter(urls)) if len(urls) == 1 else DEFAULT)
     found = []
     for name, url in sorted(urls.items()):
-        pushed = settings.get(f"remote.{name}.push", [])
+        own = {key.removeprefix(f"remote.{name}."): tuple(values) for key, values in settings.items()}
+        pushed = own.get("push", ())
         far = next((spec.partition(":")[2] for spec in pushed if spec.startswith(f"{refs.SESSIONS}*:")), "")
         match = re.fullmatch(r"refs/([^/*]+)/sessions/\*", far)
         prefixes = _shared_refspecs(match[1]) if match and match[1] != "heads" else _STORE_REFSPECS
-        git_settings = tuple((key, value) for key in SAFE for value in settings.get(f"remote.{name}.{key}", []))
-        scope_values = {
-            key: tuple(settings.get(f"remote.{name}.{_SCOPED}{key}", [])) for key in ("project", "agent", "label")
-        }
+        git_settings = tuple((key, value) for key in SAFE for value in own.get(key, ()))
         scope = Scope(
-            projects=scope_values["project"],
-            agents=scope_values["agent"],
-            labels=scope_values["label"],
-            is_all=settings.get(f"remote.{name}.{_SCOPED}all", [""])[-1] == "true",
+            projects=own.get(f"{_SCOPED}project", ()),
+            agents=own.get(f"{_SCOPED}agent", ()),
+            labels=own.get(f"{_SCOPED}label", ()),
+            is_all=own.get(f"{_SCOPED}all", ("",))[-1] == "true",
         )
-        agreed = scope.is_all or settings.get(f"remote.{name}.{_AGREED}", [""])[-1] == "true"
+        agreed = scope.is_all or own.get(_AGREED, ("",))[-1] == "true"
         found.append(Remote(name, url, prefixes, name == home, settings=git_settings, scope=scope, is_agreed=agreed))
     return found
 
@@ -210,7 +213,7 @@ def add(
             f"cannot add remote {name[:80]!r}: its scope cannot both be limited and contain all sessions",
             hint="omit --all, or omit --project, --agent and --label",
         )
-    if "" in (*scope.projects, *scope.agents, *scope.labels):
+    if any("" in values for values in scope.limits.values()):
         hint = "omit --project, --agent and --label for a remote without a scope"
         raise InvalidName(
             f"cannot add remote {name[:80]!r}: a project, agent or label of its scope is empty", hint=hint
@@ -223,9 +226,9 @@ def add(
         raise Refused(f"cannot add remote {name!r}: it already exists", hint="choose another name, or remove it first")
     location = address(url)
     added = Remote(name, location, _shared_refspecs(namespace) if namespace else _STORE_REFSPECS)
-    for key in ("fetch", "push", _AGREED, *(f"{_SCOPED}{kind}" for kind in ("project", "agent", "label", "all"))):
+    for key in ("fetch", "push", _AGREED, f"{_SCOPED}all", *(f"{_SCOPED}{kind}" for kind in scope.limits)):
         _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
-    for kind, values in (("project", scope.projects), ("agent", scope.agents), ("label", scope.labels)):
+    for kind, values in scope.limits.items():
         for value in values:
             value = os.path.abspath(value) if kind == "project" and os.path.isdir(value) else value
             _config(git_dir, "--add", f"remote.{name}.{_SCOPED}{kind}", value)

@@ -236,15 +236,11 @@ def _scan_entries(
     for number in sorted(guard.suspects([(parts.form, data) for _, parts, data in entries])):
         node, parts, data = entries[number]
         for rule in sorted({rule for *_, rule in guard.redact(parts.form, data).rows}):
-            yield _Secret(node, rule, "", f"{_digest(parts)}:{rule}")
+            yield _Secret(node, rule, "", f"{parts.digest.hex()}:{rule}")
     for node, parts, _ in entries:
         if parts.files is not None:
             with contextlib.suppress(*_UNREADABLE):
                 yield from _scan_files(store, node, parts, parts.files, guard, files)
-
-
-def _digest(parts: content.EntryTree) -> str:
-    return parts.digest.hex()
 
 
 def _scan_files(
@@ -259,7 +255,7 @@ def _scan_files(
     for path, (old, new) in CachedTrees(store).diff(before, tree).items():
         path, name_rule = _display_path(path, guard)
         if name_rule and old is None and new is not None:
-            yield _Secret(node, name_rule, path, f"{_digest(parts)}:{name_rule}")
+            yield _Secret(node, name_rule, path, f"{parts.digest.hex()}:{name_rule}")
         if new is None or not store.contains(new.oid):
             continue
         if new.oid not in files:

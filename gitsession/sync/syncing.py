@@ -265,7 +265,7 @@ def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: T
     tracking = quarantine.refs(remote.tracks)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     check_is_store(remote, local, FetchedReader(quarantine.git_dir, store))
-    lines = {ref: oid for ref, oid in _by_local_name(remote, tracking).items() if ref not in refused}
+    lines = {ref: oid for ref, oid in local.items() if remote.remote_ref(ref) is not None and ref not in refused}
     lines |= _only_tracked(store, remote, tracking)
     tombstones = lines.pop(refs.TOMBSTONES, None)
     return _Fetched(frozenset(tracking), lines, tombstones, refused)
@@ -311,7 +311,9 @@ def _move_in(
             raise Unavailable(f"cannot store the fetched objects: {error.strerror}") from error
         if remote.is_named:
             _update_tracking(store, tx, remote, fetched, accepted)
-        local, in_trash = store.refs(HEADS), _trashed_sessions(store)
+        local = store.refs(HEADS)
+        # Remotes may still have the sessions in the trash, but a pull does not restore them.
+        in_trash = {refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH)}
         merged = {
             ref: oid
             for ref, oid in accepted.lines.items()
@@ -323,11 +325,6 @@ def _move_in(
 
 def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
     return {name: oid for prefix in (HEADS, remote.tracks) for name, oid in store.refs(prefix).items()}
-
-
-def _trashed_sessions(store: GitStore) -> set[str]:
-    """Return the sessions in the trash. Remotes may still have these sessions, but a pull does not restore them."""
-    return {refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH)}
 
 
 def _update_tracking(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetched, accepted: _Accepted) -> None:
@@ -377,12 +374,6 @@ def _without_branch(
     return {ref: SyncedBranch(ref, "refused", why=why) for ref in orphaned}
 
 
-def _by_local_name(remote: Remote, tracking: Mapping[str, Oid]) -> dict[str, Oid]:
-    """Return the values of tracking refs by local name. Refs that are never sent to the remote are skipped."""
-    found = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
-    return {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
-
-
 def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -> dict[str, Oid]:
     """Return the tracked branches that no local branch contains and that the remote no longer has.
 
@@ -390,9 +381,10 @@ def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -
     lead to their entries.
     """
     found = {}
-    for ref, oid in _by_local_name(remote, store.refs(remote.tracks)).items():
+    for name, oid in store.refs(remote.tracks).items():
+        ref = remote.local_ref_of(name)
         sid = refs.session_of(ref)
-        if remote.tracking(ref) in fetched or not sid or oid.startswith(SYMBOLIC):
+        if name in fetched or not sid or remote.remote_ref(ref) is None or oid.startswith(SYMBOLIC):
             continue
         ends = [end for end in store.refs(refs.session(sid)).values() if not end.startswith(SYMBOLIC)]
         try:

@@ -17,7 +17,7 @@ ids of sessions are always sent.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -234,9 +234,7 @@ def _write(store: GitStore, tips: Mapping[str, Oid]) -> Path:
     try:
         make_directories(folder)
         temporary = path.with_suffix(".tmp")
-        arguments = ("bundle", "create", "--quiet", "--version=2", str(temporary), "--stdin")
-        ref_lines = "".join(f"{name}\n" for name in (create.MAIN, *tips))
-        process.run(store.git_dir, *arguments, stdin=ref_lines.encode(), timeout_seconds=6 * 3600)
+        transport.create_bundle(store.git_dir, temporary, [create.MAIN, *tips])
         os.chmod(temporary, 0o600)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -391,10 +389,6 @@ def _replaced(store: GitStore, remote: Remote | None, sids: Collection[str]) -> 
     tips = {value for prefix in prefixes for value in store.refs(prefix).values() if refs.target(value) is None}
     ends = archive_set.read(store).ends
     tips |= {oid for sid in sids for _, oid in ends.get(sid, ())}
-    return _replaced_in(store, tips)
-
-
-def _replaced_in(store: GitStore, tips: Iterable[Oid]) -> set[str]:
     revisions = "".join(f"{oid}\n" for oid in sorted(tips))
     if not revisions:
         return set()

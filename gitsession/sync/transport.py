@@ -239,6 +239,15 @@ class TransportOptions:
     on_output: OutputCallback | None = None
     interactive: bool = False
 
+    @property
+    def progress(self) -> str:
+        """The option for a git command that can show its progress."""
+        return "--progress" if self.on_output else "--no-progress"
+
+    def run(self, git_dir: Path | None, *arguments: str) -> ProcessResult:
+        """Run git with these options (see ``process.run_transfer``). Raises ``Unavailable``."""
+        return process.run_transfer(git_dir, *arguments, on_output=self.on_output, interactive=self.interactive)
+
 
 class Pushed(NamedTuple):
     """The result for one ref.
@@ -269,19 +278,16 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], options: Transpor
     """
     arguments = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     arguments += [
-        "--no-recurse-submodules", "--prune", "--refmap=", *_progress(options), "--end-of-options", remote.address,
+        "--no-recurse-submodules", "--prune", "--refmap=", options.progress, "--end-of-options", remote.address,
     ]  # fmt: skip
-    result = process.run_transfer(
-        git_dir, *arguments, *specs, on_output=options.on_output, interactive=options.interactive
-    )
+    result = options.run(git_dir, *arguments, *specs)
     if result.code:
         raise failure(remote, result)
 
 
 def advertised(git_dir: Path, remote: Remote, options: TransportOptions) -> dict[str, Oid]:
     """Return the refs of the remote, by their names there. Raises ``Unavailable``."""
-    arguments = ("ls-remote", "--refs", "--end-of-options", remote.address)
-    result = process.run_transfer(git_dir, *arguments, on_output=options.on_output, interactive=options.interactive)
+    result = options.run(git_dir, "ls-remote", "--refs", "--end-of-options", remote.address)
     if result.code:
         raise failure(remote, result)
     lines = (line.split("\t") for line in result.out.decode("utf-8", "replace").splitlines())
@@ -364,10 +370,10 @@ def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], options: Tr
     waiting = list(leases)
     while waiting:
         chunk, waiting = waiting[:_DELETED_AT_ONCE], waiting[_DELETED_AT_ONCE:]
-        arguments = ["push", "--porcelain", "--no-verify", *_progress(options)]
+        arguments = ["push", "--porcelain", "--no-verify", options.progress]
         arguments += [f"--force-with-lease={name}:{leases[name]}" for name in chunk]
         arguments += ["--end-of-options", remote.address, *(f":{name}" for name in chunk)]
-        result = process.run_transfer(git_dir, *arguments, on_output=options.on_output, interactive=options.interactive)
+        result = options.run(git_dir, *arguments)
         rows = (_STATUS.fullmatch(line) for line in result.out.decode("utf-8", "replace").splitlines())
         deleted |= {row[3] for row in rows if row is not None and row[1] == "-"}
     return deleted
@@ -384,8 +390,7 @@ def _push_chunk(
     specs = [f"{oid}:{name}" for oid, name in chunk.values()]
     arguments = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
     arguments += [f"--force-with-lease={name}:{leases[ref]}" for ref, (_, name) in chunk.items() if ref in leases]
-    arguments += [*_progress(options), "--end-of-options", remote.address, *specs]
-    result = process.run_transfer(git_dir, *arguments, on_output=options.on_output, interactive=options.interactive)
+    result = options.run(git_dir, *arguments, options.progress, "--end-of-options", remote.address, *specs)
     rows = {
         row[3]: row for line in result.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
     }
@@ -466,17 +471,13 @@ def _remote_lines(err: str) -> list[str]:
     ]
 
 
-def _progress(options: TransportOptions) -> list[str]:
-    return ["--progress"] if options.on_output else ["--no-progress"]
+def create_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
+    """Write the refs ``names`` and their histories to a new bundle at ``path``."""
+    arguments = ("bundle", "create", "--quiet", "--version=2", os.path.abspath(path), "--stdin")
+    process.run(git_dir, *arguments, stdin="".join(f"{name}\n" for name in names).encode(), timeout_seconds=6 * 3600)
 
 
 # -- objects that a clone left out (`--filter`), fetched when they are read
-
-
-def promisor(store: GitStore) -> Remote | None:
-    """Return the remote that has the objects that were left out of this store; ``None`` if there is none."""
-    found = (remote for remote in remotes.list_remotes(store.git_dir) if ("promisor", "true") in remote.settings)
-    return next(found, None)
 
 
 def fetch_on_demand(store: GitStore) -> None:
@@ -485,7 +486,8 @@ def fetch_on_demand(store: GitStore) -> None:
     A store for which no program calls this function contacts no remote. Otherwise, a read of a lost object could cause
     a fetch from any remote that the store's configuration names.
     """
-    remote = promisor(store)
+    found = (remote for remote in remotes.list_remotes(store.git_dir) if ("promisor", "true") in remote.settings)
+    remote = next(found, None)
     if remote is not None:
         store.promised = lambda oid: _fetch(store, remote, oid)
 
