@@ -1,7 +1,7 @@
 """Clones and bundles.
 
 A clone is fetched into a folder next to its destination, validated, and then moved to the destination with one rename.
-So a clone that is killed leaves no partial store. All refs are in one packed file, so a store of 10,000 sessions has a
+So an interrupted clone leaves no incomplete store. All refs are in one packed file, so a store of 10,000 sessions has a
 few files instead of tens of thousands.
 
 A bundle is a git bundle: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions has the same

@@ -1,4 +1,7 @@
-"""Push of all data that the remote lacks: refs are recorded, pushed by exact name without force, and then confirmed."""
+"""Push of all data that the remote lacks.
+
+The refs to push are recorded, pushed by exact name and without force, and then confirmed in the tracking refs.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +53,8 @@ def send(
 ) -> PushResult:
     """Push all refs that the remote lacks or that have an older value there.
 
-    ``only``: the sessions and refs to push; empty for all. ``leave``: refs that are not pushed. ``among``: see
-    ``in_scope``. Raises ``Unavailable``.
+    ``only``: the sessions and refs to push; empty for all. ``leave``: the refs to omit. ``among``: see ``in_scope``.
+    Raises ``Unavailable``.
     """
     wanted, branches = _wanted(store, remote, among, set(only), set(leave))
     before = store.refs(remote.tracks)

@@ -99,17 +99,14 @@ class Remote:
         return self.name if self.is_named else self.url
 
     def problem(self, predicate: str) -> str:
-        """Return the message for a problem with the remote.
-
-        ``predicate``: the end of the sentence, such as "cannot be reached".
-        """
+        """Return a message about the remote that ends with ``predicate``, such as "cannot be reached"."""
         if self.is_new:
             return f"cannot clone {plain(self.url)!r}: it {predicate}"
         return f"the remote {self.name} ({plain(self.url)}) {predicate}"
 
     @property
     def is_shared(self) -> bool:
-        """Return whether the remote is shared with a code repository."""
+        """True if the remote is shared with a code repository."""
         return self.prefixes != _STORE_REFSPECS
 
     def remote_ref(self, ref: str) -> str | None:
@@ -176,7 +173,7 @@ def list_remotes(git_dir: Path) -> list[Remote]:
 
 
 def fetched_into_branches(git_dir: Path) -> list[tuple[str, str]]:
-    """Return the fetch refspecs that make a plain `git fetch` move or delete local refs, each with its remote."""
+    """Return the fetch refspecs with which a plain `git fetch` moves or deletes local refs, each with its remote."""
     settings = _settings(git_dir)
     found = [(name, spec) for name in _names(settings) for spec in settings.get(f"remote.{name}.fetch", [])]
     local = (HEADS, "refs/gitsession/")
@@ -294,7 +291,7 @@ def address(url: str) -> str:
 
 
 def check_is_store(remote: Remote, remote_refs: Mapping[str, Oid], read: Reader | None = None) -> None:
-    """Raise ``Refused`` if a remote has branches that a store does not have. Sessions and code must not share branches.
+    """Raise ``Refused`` if a remote has branches that a store does not have: code and sessions must be kept apart.
 
     ``read``: reads the objects of the remote's refs; ``None`` if they have not been fetched.
     """

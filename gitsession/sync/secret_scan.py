@@ -25,6 +25,7 @@ from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.store import histories, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
+from gitsession.validation import set_rules
 from gitsession.validation.quarantine_reader import Proposed
 from gitsession.workspace import names, read_file
 from gitsession.workspace.trees import CachedTrees
@@ -85,8 +86,8 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     """
     store.flush()
     moves = [move for move in moves if move.new is not None]
-    for move in [move for move in moves if move.ref == refs.ARCHIVE]:
-        moves += _archived_tips(store, move)
+    for archive in [move.new for move in moves if move.ref == refs.ARCHIVE and move.new]:
+        moves += set_rules.new_tips(archive_set.at(store, archive))  # these sessions are sent with the archive
     new = _new_commits(
         store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)]
     )
@@ -121,13 +122,6 @@ def _outgoing(
                 left -= 1
                 session = refs.session_of(ref) or _session_of(store, oid)
                 yield from (secret.to_outgoing(ref, session) for secret in found[oid])
-
-
-def _archived_tips(store: ObjectStore, move: Proposed) -> Iterator[Proposed]:
-    """Yield the tips of archived sessions as refs to push, because these sessions are sent with the archive."""
-    archive = archive_set.at(store, move.new) if move.new is not None else archive_set.NONE
-    for sid, ends in sorted(archive.ends.items()):
-        yield from (Proposed(refs.leaf(sid, branch), None, oid) for branch, oid in sorted(ends))
 
 
 def blocked_refs(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = ()) -> dict[str, OutgoingSecret]:

@@ -2,9 +2,9 @@
 
     pull   fetch into a quarantine -> merge tombstones -> validate -> packs, tracking refs and refs in one transaction
     push   record what is about to be pushed -> git push, exact refs only -> tracking refs
-    sync   pull, push; again if another store published in between
+    sync   pull, push; again if another store has pushed meanwhile
 
-Each step can be killed and repeated: a transaction has been made completely or not at all, and the next run has the
+Each step can be interrupted and repeated: a transaction is applied completely or not at all, and the next run has the
 same result. Other processes can append meanwhile. The rules are in docs/explanation/sync.md.
 """
 
@@ -173,7 +173,7 @@ def _cleared(branch: SyncedBranch) -> SyncedBranch:
 
 
 def _summed(before: SyncedBranch | None, now: SyncedBranch) -> SyncedBranch:
-    """Return the combined outcome for a ref from the outcomes of an earlier and a later round."""
+    """Combine the outcomes for a ref of an earlier and a later round."""
     if before is None or before.outcome in ("same", "ahead", "refused"):
         return now
     if now.outcome in ("same", "ahead"):
@@ -212,25 +212,25 @@ class PullResult:
 class _Fetched:
     """The refs in the quarantine, by their local names.
 
-    ``listed``: the tracking refs for all refs that the remote has. ``lines``: the refs that lead to entries.
+    ``listed``: the tracking refs for all refs that the remote has. ``tips``: the refs that lead to entries.
     ``tombstones``: the tip of the tombstone set. ``refused``: the refs that git rejected.
     """
 
     listed: frozenset[str]
-    lines: Mapping[str, Oid]
+    tips: Mapping[str, Oid]
     tombstones: Oid | None
     refused: Mapping[str, SyncedBranch]
 
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """The refs that are accepted into the store: ``lines``, without purged content, and ``tombstones``.
+    """The refs that are accepted into the store: ``tips``, without purged content, and ``tombstones``.
 
     ``rewritten``: the refs with purged content at the remote. ``joined``: the outcomes for the local tombstone set and
     the refs that it moved. ``refused``: the refs that git, the tombstones or the validation rules reject.
     """
 
-    lines: Mapping[str, Oid]
+    tips: Mapping[str, Oid]
     tombstones: Oid | None
     rewritten: frozenset[str]
     joined: tuple[SyncedBranch, ...]
@@ -247,11 +247,11 @@ def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> Pul
         accepted = _accepted(store, remote, quarantine, fetched, known)
         merged, moved = _move_in(store, remote, quarantine, fetched, accepted)
     published.forget(store.git_dir, remote.name)
-    archived = archiving.join(store, store, accepted.lines.get(refs.ARCHIVE))
+    archived = archiving.join(store, store, accepted.tips.get(refs.ARCHIVE))
     archiving.drop_archived_refs(store)
     flush(store)
-    stale = {ref: fetched.lines[ref] for ref in accepted.rewritten if remote.tracking(ref) in fetched.listed}
-    same = merged | {ref: accepted.lines[ref] for ref in stale}
+    stale = {ref: fetched.tips[ref] for ref in accepted.rewritten if remote.tracking(ref) in fetched.listed}
+    same = merged | {ref: accepted.tips[ref] for ref in stale}
     found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in same.items()}
     found |= {branch.ref: branch for branch in (*accepted.joined, *archived, *moved)}
     found |= accepted.refused
@@ -265,10 +265,10 @@ def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: T
     tracking = quarantine.refs(remote.tracks)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     check_is_store(remote, local, FetchedReader(quarantine.git_dir, store))
-    lines = {ref: oid for ref, oid in local.items() if remote.remote_ref(ref) is not None and ref not in refused}
-    lines |= _only_tracked(store, remote, tracking)
-    tombstones = lines.pop(refs.TOMBSTONES, None)
-    return _Fetched(frozenset(tracking), lines, tombstones, refused)
+    tips = {ref: oid for ref, oid in local.items() if remote.remote_ref(ref) is not None and ref not in refused}
+    tips |= _only_tracked(store, remote, tracking)
+    tombstones = tips.pop(refs.TOMBSTONES, None)
+    return _Fetched(frozenset(tracking), tips, tombstones, refused)
 
 
 def _accepted(
@@ -279,20 +279,20 @@ def _accepted(
     ``known``: the values of refs and tracking refs before the merge.
     """
     read = FetchedReader(quarantine.git_dir, store)
-    tracked = {remote.tracking(ref): oid for ref, oid in fetched.lines.items()}
+    tracked = {remote.tracking(ref): oid for ref, oid in fetched.tips.items()}
     merge = tombstone_sync.merge_fetched(store, read, fetched.tombstones, tracked)
     rewritten = tombstone_sync.rewritten(
-        quarantine, read, merge.tombstones, fetched.lines, {} if merge.is_new else known
+        quarantine, read, merge.tombstones, fetched.tips, {} if merge.is_new else known
     )
     joined = tombstone_sync.join(store, read, merge)
     flush(store)
-    lines = {**fetched.lines, **rewritten}
+    tips = {**fetched.tips, **rewritten}
     known = _known(store, remote)
-    archived = still_listed(store, read, {ref: oid for ref, oid in lines.items() if ref != refs.ARCHIVE})
+    archived = still_listed(store, read, {ref: oid for ref, oid in tips.items() if ref != refs.ARCHIVE})
     refused = {**fetched.refused, **{branch.ref: branch for branch in joined if branch.outcome == "refused"}}
-    refused |= _validate(store, quarantine, {ref: oid for ref, oid in lines.items() if ref not in archived}, known)
-    refused |= _without_branch(store, lines, refused)
-    good = {ref: oid for ref, oid in lines.items() if ref not in refused}
+    refused |= _validate(store, quarantine, {ref: oid for ref, oid in tips.items() if ref not in archived}, known)
+    refused |= _without_branch(store, tips, refused)
+    good = {ref: oid for ref, oid in tips.items() if ref not in refused}
     tombstones = None if refs.TOMBSTONES in refused else fetched.tombstones
     if refused or rewritten or joined:  # git adds borrowed objects to fetched packs, and these may be purged by now
         quarantine.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
@@ -303,7 +303,7 @@ def _move_in(
     store: GitStore, remote: Remote, quarantine: Quarantine, fetched: _Fetched, accepted: _Accepted
 ) -> tuple[dict[str, Oid], list[SyncedBranch]]:
     """Move packs and refs into the store; return the merged refs, and the outcomes for refs with a new value."""
-    archived = still_listed(store, FetchedReader(quarantine.git_dir, store), accepted.lines)
+    archived = still_listed(store, FetchedReader(quarantine.git_dir, store), accepted.tips)
     with store.transaction() as tx:
         try:
             quarantine.move_in()
@@ -316,7 +316,7 @@ def _move_in(
         in_trash = {refs.session_of(refs.untrashed(name)) for name in store.refs(refs.TRASH)}
         merged = {
             ref: oid
-            for ref, oid in accepted.lines.items()
+            for ref, oid in accepted.tips.items()
             if ref not in archived and ref != refs.ARCHIVE and (ref in local or refs.session_of(ref) not in in_trash)
         }
         differ = {ref: oid for ref, oid in merged.items() if local.get(ref) != oid}
@@ -331,7 +331,7 @@ def _update_tracking(store: GitStore, tx: Transaction, remote: Remote, fetched: 
     """Update the tracking refs; remove those that the remote no longer has."""
     seen = store.refs(remote.tracks)
     tombstones = {refs.TOMBSTONES: accepted.tombstones} if accepted.tombstones else {}
-    for ref, oid in {**accepted.lines, **tombstones}.items():
+    for ref, oid in {**accepted.tips, **tombstones}.items():
         name = remote.tracking(ref)
         if seen.get(name) != oid:
             tx.move(name, oid, expected=store.ref(name))

@@ -208,17 +208,13 @@ def _removed_commits(store: GitStore, rewriter: Rewriter, name: str, oid: Oid) -
     is_purged = rewriter.is_purged(name)
     first = rewriter.start(name, oid) if is_purged else None
     for at in histories.walk(store.read, oid):
-        before = _read(store, rewriter, at)
-        after = _read(store, rewriter, rewriter.mapped.get(at, at))
+        before = rewriter.read(at)[1]
+        after = rewriter.read(rewriter.mapped.get(at, at))[1]
         is_unchanged = not is_purged and parse_commit(before).tree == parse_commit(after).tree
         if not is_unchanged and not node.parse(at, before).is_tombstone:
             yield at
         if is_purged and first is not None and at == first.oid:
             return
-
-
-def _read(store: GitStore, rewriter: Rewriter, oid: Oid) -> bytes:
-    return (rewriter.objects.get(oid) or store.read(oid))[1]
 
 
 def _write(store: GitStore, tips: Mapping[str, Oid]) -> Path:
@@ -280,7 +276,7 @@ def rewritten(
 
 @dataclass(frozen=True, slots=True)
 class _NotIn:
-    """The complement of ``new``."""
+    """The set of all commits that are not in ``new``."""
 
     new: frozenset[Oid]
 

@@ -127,7 +127,7 @@ class Quarantine:
         shutil.rmtree(self.git_dir, ignore_errors=True)
 
     def cut_off(self) -> None:
-        """Stop git from fetching missing objects.
+        """Remove the remote from the quarantine's configuration, so that git fetches no missing objects on demand.
 
         After this call, objects that a partial clone left out count as missing.
         """
@@ -146,7 +146,8 @@ class Quarantine:
         """Keep only the objects that are reachable from ``tips`` and not from the store's refs ``known``."""
         tip_lines = "".join(f"{oid}\n" for oid in dict.fromkeys(tips))
         known_lines = "".join(f"^{oid}\n" for oid in set(known) if not oid.startswith(SYMBOLIC))
-        before, folder = self._packs(), self.git_dir / "objects" / "pack"
+        folder = self.git_dir / "objects" / "pack"
+        before = pack_writer.packs_in(folder)
         is_partial = any(folder.glob("*.promisor"))
         new_packs: list[str] = []
         if tip_lines:
@@ -171,9 +172,6 @@ class Quarantine:
         owner = self._store_dir / create.KEEP if kept else None
         return pack_writer.move_packs(self.git_dir / "objects" / "pack", self._store_dir / "objects", owner)
 
-    def _packs(self) -> list[str]:
-        return pack_writer.packs_in(self.git_dir / "objects" / "pack")
-
 
 def _section(remote: Remote) -> str:
     """Return the section about the remote for a git configuration file."""
@@ -185,7 +183,8 @@ def _section(remote: Remote) -> str:
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
 """Number of refs that are pushed in the first chunk, and the maximum for later chunks.
 
-With many small chunks, the remote lists all its refs many times. With large chunks, one rejection may affect many refs.
+The remote lists all its refs once per chunk, so many small chunks are slow. In a large chunk, one rejection may affect
+many refs.
 """
 
 REFUSED_ENOUGH = 8
@@ -356,7 +355,7 @@ def _by_session(named: Iterable[str]) -> list[list[str]]:
 
 
 def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
-    """Return how many of the first ``groups`` have at most ``size`` refs in total; at least 1."""
+    """Return the number of groups, from the first on, that have at most ``size`` refs in total; at least 1."""
     count, room = 1, size - len(groups[0])
     while count < len(groups) and len(groups[count]) <= room:
         room -= len(groups[count])
@@ -412,7 +411,7 @@ def _pushed(row: re.Match[str] | None) -> Pushed:
 
 
 def failure(remote: Remote, result: ProcessResult) -> GitSessionError:
-    """Return the error for a failed git command, in one line. A retry may succeed."""
+    """Return the error for a failed git command, with a message of one line."""
     lines = [line.strip() for line in plain(result.err).replace("\r", "\n").split("\n") if line.strip()]
     lines = [line for line in lines if not line.startswith("Cloning into ")]  # this line names a removed folder
     fatal = [line for line in lines if line.startswith(("fatal: ", "error: ", "ssh: ", "remote: "))]
@@ -483,8 +482,8 @@ def create_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
 def fetch_on_demand(store: GitStore) -> None:
     """Let ``store`` fetch the objects that a clone left out from its promisor remote.
 
-    A store for which no program calls this function contacts no remote. Otherwise, a read of a lost object could cause
-    a fetch from any remote that the store's configuration names.
+    Without this call, a store never contacts a remote when it reads an object. Otherwise, the read of a lost object
+    could cause a fetch from any remote that the store's configuration names.
     """
     found = (remote for remote in remotes.list_remotes(store.git_dir) if ("promisor", "true") in remote.settings)
     remote = next(found, None)

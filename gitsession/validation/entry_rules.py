@@ -34,7 +34,7 @@ from gitsession.validation.quarantine_reader import (
     GitReader,
     Limits,
 )
-from gitsession.verify.entry_check import check, is_allowed_on, purge_problems
+from gitsession.verify.entry_check import check, purge_problems
 from gitsession.workspace import names
 
 HOLES_BYTES_MAX = 4 * MEBIBYTE
@@ -106,14 +106,6 @@ def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
     return None
 
 
-def ref_type_fault(node: Node, ref_type: str) -> Fault | None:
-    """Return a fault if an entry does not belong on ``ref_type`` (``meta``, ``files`` or a branch).
-
-    The caller appends the name of the ref to the text of the fault.
-    """
-    return None if is_allowed_on(node, ref_type) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
-
-
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
     """Return a fault if an object is missing, has another kind, or is too large according to its header."""
     problem = _check_header(reader, node.tree, "tree", TREE_BYTES_MAX, "the tree")
@@ -142,10 +134,10 @@ def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
         lifted[name] = _size_of(reader, oid)
     if layout.HOLES in top:
         for _, _, digest, encoding, *_ in holes.parse(reader.read(top[layout.HOLES])[1]):
-            blob_size = lifted.get(digest.hex(), 0) if isinstance(digest, bytes) else 0
-            size = _size_of(
-                reader, top[layout.SUMMARY]
-            ) if encoding == "summary" and layout.SUMMARY in top else blob_size
+            if encoding == "summary" and layout.SUMMARY in top:
+                size = _size_of(reader, top[layout.SUMMARY])
+            else:
+                size = lifted.get(digest.hex(), 0) if isinstance(digest, bytes) else 0
             filled_bytes += size if encoding != "base64" else (size + 2) // 3 * 4
     if filled_bytes > limits.whole_bytes:
         return Fault("size", f"the filled payload has {filled_bytes:,} bytes, and the limit is {limits.whole_bytes:,}")
@@ -169,7 +161,7 @@ def _size_of(reader: GitReader, oid: Oid) -> int:
 
 
 def _message_faults(data: bytes) -> Iterator[Fault]:
-    """Yield the faults of a commit message that this release cannot compute. It must not contain control characters."""
+    """Yield the faults of a commit message that this release cannot compare with the expected one."""
     message = data.partition(b"\n\n")[2]
     if len(message) > MESSAGE_BYTES_MAX:
         yield Fault("commit", f"the message has {len(message):,} bytes, and the limit is {MESSAGE_BYTES_MAX:,}")
@@ -187,10 +179,7 @@ def _error_text(error: GitSessionError, oid: Oid) -> str:
 
 
 class LaterViews:
-    """A test for entries with a view that this release does not support.
-
-    The result for an entry is cached for the entries after it.
-    """
+    """A test for entries with a view of a later release. The result for an entry is kept for the entries after it."""
 
     def __init__(self, reader: GitReader) -> None:
         self._reader = reader

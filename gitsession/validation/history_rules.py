@@ -14,8 +14,8 @@ from gitsession.model.entries import Fork, SessionHeader
 from gitsession.sessions import content
 from gitsession.sessions.node import Node, load
 from gitsession.store import refs
-from gitsession.validation import entry_rules
 from gitsession.validation.quarantine_reader import Deadline, Fault, GitReader, Refusal
+from gitsession.verify.entry_check import is_allowed_on
 
 _BRANCH, _META, _FILES = range(3)
 
@@ -47,7 +47,7 @@ class HistoryBase(NamedTuple):
 class AcceptedEntry(NamedTuple):
     """The data that is kept about a valid entry.
 
-    ``faults``: the faults that the entry has if it is on a branch, on ``meta`` and on ``files``.
+    ``faults``: the faults that the entry would have on a branch, on ``meta`` and on ``files``, in this order.
     """
 
     base: HistoryBase
@@ -71,6 +71,16 @@ class ProposedBranch:
     @property
     def branch(self) -> str:
         return self.ref.rpartition("/")[2]
+
+    @property
+    def new_forks(self) -> list[str]:
+        """The sessions that begin with a ``fork`` entry in the new part of the history, newest first."""
+        found = []
+        at = self.accepted.base.forks if self.accepted is not None else None
+        while at is not None:
+            found.append(at.sid)
+            at = at.before
+        return found
 
     @property
     def existing_tip(self) -> Oid | None:
@@ -202,12 +212,8 @@ def _check_foreign_forks(reader: GitReader, sid: str, branches: Sequence[Propose
 
 
 def _forks_on(reader: GitReader, proposed: ProposedBranch) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry in the new part of a proposed history, newest first."""
-    found = []
-    at = proposed.accepted.base.forks if proposed.accepted is not None else None
-    while at is not None:
-        found.append(at.sid)
-        at = at.before
+    """Return the sessions that begin with a ``fork`` entry in a history but not in its old value, newest first."""
+    found = proposed.new_forks
     existing = proposed.existing_tip
     if existing is None or existing == proposed.old or existing in reader.known_of(proposed.sid):
         return found
@@ -310,21 +316,16 @@ def _is_fork(reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch]
 
     If the session was archived, the ``fork`` entry existed before the push.
     """
-    for proposed in new_branches:
-        at = proposed.accepted.base.forks if proposed.accepted is not None else None
-        while at is not None:
-            if at.sid == sid:
-                return True
-            at = at.before
-    return _is_known_fork(
-        reader, sid, {proposed.existing_tip for proposed in new_branches if proposed.existing_tip is not None}
-    )
+    if any(sid in proposed.new_forks for proposed in new_branches):
+        return True
+    existing = {proposed.existing_tip for proposed in new_branches if proposed.existing_tip is not None}
+    return _is_known_fork(reader, sid, existing)
 
 
 def _is_first(
     reader: GitReader, sid: str, new_branches: Iterable[ProposedBranch], first: Oid, roots: dict[Oid, str]
 ) -> bool:
-    """Return whether no session other than ``sid`` and its forks begins with ``first``."""
+    """Return whether only the session ``sid`` and its forks begin with ``first``."""
     if roots.setdefault(first, sid) != sid:
         return False
     if any(proposed.accepted is not None and proposed.accepted.base.root == first for proposed in new_branches):
@@ -377,4 +378,8 @@ def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
 
 
 def _ref_type_faults(node: Node) -> tuple[Fault | None, ...]:
-    return tuple(entry_rules.ref_type_fault(node, ref_type) for ref_type in ("branch", refs.META, refs.FILES))
+    """Return the faults of an entry (see ``AcceptedEntry``). The caller appends the name of the ref to their texts."""
+    return tuple(
+        None if is_allowed_on(node, ref_type) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
+        for ref_type in ("branch", refs.META, refs.FILES)
+    )

@@ -131,7 +131,10 @@ class GitReader:
     # -- objects
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
-        """Return an object, as ``Reader`` describes. Raises ``Unavailable`` if the object is too large for memory."""
+        """Return the kind and the content of an object (see ``Reader``).
+
+        Raises ``Unavailable`` if the object is too large for memory.
+        """
         found = self._window.get(oid)
         if found is not None:
             return found

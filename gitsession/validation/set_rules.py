@@ -52,7 +52,7 @@ def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple
             known_archive = known_archive | archive_set.at(reader, oid)
     except GitSessionError as error:
         return Fault("archive", str(error)), []
-    return None, [move for move in _new_tips(archive, known_archive) if reader.known.get(move.ref) != move.new]
+    return None, [move for move in new_tips(archive, known_archive) if reader.known.get(move.ref) != move.new]
 
 
 def archived_fault(reader: GitReader, move: Proposed, archive: Oid) -> Fault | None:
@@ -127,7 +127,7 @@ class _Walk:
                 raise Malformed("the archive lacks elements of its parents", where=oid)
             base = base | self._archives[parent]
         listed_tips = {end for ends in archive.ends.values() for _, end in ends}
-        new = {move.new for move in _new_tips(archive, base)}
+        new = {move.new for move in new_tips(archive, base)}
         if not new <= set(commit.tips) | {end for ends in base.ends.values() for _, end in ends}:
             raise Malformed("it lists tips that it does not reach", where=oid)
         if not set(commit.tips) <= listed_tips:
@@ -135,7 +135,8 @@ class _Walk:
         return archive
 
 
-def _new_tips(archive: Archive, before: Archive) -> list[Proposed]:
+def new_tips(archive: Archive, before: Archive = NONE) -> list[Proposed]:
+    """Return the tips in ``archive`` that are not in ``before``, as proposed refs."""
     return [
         Proposed(refs.leaf(sid, branch), None, oid)
         for sid, ends in sorted(archive.ends.items())

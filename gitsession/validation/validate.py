@@ -1,8 +1,8 @@
 """Validation of proposed ref moves, in one pass over the new objects, before any of them is accepted.
 
 The `pre-receive` hook of a server and the fetch of a store use this module. Both read from a quarantine. Only objects
-that are reachable from existing refs count as validated. docs/reference/server.md lists the rules and their names. The
-format of an entry is in docs/reference/format.md, and ``verify/entry_check.py`` checks it.
+that are reachable from existing refs count as validated. docs/reference/server.md lists the rules and their names.
+``verify/entry_check.py`` checks the format of an entry, which docs/reference/format.md defines.
 
     1. refs: the name is valid, the ref is not deleted, and its value is a commit
     2. entries, each after its parents: the form and the sizes are valid, and a commit computed from the entry's content
@@ -287,7 +287,7 @@ class _EntryValidation:
         return fault
 
     def _refuse_purged_sessions(self, branches: Iterable[ProposedBranch]) -> Iterator[Refusal]:
-        """Yield the refusals of refs of purged sessions. A ref to just the tombstone of the first entry is allowed."""
+        """Yield the refusals of refs of purged sessions. Only a ref to the tombstone of the first entry is allowed."""
         for proposed in branches:
             fault = history_rules.rewind_fault(self._read, proposed)
             if fault is not None:
@@ -394,11 +394,12 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     In a partial clone, blobs may be missing. Missing blobs are not validated.
     """
     tombstones = tombstone_set.read(read.store)
+    is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))
     validated = dict(known)
     found: list[Refusal] = []
     for portion in _portions(moves, _sessions_at_once(read, moves, known)):
         with GitReader(read.git_dir, validated) as reader:
-            refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=_is_partial(read.git_dir))
+            refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial)
         refused_refs = {refusal.ref for refusal in refused}
         validated |= {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}
         if refs.TOMBSTONES in {move.ref for move in portion} - refused_refs:
@@ -440,7 +441,3 @@ def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed
     sids = iter(sorted(by_session))
     while group := list(islice(sids, at_once)):
         yield [move for sid in group for move in by_session[sid]]
-
-
-def _is_partial(git_dir: Path) -> bool:
-    return any((git_dir / "objects" / "pack").glob("*.promisor"))
