@@ -12,6 +12,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from gitsession.errors import Unavailable
@@ -51,18 +52,17 @@ def text_samples(payloads: Iterable[bytes]) -> frozenset[bytes]:
 def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool) -> None:
     """Delete the store's files that can contain purged content. The caller must hold the store's lock.
 
-    ``samples``: the result of ``text_samples``. ``discard_snapshots``: whether to discard the last snapshots of
-    workspaces, too. Raises ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
+    ``samples``: the result of ``text_samples``. ``discard_snapshots``: True to discard also the last snapshots of
+    workspaces. Raises ``OSError``, and ``Unavailable`` if another process locks a workspace for too long.
     """
     for name in _DATABASES:
         derived.remove(git_dir / create.CONTROL / name)
     for name in (VERIFIED, salvage.QUARANTINE, *_GIT_FILES):
         _remove(git_dir / name)
-    for file in _spooled(git_dir / SPOOL, samples):
+    for file in chain(_spooled(git_dir / SPOOL, samples), _temporaries(git_dir)):
         _remove(file)
-    for file in _temporaries(git_dir):
-        _remove(file)
-    with contextlib.suppress(Unavailable), exclusive_lock(git_dir / create.SYNC_LOCK, wait_seconds=0):  # else: the sync
+    # If a sync is running, it removes its quarantine itself.
+    with contextlib.suppress(Unavailable), exclusive_lock(git_dir / create.SYNC_LOCK, wait_seconds=0):
         _remove(git_dir / create.INCOMING)
     spill.sweep(git_dir)
     if discard_snapshots:

@@ -162,7 +162,8 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
                     if replacement is not None:
                         replaced[hit.digest] = replacement
                     (entries if replacement is None else redacted).setdefault(node.oid, hit)
-            for path, oid in _files(store, parts.files):
+            for path, file in trees.walk(store, parts.files):
+                oid = file.oid
                 if oid == PURGED_CONTENT_OID:
                     continue
                 if oid not in searched:
@@ -207,9 +208,9 @@ def contains_text(data: bytes, text: str, byte_forms: tuple[bytes, ...]) -> bool
 
 
 def _strings(line: bytes) -> Iterator[str]:
-    """Yield every string and key in a line of JSON.
+    """Yield every string and key in a line of JSON, without escapes.
 
-    They are searched for texts that are written with unusual escapes.
+    In these strings, a text is found even if the line spells it with unusual escapes.
     """
     try:
         pending = [json.loads(line)]
@@ -308,11 +309,6 @@ def _readable_history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:
 def _digest(store: ObjectStore, node: Node) -> str:
     parts = content.entry_tree(store, node)
     return (tombstone.replaced_digest(node, parts) or parts.digest).hex()
-
-
-def _files(store: ObjectStore, tree: Oid | None) -> Iterator[tuple[str, Oid]]:
-    for path, file in trees.walk(store, tree):
-        yield path, file.oid
 
 
 def _remaining_copies(store: ObjectStore, entries: Sequence[EntryHit]) -> tuple[PurgeProblem, ...]:

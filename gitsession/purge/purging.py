@@ -43,7 +43,7 @@ from gitsession.store.lock import packing
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
 _NEW_VALUES_MAX = 256
-"""Number of changed refs from which a check records the state. The next check then covers only later changes."""
+"""If more refs than this have changed, a check records the state, so that the next check covers only later changes."""
 
 _HINT = "run `gitsession doctor` to complete the purge when the problem is solved"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
@@ -107,8 +107,7 @@ def replace(store: GitStore, replacements: Mapping[str, tuple[str, StoredPayload
     ``Malformed`` for an invalid payload.
     """
     by_digest = {digest: Replacement(form, stored) for digest, (form, stored) in replacements.items()}
-    same = {digest for digest, replacement in by_digest.items() if replacement.digest == digest}
-    kept = {digest: replacement for digest, replacement in by_digest.items() if digest not in same}
+    kept = {digest: replacement for digest, replacement in by_digest.items() if replacement.digest != digest}
     for old in preview(store, Tombstones(frozenset(kept))).gone:
         replacement = kept.get(old.replaces.hex()) or kept.get(content.entry_tree(store, old).digest.hex())
         headline = tombstone.replacement_headline(old, replacement) if replacement is not None else None
@@ -228,7 +227,7 @@ def _execute(store: GitStore, tombstones: Tombstones) -> tuple[PurgeResult, froz
 def _delete_objects(store: GitStore, tombstones: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:
     """Execute step 3; return the number of deleted objects and the values of the refs afterwards.
 
-    The values are ``None`` if another process wrote in the meantime. All steps must then be repeated.
+    The values are ``None`` if another process wrote meanwhile. Steps 2 and 3 must then be repeated.
     """
     removal = ObjectRemoval(store)
     kinds, log = removal.kinds(), store.ref(refs.OPLOG)

@@ -87,9 +87,7 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         hits.append(ExportHit(export, count))
         if with_capability(export.agent, Importing) is not None:
             problems.append(PurgeProblem(export.path, f"{export.agent} has a copy of this session in its own database"))
-    return replace(
-        plan, more=more, exports=tuple(hits), texts=purged.texts, problems=(*plan.problems, *problems)
-    )  # fmt: skip
+    return replace(plan, more=more, exports=tuple(hits), texts=purged.texts, problems=(*plan.problems, *problems))
 
 
 def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
@@ -245,7 +243,7 @@ def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedTex
 
 
 def _shape(source: Source) -> object:
-    """Return the parts of a session that its agent requires to read it. These are all parts except the texts."""
+    """Return the parts of a session that an agent needs to read it: all parts except the texts."""
     headlines = [FORMATS[source.agent].headline(record.payload) for record in source.records]
     records = [
         (record.line, record.parent, record.source_id, head.kind, head.role, head.calls)
@@ -326,7 +324,7 @@ _MODES = frozenset(["auto", "concise", "detailed", "none"])
 def _is_text(key: str, value: Any, is_below: bool) -> bool:
     """Return whether strings in the field ``key`` are texts.
 
-    ``is_below``: whether the field is inside a field of texts.
+    ``is_below``: True if the field is inside a field of texts.
     """
     if is_below or key in _ALL_TEXTS:
         return True

@@ -97,7 +97,7 @@ class Rewriter:
     def commit(self, oid: Oid) -> Oid:
         """Return the new oid of the commit ``oid``.
 
-        The function does not recurse, because long histories exceed the recursion limit.
+        The method is iterative, because long histories exceed the recursion limit.
         """
         stack = [oid]
         while stack:
@@ -143,7 +143,9 @@ class Rewriter:
         entry = self._node(oid)
         substitute = None if entry is None else self._substitute(entry, new_parents)
         if substitute is not None:
-            self._record(oid, substitute)
+            self._replaced.add(oid)
+            self._put_all(substitute)
+            self.mapped[oid] = substitute.oid
             return
         tree = None if entry is None else self._without_files(entry)
         changed = self._rewrite_archive(data) if entry is None else None
@@ -267,11 +269,6 @@ class Rewriter:
         return self._folders[oid]
 
     # -- reading and keeping
-
-    def _record(self, oid: Oid, substitute: tombstone.SubstituteCommit) -> None:
-        self._replaced.add(oid)
-        self._put_all(substitute)
-        self.mapped[oid] = substitute.oid
 
     def _put_all(self, substitute: tombstone.SubstituteCommit) -> None:
         self.objects |= substitute.objects

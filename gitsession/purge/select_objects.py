@@ -207,11 +207,12 @@ def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
     """Yield the texts of the readable entries in ``gone``: stored bytes of agents' entries, and strings of others."""
     for oid in gone:
         try:
-            parts = content.entry_tree(reader, node.load(reader, oid))
+            entry = node.load(reader, oid)
+            parts = content.entry_tree(reader, entry)
             if parts.form != layout.OWN:
                 yield parts.stored
                 continue
-            data = content.payload_of(reader, node.load(reader, oid))
+            data = content.payload_of(reader, entry)
             yield from (data[start:end] for _, is_text, start, end in cbor.strings(data) if is_text)
         except DAMAGE:
             continue
