@@ -38,7 +38,7 @@ PROBLEMS_SHOWN = 3
     "--from",
     "agent",
     metavar="FORMAT",
-    help="Read the files in this format, such as claude or pi. Default: detect the format.",
+    help="Read the files as this format, such as claude or pi. Default: detect the format.",
 )
 @click.option(
     "--final", is_flag=True, help="Also import an incomplete last line. Use this option if the file will not grow."

@@ -52,8 +52,9 @@ def archive_command(
 ) -> int:
     """Move old sessions to the archive.
 
-    Archived sessions stay complete and share one ref. `gitsession ls` and `gitsession search` do not list them. To
-    restore a session from the archive, run `gitsession restore SESSION`.
+    Archived sessions stay complete and share one ref. `gitsession search` does not list them, and
+    `gitsession ls` lists them only with --archived. To restore a session from the archive, run `gitsession restore
+    SESSION`.
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
@@ -141,7 +142,7 @@ class Size(click.ParamType[int]):
     "--max-bytes",
     type=Size(),
     metavar="SIZE",
-    help="Select the oldest sessions, so that the others fit into SIZE on disk, such as 500m or 2g.",
+    help="Select the oldest sessions until the others use at most SIZE on disk. Example: 500m or 2g.",
 )
 @click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @consent_option
