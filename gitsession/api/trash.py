@@ -94,11 +94,11 @@ def _find(part: str, sids: Iterable[str], place: str, option: str) -> str:
     """Return the session in ``place`` whose id contains ``part``. Raises ``NotFound`` or ``Ambiguous``."""
     found = [sid for sid in sids if part and part in sid]
     if len(found) > 1:
-        hint = "pass more characters of the id"
-        raise Ambiguous(f"{part!r} matches {len(found)} sessions in {place}", found, hint=hint)
+        what = f"{part!r} matches {len(found)} sessions in {place}"
+        raise Ambiguous(what, found, hint="pass more characters of the id")
     if not found:
-        hint = f"run `gitsession ls {option}` to list the sessions in {place}"
-        raise NotFound(f"no session {part[:80]!r} in {place}", hint=hint)
+        what = f"no session {part[:80]!r} in {place}"
+        raise NotFound(what, hint=f"run `gitsession ls {option}` to list the sessions in {place}")
     return found[0]
 
 

@@ -23,6 +23,7 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.git.objects import encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.sessions import grow_only_sets, layout
+from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged, NewObjects
 from gitsession.store import histories, refs
 from gitsession.store.interface import ObjectStore, StoreProxy
@@ -302,8 +303,11 @@ def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str,
 
 
 def reaches(read: histories.Read, end: Oid, oid: Oid) -> bool:
-    """Return whether ``oid`` is in the history of ``end``, as far as that can be read."""
+    """Return whether ``oid`` is in the history of ``end``, as far as that can be read.
+
+    Raises ``Unavailable``.
+    """
     try:
         return end == oid or histories.holds(read, end, oid)
-    except GitSessionError:
+    except DAMAGE:
         return False

@@ -140,8 +140,8 @@ def textconv_command(file: Path) -> None:
 def completion_command(ctx: click.Context, shell: str) -> None:
     """Print a shell completion script for bash, zsh, or fish.
 
-    For bash, add `eval "$(gitsession completion bash)"` to ~/.bashrc. For zsh, add the same line with `zsh` to ~/.zshrc.
-    For fish, add `gitsession completion fish | source` to ~/.config/fish/config.fish.
+    For bash, add `eval "$(gitsession completion bash)"` to ~/.bashrc. For zsh, add the same line with `zsh` to
+    ~/.zshrc. For fish, add `gitsession completion fish | source` to ~/.config/fish/config.fish.
     """
     from click.shell_completion import get_completion_class
 
