@@ -222,16 +222,13 @@ def test_a_missing_file_is_named(run: Run) -> None:
 # ---- reading commands
 
 
-def test_the_index_finds_an_entry_by_its_source_id_and_by_its_digest(run: Run, file: Path, imported: str) -> None:
+def test_the_index_finds_an_entry_by_its_digest(run: Run, file: Path, imported: str) -> None:
     found = document(run("show", "@@bbbb2222", "--json"))
     other = file.with_name("other.jsonl")
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
     run("import", str(other))
     with Store.open(store_of(run)) as store:
-        catalogue = store.catalogue()
-        assert names.by_source_id(catalogue, imported, "bbbb2222") == found["id"]
-        assert names.by_source_id(catalogue, imported, "nobody") is None
-        same = names.by_digest(catalogue, bytes.fromhex(found["digest"]))
+        same = names.by_digest(store.catalogue(), bytes.fromhex(found["digest"]))
     assert (imported, found["id"]) in same
     assert len({sid for sid, _ in same}) == 2
 
