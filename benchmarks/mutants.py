@@ -92,7 +92,7 @@ BREAKS = [
         "what a remote without hooks holds is not rewritten",
         "sync/syncing.py",
         "rewritten = tombstone_sync.rewritten(\n"
-        "        quarantine, read, merge.tombstones, fetched.lines, {} if merge.is_new else known\n    )",
+        "        quarantine, read, merge.tombstones, fetched.tips, {} if merge.is_new else known\n    )",
         "rewritten = dict[str, Oid]()",
         f"{NO_HOOKS}::test_purge_reaches_a_forge_and_every_store_and_removes_nothing_else",
     ),

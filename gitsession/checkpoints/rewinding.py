@@ -74,7 +74,8 @@ class RewindResult:
         verb: The command that was executed.
         workspace: The path of the workspace; ``None`` if no files were involved.
         outcomes: The outcome for every path of the plan.
-        branch: The branch on which the conversation continues.
+        branch: The branch on which the conversation continues; "" if an undo or redo changed several sessions, or if it
+            moved no branch of a session with several branches of which the user selected none.
         moved: True if the conversation continues at another entry or on another branch.
         prompt: The prompt to which the session was rewound; ``None`` if the entry is not a prompt.
         operation: The operation that was undone or redone.

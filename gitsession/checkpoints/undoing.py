@@ -57,18 +57,23 @@ def take_next(
 def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
     """Return the active branch of the operation's session, and whether the operation moved it.
 
-    The branch is "" if the operation changed several sessions, or if it moved no branch on which one can continue and
-    the user selected none. To derive a branch, the tips of all branches are read.
+    The branch is "" if the operation changed several sessions or removed the session. It is also "" if the operation
+    moved no branch, the session has several branches, and the user selected none: to derive the active branch, the tips
+    of all branches would be read.
     """
     sids = operation.sessions
     sid = next(iter(sids), "")
     if len(sids) != 1:
         return "", False
+    leaves = branches(store, sid)
+    if not leaves:
+        return "", False
     chosen = refs.active(sid)
     moved = {move.ref for move in operation.moves if move.ref == chosen or (move.old and move.new)}
-    if chosen not in moved and all(refs.choice(name) != chosen for name in moved):
+    is_moved = chosen in moved or any(refs.choice(name) == chosen for name in moved)
+    if not is_moved and len(leaves) > 1:
         return selected_branch(store, sid) or "", False
-    branch = active(store, sid) if branches(store, sid) else ""
+    branch = active(store, sid)
     return branch, bool(moved & {chosen, refs.leaf(sid, branch)})
 
 
