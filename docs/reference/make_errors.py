@@ -16,6 +16,18 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parents[1] / "gitsession"
 USAGE = "UsageError"
 
+PLAIN = {
+    "_TYPE_NAMES": "type",
+    "cmd_name": "command",
+    ".__name__": "class",
+    ".args": "name",
+    ".parent": "folder",
+    ".st_size": "size",
+}
+"""Placeholders for names that a reader of the page would not understand. The name of an attribute has a dot."""
+RESULTS = {"_name_of": "type", "len": "number"}
+"""Placeholders for the results of functions. For other functions, the placeholder is the name of the argument."""
+
 Names = dict[str, list[ast.expr]]
 """The expressions that the source assigns to each name."""
 
@@ -160,17 +172,23 @@ def words(node: ast.expr, names: Names) -> str:
 def name_of(node: ast.expr) -> str:
     """Return the last name in an expression, such as ``path`` in ``self.path[:80]``; ``...`` if it has none."""
     if isinstance(node, ast.Name):
-        return node.id.strip("_")
+        return PLAIN.get(node.id, node.id.strip("_"))
     if isinstance(node, ast.Attribute):
-        return node.attr.strip("_")
+        return PLAIN.get(f".{node.attr}", node.attr.strip("_"))
     if isinstance(node, ast.Subscript):
         return name_of(node.value)
     if isinstance(node, ast.BoolOp):
         return name_of(node.values[0])
     if isinstance(node, ast.BinOp):
-        return name_of(node.right)
-    if isinstance(node, ast.Call) and len(node.args) == 1:
-        return name_of(node.args[0])
+        return name_of(node.left if isinstance(node.right, ast.Constant) else node.right)
+    if isinstance(node, ast.Call):
+        function = ast.unparse(node.func)
+        if function in RESULTS:
+            return RESULTS[function]
+        if len(node.args) == 1:
+            return name_of(node.args[0])
+        if isinstance(node.func, ast.Attribute) and not node.args:
+            return name_of(node.func.value)
     return "..."
 
 
