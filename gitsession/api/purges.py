@@ -73,7 +73,7 @@ class Purges:
         unfinished = list(intents.pending(self._objects))
         if unfinished:
             hint = "run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it"
-            raise Refused(f"cannot purge: the command {unfinished[0].description} was interrupted", hint=hint)
+            raise Refused(f"cannot purge: an earlier command, {unfinished[0].description}, was interrupted", hint=hint)
         self._opened.catalogues.close()
         try:
             redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it

@@ -263,7 +263,10 @@ class Session:
         """
         require(name, str, "a name for the branch")
         if names.labelled(self._opened.catalogues.get(), self.id, name) is not None:
-            raise Refused(f"cannot create branch {name!r}: it is a label of this session", hint="choose another name")
+            raise Refused(
+                f"cannot create branch {name!r}: an entry of this session has a label with this name",
+                hint="choose another name",
+            )
         self._session.branch(name, at)
         return self.on(name)
 
@@ -322,11 +325,13 @@ class Session:
         existing = names.labelled(self._opened.catalogues.get(), self.id, label) if label else None
         if existing not in (None, node.oid):
             raise Refused(
-                f"cannot set label {label!r}: entry {existing[:12]} already has it",
+                f"cannot set label {label!r}: entry {existing[:12]} already has this label",
                 hint="choose another label, or remove the label from that entry first",
             )
         if self._session.has_branch(label):
-            raise Refused(f"cannot set label {label!r}: it is a branch of this session", hint="choose another label")
+            raise Refused(
+                f"cannot set label {label!r}: a branch of this session has this name", hint="choose another label"
+            )
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:

@@ -118,7 +118,7 @@ def at_tree(reader: Reader, tree: Oid) -> Archive:
         _read_rows(reader.read(blob)[1], f"{blob}: {name}", turns, ends)
     for sid in ends:
         if sid not in turns:
-            raise Malformed(f"session {sid} has branch rows but no archive count", where=tree)
+            raise Malformed(f"the archive set has branches but no archive count for session {sid}", where=tree)
     return Archive(turns, {sid: frozenset(found) for sid, found in ends.items()})
 
 

@@ -48,7 +48,8 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
                 raise NotFound(f"no session {sid!r}", hint="run `gitsession ls` to list the sessions")
             invalid = [name for name, value in session_refs.items() if not _is_session_branch(name, value)]
             if invalid:
-                raise Refused(f"cannot archive session {sid!r}: its ref {invalid[0]!r} is not a branch")
+                what = f"the ref {invalid[0]!r} is not a valid branch of a session"
+                raise Refused(f"cannot archive session {sid!r}: {what}")
             removed_refs |= session_refs
             # An archived session with refs was continued in another store. It is restored and archived again.
             turns = 2 if sid in archived else 1
@@ -186,7 +187,7 @@ def _write_archive(store: ObjectStore, tx: Transaction, archived: Archive, at_ms
     tip = store.ref(refs.ARCHIVE)
     commit = archive_set.added(store, tip, archived, at_ms)
     if commit.oid is None:
-        raise Unavailable("cannot change the archive set: no session was archived yet")
+        raise Unavailable("cannot change the archive: it does not exist, because no session was archived yet")
     tx.put_all(commit.objects)
     tx.move(refs.ARCHIVE, commit.oid, expected=tip)
 

@@ -65,7 +65,7 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
         tx.move(new, value, expected=existing)
     elif not archive_set.reaches(store.read, existing, value):
         raise Refused(
-            f"cannot move ref {old!r}: {new!r} exists, and its history has diverged",
+            f"cannot move ref {old!r}: {new!r} already exists, and the histories of the two refs have diverged",
             hint="fork or purge one of the two sessions",
         )
     tx.move(old, None, expected=value)

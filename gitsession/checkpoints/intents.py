@@ -105,7 +105,7 @@ def refuse(store: GitStore, workspace: Path) -> None:
     found = read(store, workspace)
     if found is not None:
         raise Refused(
-            f"cannot write files: the command {found.description} was interrupted",
+            f"cannot write files: an earlier command, {found.description}, was interrupted",
             hint="run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it",
         )
 
@@ -131,7 +131,7 @@ def _read(file: Path) -> Intent | None:
     try:
         found = json.loads(data)
         if found.pop("version") != VERSION:
-            raise ValueError("it was written by a later release")
+            raise ValueError("a later release of gitsession wrote the file")
         changes = tuple(PlannedChange(path, _state(old), _state(new)) for path, old, new in found.pop("changes"))
         return Intent(**{**found, "changes": changes, "made": tuple(found["made"])})
     except (ValueError, KeyError, TypeError) as error:

@@ -83,7 +83,8 @@ def plan_step(
     """Return the decisions about the files of an operation, and the folders to remove if they are empty afterwards."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
-        what = f"cannot read checkpoint {files.result}: its payload is not a valid checkpoint"
+        oid = files.result
+        what = f"cannot read checkpoint {oid}: its payload is not a valid checkpoint"
         raise Corrupt(what, hint="run `gitsession repair`")
     paths = entry.paths
     ends = [files_of(store, files.safety), files_of(store, files.result)]

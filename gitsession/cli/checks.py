@@ -91,7 +91,7 @@ def _store_checks(app: App) -> Iterator[Check]:
     for what in objects.damage():
         yield Check("journal", what, "run `gitsession repair` (`gitsession verify` lists the affected entries)")
     lacks = ", ".join(config.missing_settings(path))
-    yield Check("config", f"lacks {lacks}" if lacks else "complete", _REPAIR if lacks else "")
+    yield Check("config", f"missing: {lacks}" if lacks else "complete", _REPAIR if lacks else "")
     for bad in damage.quick_check(path):
         yield Check("packs", f"{bad.path}: {bad.problem}", _REPAIR)
     for name, what in objects.damaged_refs().items():
@@ -210,7 +210,7 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
             words = f"{lock.path}: left by a gitsession process that was killed"
             yield Check("locks", words, "run `gitsession maintain`")
             continue
-        consequence = f", and {count(pending, 'write')} may wait for it" if pending else ""
+        consequence = f", and {count(pending, 'write')} may be waiting for the lock" if pending else ""
         old = f"{lock.age_s / 60:,.0f} minutes" if lock.age_s >= 120 else f"{lock.age_s:,.0f} seconds"
         fix = f"if no git command is running in this store, run `rm {shlex.quote(lock.path)}`"
         yield Check("locks", f"{lock.path}: {old} old, left by another program{consequence}", fix)
@@ -280,7 +280,7 @@ def _trash(store: GitStore) -> Iterator[Check]:
         pass  # `verify` reports problems of the operation log
     since = f", the oldest since {clock(oldest)}" if oldest and not left else ""
     size = _only_in_trash(store)
-    room = "" if size is None else f", {size / 2**20:,.1f} MiB used by it alone"
+    room = "" if size is None else f", {size / 2**20:,.1f} MiB used only by the trash"
     advice = "`gitsession restore SESSION` restores one, `gitsession purge SESSION` deletes it for good"
     yield Check("trash", f"{text}{since}{room}: {advice}", is_note=True)
 

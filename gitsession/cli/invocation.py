@@ -168,7 +168,7 @@ class App:
             if len(found) != 1:
                 raise
             old, new = found[0]
-            warn(f"warning: a purge has changed the id {old[:12]} to {new[:12]}")
+            warn(f"warning: a purge has changed the id of the entry from {old[:12]} to {new[:12]}")
             return session, session.resolve(new)
 
     def close(self) -> None:
@@ -180,12 +180,12 @@ class App:
             self._store.close()
             objects = self._store.objects
             for moved, renamed in objects.renamed_branches:
-                warn(f"warning: another program moved {moved}, so the new entries are on {renamed}")
+                warn(f"warning: another program moved the ref {moved}, so the new entries are on {renamed}")
             for name in objects.set_aside:
                 warn(f"warning: a damaged file of the journal was renamed to {name}")
                 warn("hint: run `gitsession repair`")
             if objects.last_flush_error is not None:
-                warn(f"warning: the entries are in the journal but not in git yet: {objects.last_flush_error}")
+                warn(f"warning: the new entries are in the journal, but not in git yet: {objects.last_flush_error}")
         if self._aside is not None:
             self._aside.cleanup()
 
@@ -204,7 +204,7 @@ def split(address: str) -> tuple[str, str]:
     session = address[:start] + rest
     if at and not session:
         raise NotFound(
-            f"the address {address!r} has no session",
+            f"the address {address!r} does not contain a session",
             hint=f"pass SESSION{address}, or @{address} for the newest session of this folder",
         )
     return session, entry

@@ -104,7 +104,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
     for number, (offset, length, digest, encoding) in enumerate(parse(holes)):
         where = f"holes[{number}]"
         if not at <= offset <= offset + length <= len(payload):
-            raise Malformed("out of order or past the end of the payload", where=where)
+            raise Malformed("the hole is out of order or past the end of the payload", where=where)
         content = fetch(digest, encoding)
         if hash_of(content) != digest:
             raise Malformed("the content does not match the digest", where=where)
@@ -145,10 +145,10 @@ def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSp
         if isinstance(row, PlaceholderSpan):
             seen = True
             if row.offset < end:
-                raise Malformed("placeholders out of order", where=f"holes[{number}]")
+                raise Malformed("the placeholders are out of order", where=f"holes[{number}]")
             end = row.offset + row.length
         elif seen:
-            raise Malformed("a hole after the placeholders", where=f"holes[{number}]")
+            raise Malformed("a hole follows the placeholders", where=f"holes[{number}]")
     return rows
 
 

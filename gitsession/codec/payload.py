@@ -114,7 +114,7 @@ def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
         known = {field.name for field in _fields(type(entry))}
         for name, item in entry.extra.items():
             if name in known:
-                raise Malformed("an extra field with the name of a known one", where=f"{kind}.{name}")
+                raise Malformed("the name of the extra field is also the name of a known field", where=f"{kind}.{name}")
             body[name] = _to_plain(item)
     if isinstance(entry, Message):
         _check_role(entry)
@@ -226,7 +226,7 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
                     known[name] = tuple(tuple(pair) for pair in item)
     for name in needed:
         if name not in known:
-            raise Malformed("is missing", where=f"{where}.{name}")
+            raise Malformed("the field is missing", where=f"{where}.{name}")
     return known, extra
 
 

@@ -103,7 +103,8 @@ def _append_branch_summary(
 def _check_smaller(plan: Plan, tokens: int) -> None:
     if tokens >= plan.replaced:
         raise SummaryFailed(
-            f"the summary is not smaller than the entries that it replaces: {tokens:,} and {plan.replaced:,} tokens",
+            "the summary is not smaller than the entries that it replaces: "
+            f"{tokens:,} tokens (the entries: {plan.replaced:,})",
             hint="pass a lower --keep-tokens to summarize more entries",
         )
 

@@ -269,7 +269,7 @@ def plan_from(line: ContextHistory, profile: Profile, request: CompactionRequest
     onto = next(history, None)
     if onto is None:
         raise Refused(
-            f"cannot summarize from entry {chosen[:12]}: it is not on this branch, or is its root",
+            f"cannot summarize from entry {chosen[:12]}: it is not on this branch, or it is the root of the branch",
             hint="choose a later entry of this branch",
         )
     return summary_plan("from", line, profile, [*nodes, request.at][::-1], onto)

@@ -121,8 +121,8 @@ def summarise(
         raise SummaryFailed("the summarizer returned an empty summary")
     input_chars = len(request.conversation) + max(len(request.previous), request.previous_chars)
     if len(summary.text) >= input_chars:
-        sizes = f"{len(summary.text):,} and {input_chars:,} characters"
-        raise SummaryFailed(f"the summary is not shorter than its input: {sizes}")
+        sizes = f"{len(summary.text):,} characters (the input: {input_chars:,})"
+        raise SummaryFailed(f"the summary is not shorter than the input of the summarizer: {sizes}")
     return summary
 
 

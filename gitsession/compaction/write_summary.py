@@ -94,7 +94,7 @@ def _summarise(kind: Kind, items: Iterable[Item], text: str, options: SummaryOpt
         answer = summarise(options.summarizer, request, progress=options.progress, cancelled=options.cancelled)
         if answer.truncated:
             raise SummaryFailed(
-                "the summary was cut off at the model's limit",
+                "the summary is incomplete: the model reached its token limit",
                 hint="pass a higher --keep-tokens (or, in Python, a higher max_tokens)",
             )
         text = answer.text

@@ -351,7 +351,7 @@ def _has_grown(file: Path) -> AgentFileAhead:
 
 def _is_other(file: Path) -> Refused:
     return Refused(
-        f"cannot write '{file}': it already exists with other content",
+        f"cannot write '{file}': it already exists, and its content is different",
         hint=f"run `gitsession import {shlex.quote(str(file))}` to import it, or move the file away",
     )
 
@@ -389,7 +389,7 @@ def check(format: Format, data: bytes, target: Workspace, environment: Mapping[s
             if agent_records[: len(records)] == records:
                 raise AgentFileAhead(path, f"cannot resume: the agent has continued the session in '{path}'")
             raise Refused(
-                f"cannot resume: '{path}' already has this session with other content",
+                f"cannot resume: '{path}' already contains a different version of this session",
                 hint=f"run `gitsession import {shlex.quote(str(path))}` to import it",
             )
         added = (format.read(record.payload) for record in source.records[len(agent_records) :])

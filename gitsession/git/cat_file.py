@@ -126,7 +126,7 @@ class _TimedReader(io.RawIOBase):
     def readinto(self, buffer: WriteableBuffer) -> int | None:
         wait = self._seconds_left()
         if wait <= 0 or not select.select([self._pipe], [], [], wait)[0]:
-            raise Unavailable("`git cat-file` timed out")
+            raise Unavailable("`git cat-file` did not answer in time")
         return self._pipe.readinto(buffer)
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ class BorrowedObjects:
             self._failures += 1
             if self._failures >= FAILURES_MAX or time.monotonic() > self._until:
                 raise Malformed(
-                    "git cannot read the objects", where=self._folders[0] if self._folders else ""
+                    "`git cat-file` failed repeatedly", where=self._folders[0] if self._folders else ""
                 ) from None
             return "damaged"
 

@@ -215,8 +215,8 @@ class RefReader:
                 found[name] = _problem(raw)
         self._packed_refs()
         if self._bad:
-            lines = f"{len(self._bad):,} invalid lines, the first is" if len(self._bad) > 1 else "an invalid line:"
-            found[PACKED_REFS] = f"has {lines} {_excerpt(self._bad[0])}"
+            lines = f"{len(self._bad):,} invalid lines; the first one is" if len(self._bad) > 1 else "an invalid line:"
+            found[PACKED_REFS] = f"contains {lines} {_excerpt(self._bad[0])}"
         return found
 
     def _packed_refs(self) -> bytes:
@@ -242,8 +242,8 @@ def _problem(raw: bytes) -> str:
     if not raw.strip():
         return "is empty"
     if not raw.strip(b"\0"):
-        return "has only zero bytes"
-    return f"has an invalid value: {_excerpt(raw)}"
+        return "consists of zero bytes"
+    return f"contains an invalid value: {_excerpt(raw)}"
 
 
 def _excerpt(raw: bytes) -> str:

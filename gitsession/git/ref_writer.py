@@ -128,7 +128,7 @@ class RefLocks:
                 with suppress(FileNotFoundError):
                     make_directories(Path(lock).parent, sync=self._sync)
             except NotADirectoryError:
-                raise Unavailable(f"cannot create ref {name}: another ref has the name of its directory") from None
+                raise Unavailable(f"cannot create ref {name}: the first part of its name is already a ref") from None
 
     def release(self, names: Iterable[str]) -> None:
         """Remove the remaining locks, then the proofs. After an ``OSError``, ``break_dead`` completes the removal."""

@@ -382,7 +382,10 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
             if candidate.oid in tree.nodes:
                 return _Target(sid, graph.subtree(tree, candidate.oid), candidate, base)
         _refuse_later_view(request, sid, tree, root)
-    raise Malformed("both possible session ids belong to other sessions", where=source.source_id)
+    raise Malformed(
+        "cannot choose a session id: both ids derived from this file already belong to other sessions",
+        where=source.source_id,
+    )
 
 
 def _thread_target(request: _Request, base: Node | None) -> _Target:
@@ -419,7 +422,8 @@ def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node
         begun = entry_of(request.store, tree.nodes[oid])
         same = oid == root.oid or getattr(begun, "source_id", None) == request.source.source_id
         if same and isinstance(begun, kinds.SessionHeader) and (begun.view or 0) > VIEW:
-            raise Refused(f"a later release created session {sid} (view {begun.view}, supported: {VIEW})", hint=UPGRADE)
+            views = f"view {begun.view}, supported: {VIEW}"
+            raise Refused(f"a later release of gitsession created session {sid} ({views})", hint=UPGRADE)
 
 
 def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:

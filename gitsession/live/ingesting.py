@@ -89,7 +89,7 @@ def ingest(
         try:
             return _Ingestion(store, import_file, home, clock).run()
         except OSError as error:
-            raise Unavailable(f"cannot ingest '{folder}': {error.strerror}") from error
+            raise Unavailable(f"cannot ingest the events in '{folder}': {error.strerror}") from error
         finally:
             lock.release()
     finally:
@@ -339,9 +339,9 @@ class SnapshotTrees:
         elif snapshot.base is not None:
             [base] = snapshot.base
         else:
-            raise MissingObject(f"the tree of its base, the snapshot {snapshot.before}, is unknown")
+            raise MissingObject(f"the snapshot is based on snapshot {snapshot.before}, whose tree is unknown")
         if base is not None and not self._store.contains(base):
-            raise MissingObject(f"the tree {base} of its base snapshot is missing")
+            raise MissingObject(f"the snapshot is based on tree {base}, which is missing")
         return base
 
     def forget(self, workspace: str) -> None:

@@ -97,7 +97,8 @@ def parse(name: str, data: bytes) -> Event:
         raise Malformed("the first line is incomplete or too long", where=name)
     head = _object(data[:end], name)
     if head.get("v") != spool.VERSION:
-        raise Malformed(f"unsupported version {head.get('v')!r}, expected {spool.VERSION}", where=name)
+        version = head.get("v")
+        raise Malformed(f"unsupported version {version!r}, expected {spool.VERSION}", where=name)
     contents = data[end + 1 :]
     fields = head.get("data")
     if fields is None and "look" not in head:

@@ -109,7 +109,7 @@ def plan_entry(store: ObjectStore, sid: str, node: Node) -> PurgePlan:
     """
     if node.starts_session:
         raise NotFound(
-            f"cannot purge entry {node.oid[:12]}: session {sid} begins with it",
+            f"cannot purge entry {node.oid[:12]}: it is the first entry of session {sid}",
             hint="run `gitsession purge SESSION` to purge the whole session",
         )
     return _plan(store, [EntryHit(sid, node, _digest(store, node))], [])
@@ -155,7 +155,8 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
                 continue
             if contains_text(data, text, byte_forms):
                 if node.starts_session:
-                    problems.append(PurgeProblem(node.oid, f"session {sid} begins with it: purge the whole session"))
+                    what = f"it is the first entry of session {sid}: purge the whole session"
+                    problems.append(PurgeProblem(node.oid, what))
                 else:
                     hit = EntryHit(sid, node, parts.digest.hex())
                     replacement = _replacement(node, parts, data, text, byte_forms)

@@ -45,7 +45,7 @@ TRIES = 6
 _NEW_VALUES_MAX = 256
 """If more refs than this have changed, a check records the state, so that the next check covers only later changes."""
 
-_HINT = "run `gitsession doctor` to complete the purge when the problem is solved"
+_HINT = "solve the problem, then run `gitsession doctor` to complete the purge"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
 
 _SEPARATE_REFS = (refs.OPLOG, refs.TOMBSTONES)

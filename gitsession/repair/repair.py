@@ -364,7 +364,7 @@ class _Planner:
                 if value is not None:
                     read(self._store, value)
             except Malformed as error:
-                self._plan.lost_refs.append(LostRef(name, f"has an invalid value: {error}"))
+                self._plan.lost_refs.append(LostRef(name, f"contains an invalid value: {error}"))
             except (MissingObject, Corrupt):
                 pass  # the error is reported and repaired like that of any other object
 

@@ -80,8 +80,9 @@ def install(repository: Path, program: Sequence[str], allow: Collection[str] = (
     if other_refs or is_foreign:
         examples = ", ".join(other_refs[:3]) or create.MAIN
         raise Refused(
-            f"cannot install the hooks in '{git_dir}': pushes to its other refs would be rejected ({examples})",
-            hint="pass --allow PATTERN for other refs that may be pushed, such as --allow 'refs/heads/*'",
+            f"cannot install the hooks in '{git_dir}': it has refs that do not belong to gitsession, "
+            f"and pushes to them would be rejected ({examples})",
+            hint="pass --allow PATTERN to allow pushes to them, such as --allow 'refs/heads/*'",
         )
     settings = {**SETTINGS, PROGRAM: shlex.join(program)}
     _record_settings(git_dir, [*settings, ALLOWED])
@@ -173,7 +174,8 @@ def _bare(repository: Path) -> Path:
         hint = "run `git init --bare` to create a repository without a working tree"
         raise NotAStore(f"cannot use '{repository}' as a server: it is not a bare git repository", hint=hint)
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
-        raise NotAStore(f"cannot use '{repository}' as a server: it must have SHA-1 object ids and refs in files")
+        problem = "its object ids must be SHA-1, and its refs must be stored in files"
+        raise NotAStore(f"cannot use '{repository}' as a server: {problem}")
     elsewhere = values(repository, "core.hooksPath")
     if elsewhere:
         raise Refused(

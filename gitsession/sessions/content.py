@@ -104,7 +104,7 @@ def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
     def fetch(digest: bytes, encoding: Encoding) -> bytes:
         oid = top.get(layout.SUMMARY) if encoding == "summary" else blobs.get(digest.hex())
         if oid is None:
-            raise Malformed(f"the tree lacks the content of a hole: {digest.hex()}", where=node.oid)
+            raise Malformed(f"the tree does not contain the content of a hole: {digest.hex()}", where=node.oid)
         return _read(store, oid, "blob")
 
     return holes.fill(parts.stored, parts.holes, fetch)

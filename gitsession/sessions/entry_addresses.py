@@ -52,7 +52,7 @@ def _ancestor(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     for _ in range(steps):
         if node.parent is None:
             raise NotFound(
-                f"no entry {address!r}: it is past the root", hint="run `gitsession log` to list the history"
+                f"no entry {address!r}: the history has fewer entries", hint="run `gitsession log` to list the history"
             )
         node = load(store, node.parent)
     return node

@@ -213,7 +213,9 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
         raise Malformed("not an operation", where=oid)
     body = cbor.decode(store.read(blobs[layout.OPERATION])[1])
     if type(body) is not dict or body.get("v") != VERSION:
-        raise Malformed("unsupported version of an operation", where=oid)
+        raise Malformed(
+            "the operation log has an operation of an unsupported version", where=oid, hint="upgrade gitsession"
+        )
     command, at_ms, moves = body.get("command"), body.get("at"), body.get("refs")
     if type(command) is not str or type(at_ms) is not int or type(moves) is not list:
         raise Malformed("expected a command, a time and refs", where=oid)
@@ -345,8 +347,8 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = unlimited) -> U
     newest = unit[-1]
     outside = sorted(sid for sid in _sessions(unit) if not scope(sid, unit))
     if outside:
-        others = f"{outside[0]}{f' and {len(outside) - 1} more' if len(outside) > 1 else ''}"
-        raise Refused(f"cannot {verb} {newest.command!r} here: it also changed session {others}", hint=_ANY)
+        others = outside[0] + (f" and {len(outside) - 1} more" if len(outside) > 1 else "")
+        raise Refused(f"cannot {verb} {newest.command!r}: the command also changed session {others}", hint=_ANY)
     operations = unit if undone_by is None else [undone_by]
     moves = _combined([move.inverse() for operation in reversed(operations) for move in reversed(operation.moves)])
     applied, stays = _keep_published(store, moves)

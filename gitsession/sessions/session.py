@@ -245,7 +245,7 @@ class StoredSession:
             ref = refs.leaf(self.id, name)
             if self._store.ref(ref) is not None:
                 raise Refused(
-                    f"cannot create branch {name!r}: session {self.id} already has it",
+                    f"cannot create branch {name!r}: session {self.id} already has a branch with this name",
                     hint="choose another name, or switch to that branch",
                 )
             tx.move(ref, node.oid, expected=None)
@@ -372,7 +372,8 @@ class StoredSession:
         """
         if self._view > VIEW:
             raise Refused(
-                f"cannot write to session {self.id}: a later release created it (view {self._view}, supported: {VIEW})",
+                f"cannot write to session {self.id}: a later release of gitsession created it "
+                f"(view {self._view}, supported: {VIEW})",
                 hint="upgrade gitsession to write to the session (this release can only read it)",
             )
 
@@ -448,8 +449,9 @@ def clean_name(text: str) -> str:
     """Return a label or title as one line without control characters. Raises ``InvalidName`` if it is too long."""
     require(text, str, "a text: a label or a title")
     name = " ".join(clean(text).split())
-    if len(name) > NAME_MAX:
-        raise InvalidName(f"the label or title is too long: {len(name):,} characters (limit: {NAME_MAX})")
+    length = len(name)
+    if length > NAME_MAX:
+        raise InvalidName(f"the label or title is too long: {length:,} characters (limit: {NAME_MAX})")
     return name
 
 

@@ -28,7 +28,7 @@ def beginning(store: ObjectStore, sid: str) -> Node:
     """
     leaves = graph.branches(store, sid)
     if not leaves:
-        raise NotFound(f"cannot find the beginning of session {sid}: it has no entries yet")
+        raise NotFound(f"cannot find the first entry of session {sid}: it has no entries yet")
     line = graph.history(store, next(iter(leaves.values())))
     return next(node for node in line if node.parent is None or is_fork_start(store, node, sid))
 

@@ -255,7 +255,9 @@ def _record(reader: Reader, blob: Oid) -> dict[str, cbor.Plain]:
     kind, data = reader.read(blob)
     record = cbor.decode(data) if kind == "blob" else None
     if type(record) is not dict or record.get("v") != VERSION:
-        raise Malformed("not a tombstone record of a supported version", where=blob, hint="upgrade gitsession")
+        raise Malformed(
+            "not a tombstone, or a tombstone of an unsupported version", where=blob, hint="upgrade gitsession"
+        )
     return record
 
 

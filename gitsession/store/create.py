@@ -151,7 +151,7 @@ def _check_layout(path: Path, settings: dict[str, str], head: str) -> None:
         unsupported = ", ".join(unknown) or f"version {version}"
         raise NotAStore(f"cannot open '{path}': unsupported git repository format: {unsupported}")
     if not (path / "objects").is_dir() or not (path / "refs").is_dir():
-        raise NotAStore(f"'{path}' is not a git repository: it lacks objects or refs")
+        raise NotAStore(f"'{path}' is not a git repository: its folder objects or refs is missing")
 
 
 def check_marker(path: Path) -> None:
@@ -166,11 +166,13 @@ def check_marker(path: Path) -> None:
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):
         hint = _REPAIR if (path / CONTROL).is_dir() else ""
-        message = f"'{path}' is a git repository, but not a store: no valid {MARKER} on its branch main"
-        raise NotAStore(message, hint=hint)
+        what = f"'{path}' is a git repository, but not a store: no valid {MARKER} on its branch main"
+        raise NotAStore(what, hint=hint)
     if version > FORMAT:
-        message = f"cannot open the store '{path}': its format is {version}, the newest supported one is {FORMAT}"
-        raise NotAStore(message, hint="upgrade gitsession")
+        raise NotAStore(
+            f"cannot open the store '{path}': its format is {version}, but the newest supported format is {FORMAT}",
+            hint="upgrade gitsession",
+        )
 
 
 def _marker(git: VerifiedRepository) -> object:

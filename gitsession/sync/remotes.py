@@ -207,7 +207,7 @@ def add(
     """
     if scope.is_all and scope.is_limited:
         raise Refused(
-            f"cannot add remote {name[:80]!r}: its scope cannot both be limited and contain all sessions",
+            f"cannot add remote {name[:80]!r}: its scope cannot be limited and also contain all sessions",
             hint="omit --all, or omit --project, --agent and --label",
         )
     if any("" in values for values in scope.limits.values()):
@@ -277,7 +277,7 @@ _ADDRESSES = "pass a folder, or a URL such as https://HOST/PATH or ssh://HOST/PA
 def address(url: str) -> str:
     """Convert a URL for git: a local path becomes absolute. Raises ``InvalidName``."""
     if not url or url.startswith("-") or "\n" in url or "\0" in url:
-        problem = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a newline or a NUL"
+        problem = "it is empty" if not url else "it begins with -" if url[0] == "-" else "it has a line end or a NUL"
         raise InvalidName(f"cannot use {url[:80]!r} as a repository: {problem}", hint=_ADDRESSES)
     scheme, mark, rest = url.partition("://")
     if mark and not (rest and _SCHEME.fullmatch(scheme)):

@@ -129,9 +129,9 @@ class _Walk:
         listed_tips = {end for ends in archive.ends.values() for _, end in ends}
         new = {move.new for move in new_tips(archive, base)}
         if not new <= set(commit.tips) | {end for ends in base.ends.values() for _, end in ends}:
-            raise Malformed("it lists tips that it does not reach", where=oid)
+            raise Malformed("the archive lists tips that are not reachable from its commit", where=oid)
         if not set(commit.tips) <= listed_tips:
-            raise Malformed("it reaches tips that it does not list", where=oid)
+            raise Malformed("the archive does not list all tips that are reachable from its commit", where=oid)
         return archive
 
 

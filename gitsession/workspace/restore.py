@@ -197,7 +197,7 @@ class _Run:
             with suppress(NotFound, Refused), self.root.enter(folder) as fd:
                 os.fsync(fd)
         except OSError as error:
-            raise Unavailable(f"cannot sync '{folder or self.root.path}' to the disk: {error.strerror}") from error
+            raise Unavailable(f"cannot fsync '{folder or self.root.path}': {error.strerror}") from error
 
     def _remove(self, change: PlannedChange) -> Outcome:
         if _is_submodule(change):

@@ -90,7 +90,7 @@ def test_undo_of_a_command_that_changed_other_projects_too_is_rejected(store: St
     for number, name in enumerate(("one", "other")):
         (tmp_path / name).mkdir()
         store.agents.import_data(pi, pi_file(*talk("a"), id=f"s{number}", cwd=str(tmp_path / name)), group="together")
-    with pytest.raises(Refused, match="it also changed") as refused:
+    with pytest.raises(Refused, match="the command also changed") as refused:
         store.undo(project=tmp_path / "one")
     assert "--any" in (refused.value.hint or "")
     assert len(store.sessions()) == 2

@@ -437,7 +437,7 @@ def test_second_rewind_is_rejected_with_the_name_of_the_unfinished_one(store, fo
         with pytest.raises(ZeroDivisionError):
             session.files.rewind(plan)
     assert [word for word in store.unfinished() if "rewind" in word and str(folder) in word]
-    with pytest.raises(Refused, match=r"cannot write files: .* was interrupted"):
+    with pytest.raises(Refused, match=r"cannot write files: an earlier command, .*, was interrupted"):
         session.files.rewind(session.files.plan_rewind(place))
     assert snapshot(folder) == before
     assert {one.action for one in session.files.abort_rewind().outcomes} == {"written"}

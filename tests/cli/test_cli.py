@@ -379,8 +379,8 @@ def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> 
 
 def test_unknown_or_ambiguous_address_is_rejected(run: Run, imported: str, file: Path) -> None:
     assert "run `gitsession ls` to list the sessions" in run("log", "zzzz", code=3, err=True)
-    assert "the address '@leaf' has no session" in run("log", "@leaf", code=3, err=True)
-    assert "is past the root" in run("show", "@@leaf~99", code=3, err=True)
+    assert "the address '@leaf' does not contain a session" in run("log", "@leaf", code=3, err=True)
+    assert "the history has fewer entries" in run("show", "@@leaf~99", code=3, err=True)
     other = file.with_name("other.jsonl")
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
     run("import", str(other))
@@ -444,7 +444,7 @@ def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
 def test_failed_flush_is_reported_and_data_is_kept(run: Run, imported: str) -> None:
     lock = store_of(run) / f"refs/heads/sessions/{imported}/meta.lock"
     lock.touch()
-    assert "in the journal but not in git" in run("name", "@", "Waiting", err=True)
+    assert "in the journal, but not in git" in run("name", "@", "Waiting", err=True)
     assert "Waiting" in run("ls")
     lock.unlink()
     assert run("name", "@", "Here", err=True) == ""
@@ -515,7 +515,7 @@ def test_a_session_of_a_later_release_is_read_and_not_written_to(
         session = store.new_session(agent="later")
         session.append(Message.user("from the future"))
     assert "from the future" in run("log", session.id)
-    assert "a later release created it (view 2" in run("name", session.id, "x", code=4, err=True)
+    assert "a later release of gitsession created it (view 2" in run("name", session.id, "x", code=4, err=True)
     assert "unknown view 2" in run("verify", code=5)
 
 

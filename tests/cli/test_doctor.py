@@ -115,7 +115,7 @@ def test_trash_is_reported_with_its_size_and_age(run: Run, path: Path) -> None:
     for sid in sids:
         run("rm", sid)
     told = line(run("doctor"), "trash")
-    assert told.startswith("-- trash 2 sessions, the oldest since 20") and "MiB used by it alone" in told
+    assert told.startswith("-- trash 2 sessions, the oldest since 20") and "MiB used only by the trash" in told
     run("restore", sids[0])
     run("purge", sids[1], "--yes")
     assert "trash" not in names(run("doctor"))
@@ -183,7 +183,7 @@ def test_stale_lock_of_another_program_is_reported_with_the_command_that_removes
         store.session(sid).append(Message.user("two"))
     told = run("doctor", code=5)
     assert f"{lock}: " in line(told, "locks")
-    assert "left by another program, and 1 write may wait for it" in told
+    assert "left by another program, and 1 write may be waiting for the lock" in told
     assert f"if no git command is running in this store, run `rm {lock}`" in told
     lock.unlink()
     run("ls")

@@ -220,7 +220,7 @@ def test_killed_rewind_is_shown_by_doctor_and_can_be_finished(run, here, sid, mo
     assert "not completed: 'rewind" in run("doctor", code=exits.INTEGRITY)
     assert "rewind --continue" in run("rewind", "root", code=exits.REFUSED)
     told = run("rewind", "--abort")
-    assert "are in their state before the rewind" in told
+    assert "are as they were before the rewind" in told
     assert "undo" not in told
     assert snapshot(here) == before
     assert "no interrupted rewind" in run("rewind", "--continue", code=exits.NOT_FOUND)

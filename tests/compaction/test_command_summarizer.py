@@ -50,8 +50,8 @@ BAD_PROGRAMS = {
     "is killed": ("import os; os.kill(os.getpid(), 9)", r"signal 9"),
     "says nothing": ("pass", r"empty summary"),
     "says blanks": ("print(' ')", r"empty summary"),
-    "gives back what it got": ("import sys; print(sys.stdin.read())", "more than its input"),
-    "never ends to talk": ("while True: print('x' * 1000)", "more than its input"),
+    "gives back what it got": ("import sys; print(sys.stdin.read())", "longer than its input"),
+    "never ends to talk": ("while True: print('x' * 1000)", "longer than its input"),
 }
 
 

@@ -31,10 +31,10 @@ PROGRAMS = {
     "fails": ("import sys; print('half of it'); sys.exit(3)", "exit code 3"),
     "hangs": ("import time; time.sleep(600)", "did not finish within 2 s"),
     "returns nothing": ("pass", "empty summary"),
-    "returns more than it was given": (f"print({MUCH!r})", "more than its input"),
+    "returns more than it was given": (f"print({MUCH!r})", "longer than its input"),
     "returns what it was given": (
         "import sys; print(sys.stdin.read()[-6000:])",
-        "not shorter|not smaller|more than its input",
+        "not shorter|not smaller|longer than its input",
     ),
     "is killed by a signal": ("import os; print('half', flush=True); os.kill(os.getpid(), 9)", "signal 9"),
     "is ended by a signal": ("import os; print('half', flush=True); os.kill(os.getpid(), 15)", "signal 15"),

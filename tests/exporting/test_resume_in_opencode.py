@@ -94,7 +94,7 @@ def test_unfinished_answer_can_be_resumed(store: ObjectStore, where: Workspace, 
 def test_session_with_other_content_is_rejected(store: ObjectStore, where: Workspace, theirs: Database) -> None:
     sid = held(store, *ONE)
     theirs.put([user("msg_u1", "Mine", at=1), ONE[1]])
-    with pytest.raises(Refused, match="already has this session"):
+    with pytest.raises(Refused, match="already contains a different version"):
         placed(store, sid, where)
 
 

@@ -715,7 +715,7 @@ def test_third_session_with_the_same_names_is_rejected(store: ObjectStore, monke
     monkeypatch.setattr(refs, "imported_sids", lambda *_: ("20260201-" + "s" * 13, "20260201-" + "s" * 26))
     bring(store, pi_file(id="sa"))
     bring(store, pi_file(id="sb"))
-    with pytest.raises(Malformed, match="both possible session ids"):
+    with pytest.raises(Malformed, match="both ids derived from this file"):
         bring(store, pi_file(id="sc"))
 
 

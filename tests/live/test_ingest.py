@@ -273,7 +273,7 @@ def test_events_after_a_lost_scan_are_set_aside_and_the_next_one_is_complete(age
     [lost, _] = waiting(agent.store)
     os.unlink(spool.path(str(agent.store), lost))
     agent.drain()
-    assert "the tree of its base" in failures(agent.store)[0]
+    assert "whose tree is unknown" in failures(agent.store)[0]
     agent.calls("t2")
     agent.fill(a="4")
     agent.called("t2")

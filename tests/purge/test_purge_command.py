@@ -80,7 +80,7 @@ def test_one_entry_by_its_address(run: Run, imported: str) -> None:
 def test_old_oid_resolves_to_the_entry_with_a_note(run: Run, imported: str) -> None:
     old = json.loads(run("show", f"{imported}@leaf", "--json"))
     run("purge", f"{imported}@bbbb2222", "--yes")
-    assert "a purge has changed the id" in run("show", f"{imported}@{old['id'][:10]}", err=True)
+    assert "a purge has changed the id of the entry" in run("show", f"{imported}@{old['id'][:10]}", err=True)
     new = json.loads(run("show", f"{imported}@{old['id'][:10]}", "--json"))
     assert new["chain"] == old["chain"]
     assert new["id"] != old["id"]
@@ -352,7 +352,7 @@ def test_a_rewind_that_has_not_ended_is_ended_first(store: Store, monkeypatch: p
     session.append(Message.user(SECRET))
     session.append(Message.user("more"))
     monkeypatch.setattr(intents, "pending", lambda objects: [SimpleNamespace(description="rewind of /work, 3 files")])
-    with pytest.raises(Refused, match=r"cannot purge: .* was interrupted"):
+    with pytest.raises(Refused, match=r"cannot purge: an earlier command, .*, was interrupted"):
         store.purges.apply(store.purges.plan(text=SECRET))
 
 

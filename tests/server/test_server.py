@@ -310,7 +310,7 @@ def test_pushed_purge_is_applied_on_the_server(shared) -> None:
     purge(one, find(one))
     done = push(one.git_dir, place, GONE)
     assert done.returncode == 0, done.stderr
-    assert "purged on this server, too" in done.stderr
+    assert "the purge was also applied on this server" in done.stderr
     with GitStore.open(place) as there:
         assert there.refs(refs.SESSIONS) == one.refs(refs.SESSIONS)
         assert traces(there) == []

@@ -56,7 +56,7 @@ def test_tilde_steps_to_ancestors(held: sessions.StoredSession) -> None:
 
 
 def test_more_steps_than_there_are_entries_name_nothing(held: sessions.StoredSession) -> None:
-    with pytest.raises(NotFound, match="past the root"):
+    with pytest.raises(NotFound, match="the history has fewer entries"):
         held.resolve("leaf~99")
 
 

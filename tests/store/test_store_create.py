@@ -210,7 +210,7 @@ REFUSED = {
         "compatobjectformat",
     ),
     "no main branch": (lambda store: (store / MAIN).unlink(), "not a store"),
-    "no objects": (lambda store: (store / "objects").rename(store / "gone"), "lacks objects"),
+    "no objects": (lambda store: (store / "objects").rename(store / "gone"), "objects or refs is missing"),
     "no config": (
         lambda store: [(store / "config").unlink(), (store / "gitsession").rename(store / "gone")],
         "not a git repository",

@@ -606,7 +606,7 @@ def rows(client: Client, text: str, name: bytes = b"") -> str:
 
 
 ARCHIVE = {
-    "what it does not lead to": (lambda c, end: filed(c, listing(c, ("main", end))), "does not reach"),
+    "what it does not lead to": (lambda c, end: filed(c, listing(c, ("main", end))), "not reachable from its commit"),
     "less than it leads to": (lambda c, end: filed(c, listing(c), end), "does not list"),
     "a row that is none": (lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid} 1\n")), "invalid row"),
     "a turn that is no number": (lambda c, end: filed(c, listing(c), tree=rows(c, f"{c.sid}\t01\n")), "invalid row"),

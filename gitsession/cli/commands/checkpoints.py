@@ -105,7 +105,7 @@ def rewind_command(
     """
     if finish or abort:
         if (finish and abort) or dry_run or force or only_files or only_conversation:
-            raise click.UsageError("--continue and --abort can be combined only with a session and --workspace")
+            raise click.UsageError("--continue and --abort can be combined only with SESSION and --workspace")
         session = app.session(split(entry)[0] if entry else "@")
         with report_interrupted_rewind(app):
             done = session.files.finish_rewind(workspace) if finish else session.files.abort_rewind(workspace)
@@ -114,7 +114,7 @@ def rewind_command(
         raise click.UsageError("missing argument: [SESSION@]ENTRY")
     address = entry if "@" in entry else f"@@{entry}"  # without a session: an entry of the newest one of this folder
     if not split(address)[1]:
-        raise click.UsageError(f"the address {address!r} has no entry: pass [SESSION@]ENTRY")
+        raise click.UsageError(f"the address {address!r} does not contain an entry: pass [SESSION@]ENTRY")
     session, at = app.entry(address)
     plan = session.files.plan_rewind(
         at,
@@ -176,7 +176,7 @@ def _print_rewound(
     elif not done.outcomes and not done.moved:
         say(f"{verb}: nothing to do")
     elif verb == "aborted":
-        say("aborted: the files and the conversation are in their state before the rewind")
+        say("aborted: the files and the conversation are as they were before the rewind")
     else:
         say("  `gitsession undo` reverts it")
         if done.moved:

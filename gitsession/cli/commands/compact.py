@@ -162,7 +162,7 @@ def _options(flags: dict[str, str | None], command: str | None) -> Options:
         try:
             values["command"] = tuple(shlex.split(command))
         except ValueError as error:
-            raise click.UsageError(f"invalid value of --summarizer-command: {error}") from None
+            raise click.UsageError(f"invalid value for --summarizer-command: {error}") from None
         values.setdefault("name", "command")
     elif "url" in values:
         values.setdefault("name", "http")

@@ -72,7 +72,7 @@ def context_command(
     session, node = app.entry(entry)
     chosen: list[gitsession.Policy] = [getattr(gitsession, name.replace("-", "_"))() for name in policies]
     context = session.context(node, profile=profile, policies=chosen, window=window)
-    warn_of_hidden(context.hidden, hint="this machine does not have them")
+    warn_of_hidden(context.hidden, hint="the originals are not on this machine")
     request = context.request(form) if form else {}
     if raw:
         emit_bare(request)

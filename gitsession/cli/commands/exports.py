@@ -54,20 +54,19 @@ def export_command(
     sent = app.store().export(found.id, at, to=agent, original=as_it_came, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
         hint = f"omit --as-it-came to write the session for {agent}"
-        what = f"cannot export the original file of session {found.id} for {agent}: the file is from {sent.agent}"
+        what = f"cannot export the original file of session {found.id} for {agent}: {sent.agent} wrote the file"
         raise Refused(what, hint=hint)
     warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "pass --with-secrets to restore them")
     if sent.left_out:
-        why = "which its file cannot hold" if as_it_came else "which follow lines that it has rewritten"
-        warn(
-            f"left out: {count(sent.left_out, 'entry', 'entries')} made here, {why} (pass SESSION@ENTRY for one branch)"
-        )
+        why = "the original file does not contain" if as_it_came else "follow lines that the agent has rewritten"
+        entries = f"{count(sent.left_out, 'entry', 'entries')} created by gitsession, which {why}"
+        warn(f"left out: {entries} (pass SESSION@ENTRY to export the history of one entry)")
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
         _report_unimported(app.store().catalogue().files_of(found.id), sent.data)
     if sent.other_files and not (output is not None and output.is_dir()):
         more = count(len(sent.other_files), "other file")
-        warn(f"the agent has {more} of this session: pass -o FOLDER to write all")
+        warn(f"the session has {more} of its agent: pass -o FOLDER to write all files")
     if output is None:
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()
@@ -199,10 +198,10 @@ def _print_resumption(done: gitsession.ResumePlan, *, dry_run: bool) -> None:
         warn(f"{'would be written' if dry_run else 'written'}: {done.file}")
     if done.other_files:
         warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.other_files), 'file')} of the session")
-    warn_of_hidden(done.export.hidden, done.export.problems, "this machine does not have them")
+    warn_of_hidden(done.export.hidden, done.export.problems, "the originals are not on this machine")
     if done.export.left_out:
         left_out = count(done.export.left_out, "entry", "entries")
-        warn(f"left out: {left_out} made here (run `gitsession export` to see why)")
+        warn(f"left out: {left_out} created by gitsession (run `gitsession export` to see why)")
     _warn_of_notes(done.export.notes)
 
 

@@ -185,7 +185,7 @@ def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
     emit("repair", _document(done))
     _print_repaired(done, dry_run)
     for name in done.plan.unheard:
-        warn(f"warning: cannot restore anything from {name}")
+        warn(f"warning: cannot restore data from {name}: it cannot be read")
     return exits.OK if done.is_whole else exits.INTEGRITY
 
 

@@ -70,7 +70,7 @@ def _run(app: App, verb: str, session: str | None, everywhere: bool, workspace: 
     current = current_folder()
     for one in intents.pending(app.store().objects):  # the log does not contain an unfinished rewind yet
         if Path(os.path.realpath(workspace or current or "/")).is_relative_to(one.workspace):
-            raise Refused(f"cannot {verb}: the command {one.description} was interrupted", hint=HALF_DONE)
+            raise Refused(f"cannot {verb}: an earlier command, {one.description}, was interrupted", hint=HALF_DONE)
     if session is not None and everywhere:
         raise click.UsageError("SESSION and --any cannot be combined")
     project = None if session is not None or everywhere else current or None

@@ -219,5 +219,5 @@ def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     if any(each.path for each in found) and not dry_run:
         warn("files of checkpoints cannot be redacted: run `gitsession purge` to delete them")
     if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_published(store.objects):
-        warn("secrets that were redacted before stay in the history of the tombstone set: change them, too")
+        warn("secrets from earlier redactions stay in the history of the tombstone set: replace these secrets, too")
     return exits.SECRETS if found and dry_run else exits.OK

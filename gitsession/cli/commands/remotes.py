@@ -125,7 +125,7 @@ def remove(app: App, name: str) -> None:
     """Remove a remote. Sessions that were fetched from it are kept."""
     remote = app.store().remotes.remove(name)
     emit("remote-remove", {"remotes": [_remote_object(remote)]})
-    say(f"{remote.name} was removed; sessions that came from it stay")
+    say(f"{remote.name} was removed; sessions that were fetched from it are kept")
 
 
 def _warn_of(store: gitsession.Store, remote: gitsession.Remote) -> None:

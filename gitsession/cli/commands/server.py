@@ -118,7 +118,7 @@ def receive_command(when: str) -> int:
     if when == "post":
         applied = receive.post_receive(git_dir)
         if applied is not None and applied.moved:
-            warn(f"gitsession: purged on this server, too: {count(len(applied.moved), 'ref')} rewritten")
+            warn(f"gitsession: the purge was also applied on this server: {count(len(applied.moved), 'ref')} rewritten")
         return exits.OK
     refusals = receive.pre_receive(git_dir, moves, os.environ)
     for refusal in refusals[:_SHOWN]:

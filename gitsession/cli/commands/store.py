@@ -103,8 +103,9 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
     path = str(store.objects.git_dir)
     named = program_settings.unsafe_settings(store.objects.git_dir)
     if named:
+        names = ", ".join(named[:5])
         raise Refused(
-            f"cannot run git in '{path}': its configuration has settings that may run programs: {', '.join(named[:5])}",
+            f"cannot run git in '{path}': its configuration contains settings that may run programs: {names}",
             hint=f"move the settings to your own git configuration, or run `git --git-dir={path}`",
         )
     # The only hook is gitsession's scan before a push. It runs for every form of the push command.

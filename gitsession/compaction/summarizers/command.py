@@ -75,7 +75,7 @@ class CommandSummarizer:
         running.stop_reading()
         raise_if_cancelled(cancelled)
         if running.output.overflowed:
-            raise SummaryFailed(f"the summarizer '{program}' printed more than its input")
+            raise SummaryFailed(f"the output of the summarizer '{program}' is longer than its input")
         if not ended:
             raise SummaryFailed(f"the summarizer '{program}' did not finish within {self.time_limit_s:g} s")
         if child.returncode != 0:

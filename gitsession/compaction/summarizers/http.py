@@ -58,7 +58,7 @@ def make(options: Options) -> Http:
         raise SummaryFailed("the URL of the summarizer is not an http or https URL")
     if address.username or address.password or address.query or address.fragment:
         raise SummaryFailed(
-            "the URL of the summarizer contains a user, a query or a fragment",
+            "the URL of the summarizer contains a user name, a password, a query or a fragment",
             hint="put the key into an environment variable, and set gitsession.summarizerKey to its name",
         )
     if options.key_name and address.scheme == "http" and address.hostname not in LOCAL:
@@ -107,7 +107,8 @@ class Http:
             raise_if_cancelled(cancelled)
             status, answer, _ = self._ask(outgoing, deadline, cancelled)
         if status != 200:
-            raise SummaryFailed(f"the summarizer at {host} returned status {status}{_without(key, complaint(answer))}")
+            reason = _without(key, complaint(answer))
+            raise SummaryFailed(f"the summarizer at {host} returned status {status}{reason}")
         summary = self._read(answer)
         if summary is None:
             raise SummaryFailed(f"the summarizer at {host} returned an invalid {self.api.name} response")

@@ -59,10 +59,11 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
         time_limit_s = float(setting("timelimit", str(DEFAULT_TIME_LIMIT_S)))
     except ValueError as error:
         names = "gitsession.summarizerCommand or gitsession.summarizerTimeLimit"
-        raise SummaryFailed(f"invalid {names}: {error}") from None
+        raise SummaryFailed(f"invalid value for {names}: {error}") from None
     if not 0 < time_limit_s < float("inf"):
         raise SummaryFailed(
-            f"invalid gitsession.summarizerTimeLimit: {time_limit_s}", hint="set it to a positive number of seconds"
+            f"invalid value for gitsession.summarizerTimeLimit: {time_limit_s}",
+            hint="set it to a positive number of seconds"
         )
     return Options(
         name=setting("", "extractive"),
