@@ -18,9 +18,22 @@ USAGE = "UsageError"
 
 PLAIN = {
     "_TYPE_NAMES": "type",
+    "chosen": "oid",
     "cmd_name": "command",
+    "elsewhere": "folder",
+    "excluded": "sid",
+    "existing": "oid",
+    "invalid": "ref",
+    "locked": "message",
+    "real": "folder",
+    "top": "folder",
+    "unknown": "agent",
+    "which": "session",
+    "why": "reason",
     ".__name__": "class",
     ".args": "name",
+    ".err": "stderr",
+    ".nothing": "reason",
     ".parent": "folder",
     ".st_size": "size",
 }

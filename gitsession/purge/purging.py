@@ -45,6 +45,7 @@ TRIES = 6
 _NEW_VALUES_MAX = 256
 """If more refs than this have changed, a check records the state, so that the next check covers only later changes."""
 
+_WAIT = "when these processes have finished, run `gitsession doctor` to complete the purge"
 _HINT = "solve the problem, then run `gitsession doctor` to complete the purge"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
 
@@ -221,7 +222,7 @@ def _execute(store: GitStore, tombstones: Tombstones) -> tuple[PurgeResult, froz
         dropped, settled = _delete_objects(store, tombstones, rewriter)
         if settled is not None:
             return PurgeResult(tuple(sorted(moved)), dropped, mapped), settled
-    raise Unavailable("cannot complete the purge: other processes keep writing to the store", hint=_HINT)
+    raise Unavailable("cannot complete the purge: other processes keep writing to the store", hint=_WAIT)
 
 
 def _delete_objects(store: GitStore, tombstones: Tombstones, rewriter: Rewriter) -> tuple[int, frozenset[Oid] | None]:

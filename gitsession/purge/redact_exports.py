@@ -209,10 +209,11 @@ def _redact_file(export: ExportedFile, purged: _PurgedText) -> ExportedFile:
     for _ in range(_TRIES):
         before = path.lstat()
         if stat.S_ISLNK(before.st_mode):
-            raise Malformed(f"it is a link to {os.readlink(path)}", hint="redact or delete the target of the link")
+            target = os.readlink(path)
+            raise Malformed(f"the file is a link to {target}", hint="redact or delete the target of the link")
         data = durable.read_regular(path)
         if data is None:
-            raise Malformed("it no longer exists")
+            raise Malformed("the file no longer exists")
         new_data = redacted(data, hide)
         _check(export, data, new_data, purged)
         scratch = path.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
@@ -226,7 +227,7 @@ def _redact_file(export: ExportedFile, purged: _PurgedText) -> ExportedFile:
                 return replace(export, digest=digest, conversation=conversation, size=0, mtime_ns=0)
         finally:
             scratch.unlink(missing_ok=True)
-    raise Malformed("another process is writing it", hint=f"quit {export.agent} first")
+    raise Malformed("another process is writing to the file", hint=f"quit {export.agent} first")
 
 
 def _stamp(status: os.stat_result) -> tuple[int, int, int]:
@@ -239,7 +240,8 @@ def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedTex
     if old is not None and (new is None or _shape(old) != _shape(new)):
         raise Malformed(f"{export.agent} could not read the file without the removed text", hint="delete the file")
     if purged.is_in(after):
-        raise Malformed("the text to remove is the name of a field, or encoded in another way", hint="delete the file")
+        what = "the text to remove is the name of a field, or it is encoded in another way"
+        raise Malformed(what, hint="delete the file")
 
 
 def _shape(source: Source) -> object:

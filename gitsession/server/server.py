@@ -171,11 +171,15 @@ def _bare(repository: Path) -> Path:
     output = process.run(repository, "rev-parse", *arguments, accept=range(256))
     lines = output.out.decode("utf-8", "surrogateescape").splitlines()
     if output.code or len(lines) != len(arguments) or lines[0] != "true":
-        hint = "run `git init --bare` to create a repository without a working tree"
-        raise NotAStore(f"cannot use '{repository}' as a server: it is not a bare git repository", hint=hint)
+        raise NotAStore(
+            f"cannot use '{repository}' as a server: it is not a bare git repository",
+            hint="run `git init --bare` to create a repository without a working tree",
+        )
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
-        problem = "its object ids must be SHA-1, and its refs must be stored in files"
-        raise NotAStore(f"cannot use '{repository}' as a server: {problem}")
+        raise NotAStore(
+            f"cannot use '{repository}' as a server: its object ids must be SHA-1, and its refs must be stored in files",
+            hint="run `git init --bare --object-format=sha1` to create a repository",
+        )
     elsewhere = values(repository, "core.hooksPath")
     if elsewhere:
         raise Refused(

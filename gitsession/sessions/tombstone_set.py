@@ -176,7 +176,7 @@ def at(reader: Reader, oid: Oid) -> Tombstones:
     """Return the tombstone set in a commit. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
     kind, data = reader.read(oid)
     if kind != "commit":
-        raise Malformed(f"a {kind}, expected a commit", where=oid)
+        raise Malformed(f"expected a commit, found a {kind}", where=oid)
     removed: set[str] = set()
     replaced: dict[str, Replacement] = {}
     sessions: dict[str, frozenset[str]] = {}
@@ -247,7 +247,7 @@ read, is_ancestor, merge = SET.read, SET.is_ancestor, SET.merge
 def _rows(reader: Reader, oid: Oid) -> list[tuple[str, str, Oid]]:
     kind, data = reader.read(oid)
     if kind != "tree":
-        raise Malformed(f"a {kind}, expected a tree", where=oid)
+        raise Malformed(f"expected a tree, found a {kind}", where=oid)
     return parse_tree(data)
 
 

@@ -147,7 +147,7 @@ def new_tips(archive: Archive, before: Archive = NONE) -> list[Proposed]:
 def _check_size(reader: GitReader, oid: Oid, kind: str, bytes_max: int) -> int:
     head = reader.head(oid)
     if head is None or head.kind != kind:
-        raise Malformed(NOT_SENT if head is None else f"a {head.kind}, expected a {kind}", where=oid)
+        raise Malformed(NOT_SENT if head is None else f"expected a {kind}, found a {head.kind}", where=oid)
     if head.size > bytes_max:
         raise Malformed(f"{head.size:,} bytes (limit: {bytes_max:,})", where=oid)
     return head.size

@@ -154,7 +154,7 @@ def _ref_fault(read: GitReader, move: Proposed) -> Fault | None:
         return Fault("delete", "refs of a store cannot be deleted")
     head = read.head(new) if _OID.fullmatch(new) else None
     if head is None or head.kind != "commit":
-        return Fault("tip", NOT_SENT if head is None else f"a {head.kind}, expected a commit")
+        return Fault("tip", NOT_SENT if head is None else f"expected a commit, found a {head.kind}")
     return None
 
 

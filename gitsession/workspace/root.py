@@ -193,7 +193,7 @@ class WorkspaceRoot:
             raise
         if _identity(os.fstat(fd)) == self._store:
             os.close(fd)
-            raise Refused(f"cannot open '{at}': it is the store")
+            raise Refused(f"cannot open '{at}': the folder is the store")
         return fd
 
 

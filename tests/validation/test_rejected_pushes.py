@@ -385,13 +385,13 @@ bad("a branch in place of a session's folder", "ref", "not the name of a session
 bad("a branch that Windows takes for a device", "ref", "a device")(lambda c: f"{c.leaf.oid}:{c.ref('con')}")
 
 
-@bad("a tag object on a branch", "tip", "a tag, expected a commit")
+@bad("a tag object on a branch", "tip", "expected a commit, found a tag")
 def _(client: Client) -> str:
     tag = f"object {client.leaf.oid}\ntype commit\ntag v1\ntagger a <a> 0 +0000\n\n".encode()
     return f"{client.put('tag', tag)}:{client.ref('tagged')}"
 
 
-bad("a file on a branch", "tip", "a blob, expected a commit")(lambda c: f"{payload_blob(c)}:{c.ref('blob')}")
+bad("a file on a branch", "tip", "expected a commit, found a blob")(lambda c: f"{payload_blob(c)}:{c.ref('blob')}")
 bad("a rewind", "rewind", "not a fast-forward along first parents")(lambda c: f"+{c.root.oid}:{c.ref()}")
 bad("a line put in place of another", "rewind", "not a fast-forward along first parents")(
     lambda c: f"+{c.entry(user('instead'), c.root).oid}:{c.ref()}"

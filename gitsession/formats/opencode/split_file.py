@@ -108,5 +108,5 @@ def _object(data: bytes, what: str) -> str:
         raise Malformed(f"not UTF-8: byte {error.start + 1}", where=what) from None
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
-        raise Malformed(failure.reason or "empty", where=what, hint="try again when the file is complete")
+        raise Malformed(failure.reason or "the text is empty", where=what, hint="try again when the file is complete")
     return raw
