@@ -1,11 +1,11 @@
 """Clones and bundles.
 
 A clone is fetched into a folder next to its destination, validated, and then moved to the destination with one rename.
-So an interrupted clone leaves no incomplete store. All refs are in one packed file, so a store of 10,000 sessions has a
-few files instead of tens of thousands.
+So an interrupted clone leaves no incomplete store. All refs are written to the file ``packed-refs``. With one file per
+ref, a store of 10,000 sessions would have tens of thousands of files.
 
-A bundle is a git bundle: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions has the same
-part of the tombstone set as a push of these sessions to a new remote (``tombstone_sync.tombstones_for``).
+A bundle is a git bundle: sessions in one file, for a USB stick or an e-mail. A bundle of selected sessions contains the
+tombstones that a push of these sessions to a new remote would send (``tombstone_sync.tombstones_for``).
 """
 
 from __future__ import annotations
@@ -43,13 +43,16 @@ _YOUNG_SECONDS = 60
 
 
 def clone(url: str, path: Path, options: TransportOptions, *, filter: str = "", namespace: str = "") -> SyncReport:
-    """Create a store at ``path`` from ``url``, which becomes its remote ``origin``. The remote may be empty.
+    """Create a store at ``path`` with the sessions of the remote at ``url``, which may be empty.
+
+    The remote is added to the new store with the name ``origin``.
 
     Args:
         url: The address of the remote.
         path: The path of the new store.
         options: Options for git's interaction with the user.
-        filter: A git filter (``blob:limit=64k``). Objects that it leaves out are fetched when they are read.
+        filter: A filter of git, such as ``blob:limit=64k``. Objects that the filter omits are fetched when they are
+            read.
         namespace: The namespace of the sessions, if the remote is shared with a code repository.
 
     Raises:
@@ -88,7 +91,7 @@ def clone(url: str, path: Path, options: TransportOptions, *, filter: str = "", 
 
 
 def _lock_folder(folder: Path) -> int:
-    """Lock the folder of an unfinished clone; return the handle.
+    """Lock the folder of an unfinished clone; return the file descriptor that holds the lock.
 
     Raises ``OSError`` if another process has locked it.
     """
@@ -108,7 +111,7 @@ def _sweep(path: Path) -> None:
         if not left.fullmatch(folder.name):
             continue
         with suppress(OSError):
-            if time.time() - folder.lstat().st_mtime < _YOUNG_SECONDS:  # the creator may not have locked it yet
+            if time.time() - folder.lstat().st_mtime < _YOUNG_SECONDS:  # the clone may not have locked it yet
                 continue
             fd = _lock_folder(folder)
             shutil.rmtree(folder, ignore_errors=True)
@@ -160,7 +163,7 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
 def _fill_by_ref(path: Path, remote: Remote, options: TransportOptions) -> SyncReport:
     """Fetch all refs that git accepts, without a filter.
 
-    One invalid object makes `git clone` fail. Here, only the refs that lead to it are rejected.
+    One invalid object makes `git clone` fail. This function rejects only the refs that lead to the invalid object.
     """
     with GitStore.open(path) as store:
         report = syncing.pull(store, remote, options)
@@ -181,9 +184,9 @@ def _promise(path: Path, remote: Remote, filter: str) -> None:
 
 
 def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
-    """Write all refs to one file.
+    """Write the refs ``values`` of a new store, all except ``main`` to the file ``packed-refs``.
 
-    Only the ref ``main`` exists already, with the first commit, which is the same in all stores.
+    The ref ``main`` exists already. Its value is the first commit, which is the same in all stores.
     """
     main = values.get(create.MAIN)
     if main not in (None, create.first_commit()[0]):
@@ -194,7 +197,7 @@ def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
 
 
 def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
-    """Write ``sessions``, or all, to a new file at ``path``; return the refs in the file.
+    """Write ``sessions``, or all sessions if it is empty, to a new bundle at ``path``; return the refs of the sessions.
 
     Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable``.
     """
@@ -226,10 +229,10 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
 
 
 def read_bundle(store: GitStore, path: Path, options: TransportOptions) -> SyncReport:
-    """Pull from a bundle as from a remote that is not the home remote.
+    """Pull from the bundle at ``path``. A bundle is never the home remote.
 
-    The outcome of a branch that was fetched under a second name is ``forked``. Raises ``NotFound`` and the errors of
-    ``pull``.
+    If a branch in the bundle has diverged from the local branch, it is stored under a second name, and its outcome is
+    ``forked``. Raises ``NotFound`` and the errors of ``pull``.
     """
     report = syncing.pull(store, remotes.file(path), options)
     branches = (

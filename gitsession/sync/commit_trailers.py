@@ -1,7 +1,7 @@
-"""Trailers in a project's commits that name the session in which they were made, added by a hook of the repository.
+"""Trailers in the commits of a project. Each trailer names the session in which the commit was made.
 
-A trailer is ``Session: <session>@<beginning of the entry's chain digest>``. The chain digest stays the same when
-commits are rewritten.
+A git hook in the project's repository adds the trailer ``Session: <session>@<beginning of the entry's chain digest>``.
+The chain digest stays the same when commits are rewritten.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ H = TypeVar("H", bound=RecentSession)
 
 
 def enable(folder: Path, program: Sequence[str], hours: float | None = None) -> bool:
-    """Install the hook that adds trailers in the repository of ``folder``; return whether anything changed.
+    """Install the hook that adds trailers to commits in the repository of ``folder``; return whether anything changed.
 
     ``program``: the command that the hook uses to run gitsession. ``hours``: a session counts as active for this number
     of hours after its last entry. Raises ``NotFound`` if there is no repository, and ``Refused`` if git is configured

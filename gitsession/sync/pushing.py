@@ -1,6 +1,7 @@
 """Push of all data that the remote lacks.
 
-The refs to push are recorded, pushed by exact name and without force, and then confirmed in the tracking refs.
+The refs to push are recorded first (``store.published``). Then each ref is pushed by its exact name and without force.
+Finally, the remote-tracking refs are set to the values that the remote accepted.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from gitsession.sync.transport import Quarantine, TransportOptions, flush
 from gitsession.validation.quarantine_reader import Proposed
 
 _SETS = (refs.TOMBSTONES, refs.ARCHIVE)
-"""Sets whose push makes a server with gitsession's hooks change its refs, so that the refs must be fetched again."""
+"""The refs of the grow-only sets.
+
+When a server with gitsession's hooks receives one of these refs, it changes its other refs, which must then be fetched
+again.
+"""
 
 _DIVERGED = "the branch has diverged at the remote: run `gitsession sync`, or pull and push again"
 
@@ -33,7 +38,8 @@ class PushResult(NamedTuple):
     """The outcomes of a push.
 
     ``accepted``: the refs that the remote accepted. ``messages``: the messages of the remote's hooks. ``is_whole``:
-    True if no data remains that the remote would accept.
+    False if a pull and another push are necessary, because another store has moved a ref at the remote, or because the
+    remote accepted a grow-only set and may have changed its other refs.
     """
 
     branches: list[SyncedBranch]
@@ -51,7 +57,7 @@ def send(
     leave: Iterable[str] = frozenset(),
     among: Collection[str] | None = None,
 ) -> PushResult:
-    """Push all refs that the remote lacks or that have an older value there.
+    """Push all refs that are missing at the remote or have an older value there.
 
     ``only``: the sessions and refs to push; empty for all. ``leave``: the refs to omit. ``among``: see ``in_scope``.
     Raises ``Unavailable``.
@@ -110,7 +116,7 @@ def _remove_secrets(
 
 
 def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions with data that the remote lacks according to its tracking refs.
+    """Return the sessions with data that the remote lacks according to its remote-tracking refs.
 
     Raises ``Unavailable``.
     """
@@ -119,7 +125,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
 
 def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions that a push would send only as a part of the archive, according to the tracking refs.
+    """Return the sessions that a push would send only as a part of the archive, according to the remote-tracking refs.
 
     Raises ``Unavailable``.
     """
@@ -131,12 +137,13 @@ def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[st
 
 
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:
-    """Return a predicate for refs that may be sent to a remote whose scope is the sessions ``among``.
+    """Return a predicate that is true for the refs that may be sent to the remote.
 
-    If ``among`` is ``None``, all refs may be sent. Sessions that the remote already has, including archived ones, may
-    always be sent. The archive leads to every session that it lists, so it is sent only if all these sessions are in
-    the scope. Tombstones are always sent, without the text of redacted entries of other sessions
-    (``tombstone_sync.tombstones_for``).
+    ``among``: the sessions in the remote's scope. If ``among`` is ``None``, all refs may be sent.
+
+    Sessions that the remote already has, including archived ones, may always be sent. The archive leads to every
+    session that it lists, so the archive is sent only if all these sessions may be sent. Tombstones are always sent,
+    but the replacements of redacted entries only for sessions that may be sent (``tombstone_sync.tombstones_for``).
     """
     if among is None:
         return lambda ref: True
@@ -151,7 +158,7 @@ def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> 
 
 
 def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
-    """Return the sessions that the remote has according to its tracking refs, including archived sessions."""
+    """Return the sessions that the remote has according to its remote-tracking refs, including archived sessions."""
     seen = store.refs(remote.tracks)
     archive = seen.get(remote.tracking(refs.ARCHIVE))
     listed = archive_set.at(store, archive).ends if archive is not None else {}
@@ -179,10 +186,10 @@ def _wanted(
 ) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
     """Flush the store; return the refs to push, in push order, each with its value and its name at the remote.
 
-    Refs that cannot be sent are returned as outcomes. Raises ``Unavailable``.
+    For the refs that cannot be sent, outcomes are returned. Raises ``Unavailable``.
     """
     flush(store)
-    with_sessions = only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}  # the store's refs to push with sessions
+    with_sessions = only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}  # not refs of sessions
     seen = store.refs(remote.tracks)
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
@@ -212,13 +219,13 @@ def _wanted(
             and "." in ref
             and oid == seen.get(remote.tracking(ref.rpartition(".")[0]))
         ):
-            continue  # the remote has this history under the name before the rename
+            continue  # the remote has this history under the name that the branch had before it was renamed
         found[ref] = (oid, remote.remote_ref(name) or name)
     return found, refused
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
-    """Return whether ``new`` continues ``old``. For a branch, only first parents count; for a set, both parents."""
+    """Return whether ``old`` is ``new`` or an ancestor of ``new``. On a branch, only first parents are followed."""
     if ref == refs.ARCHIVE:
         return new == old or archive_set.is_ancestor(store, old, new)
     if ref == refs.TOMBSTONES:
@@ -238,13 +245,14 @@ def _sendable_refs(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 @dataclass(frozen=True, slots=True)
 class RemoteStatus:
-    """The state of a remote according to the tracking refs.
+    """The state of a remote according to the remote-tracking refs.
 
     Attributes:
         remote: The remote.
         seen: The number of refs at the remote.
         unsent: The refs that the remote lacks or has with another value.
-        entries: The number of entries of the unsent refs that the remote lacks; ``None`` if git cannot count them.
+        entries: The number of entries that the remote lacks and the unsent refs lead to; ``None`` if git cannot count
+            them.
         noted: The number of refs that an interrupted push may have sent.
     """
 

@@ -1,9 +1,9 @@
-"""Remotes in git's configuration, and the mapping between local refs, the remote's refs, and tracking refs.
+"""Remotes in git's configuration, and the mapping between local refs, the remote's refs, and remote-tracking refs.
 
 If a remote is a store, its refs have the same names as the local refs. If a remote is shared with a code repository,
 sessions are below ``refs/gitsession/sessions/`` and the store's own refs below ``refs/gitsession/store/``. Refs with
-these names are not listed as branches and are not copied by `git clone`. Tracking refs have the last known values of a
-remote's refs.
+these names are not listed as branches and are not copied by `git clone`. The values of the remote-tracking refs are the
+last known values of the refs at the remote.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ DEFAULT = "origin"
 SAFE = ("url", "pushurl", "proxy", "promisor", "partialclonefilter")
 """The settings of a remote that are passed to git.
 
-A store may have been received, and its configuration could name programs to run for ssh, on the remote side, or to get
-a password. Such settings are read only from the user's own configuration.
+A store may come from another person, and its configuration could name programs: for ssh, for the remote side, or to get
+a password. Settings that can name a program are read only from the user's own configuration.
 """
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -124,20 +124,20 @@ class Remote:
         return None
 
     def tracking(self, ref: str) -> str:
-        """Return the name of the tracking ref for the local ref ``ref``."""
+        """Return the name of the remote-tracking ref for the local ref ``ref``."""
         return f"{self.tracks}{ref.removeprefix(HEADS)}"
 
     @property
     def tracks(self) -> str:
-        """The prefix of the remote's tracking refs."""
+        """The prefix of the remote-tracking refs of this remote."""
         return f"{refs.TRACKING}{self.name}/"
 
     def local_ref_of(self, tracking: str) -> str:
-        """Return the name of the local ref for a tracking ref."""
+        """Return the name of the local ref for a remote-tracking ref."""
         return HEADS + tracking.removeprefix(self.tracks)
 
     def fetched(self) -> list[str]:
-        """Return the refspecs that fetch all refs of gitsession into the tracking refs."""
+        """Return the refspecs that fetch all refs of gitsession into the remote-tracking refs."""
         return [f"+{far}*:{self.tracking(near)}*" for near, far in self.prefixes]
 
 
@@ -316,7 +316,11 @@ def _begins_a_store(main: Oid, read: Reader | None) -> bool:
 
 
 def missing(url: str) -> str:
-    """Return the path of a local repository that does not exist; "" if it exists or is not on this machine."""
+    """Return the path in ``url`` if it is a local path without a repository.
+
+    The result is "" if the repository exists or ``url`` is not a local path. A file counts as a repository, because it
+    can be a bundle.
+    """
     path = url.removeprefix("file://")
     exists = any(os.path.exists(os.path.join(path, name)) for name in ("HEAD", ".git")) or os.path.isfile(path)
     return "" if exists or not os.path.isabs(path) else path

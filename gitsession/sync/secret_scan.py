@@ -1,7 +1,8 @@
-"""The scan of outgoing commits for secrets, the last check before a push.
+"""The scan of outgoing commits for secrets. It is the last check before a push.
 
 Entries are redacted when they are stored. This scan finds secrets that were stored while redaction was off, or before a
-rule for them existed. Exceptions are stored in the store's configuration, by digest and rule.
+rule for them existed. An exception allows what a rule found in one payload or file to be sent. Exceptions are stored in
+the store's configuration.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 @dataclass(frozen=True, slots=True)
 class OutgoingSecret:
-    """A secret in an outgoing entry. The object contains the rule that found the secret, but no part of the secret.
+    """A secret in an outgoing entry. It is described by the rule that found it, without any part of the secret.
 
     ``path``: the path of the file, if the secret is in a file of a checkpoint. ``key``: the exception that `gate allow`
     stores to allow the secret.
@@ -177,7 +178,7 @@ def of_entry(store: GitStore, node: Node) -> list[str]:
 def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[OutgoingSecret]:
     """Return the secrets in one entry, including allowed ones.
 
-    ``rule``: the rule that found the secrets to return; "" for all rules.
+    ``rule``: return only the secrets that this rule found; "" for all rules.
     """
     guard = Guard.load(config.redaction(store.git_dir).rules)
     found = _scan_entries(store, [node], guard, {})
@@ -261,7 +262,10 @@ def _scan_files(
 
 
 def _display_path(path: str, guard: Guard) -> tuple[str, str]:
-    """Return a path in a tree in a form for display, even if it is invalid (see ``read_file.display_path``)."""
+    """Return a path for display, and the rule that found a secret in the path, or "" (see ``read_file.display_path``).
+
+    The path may be invalid.
+    """
     try:
         raw = names.unescape_path(path)
     except Malformed:

@@ -1,7 +1,7 @@
 """Pull, push and sync.
 
-    pull   fetch into a quarantine -> merge tombstones -> validate -> packs, tracking refs and refs in one transaction
-    push   record what is about to be pushed -> git push, exact refs only -> tracking refs
+    pull   fetch into a quarantine -> merge tombstones -> validate -> move in packs and all refs in one transaction
+    push   record what is about to be pushed -> git push, exact refs only -> remote-tracking refs
     sync   pull, push; again if another store has pushed meanwhile
 
 Each step can be interrupted and repeated: a transaction is applied completely or not at all, and the next run has the
@@ -70,7 +70,7 @@ def push(
     sessions: Iterable[str] = (),
     among: Collection[str] | None = None,
 ) -> SyncReport:
-    """Push all data that the remote lacks according to its tracking refs.
+    """Push all data that the remote lacks according to its remote-tracking refs.
 
     No ref is forced. If another store has pushed to a ref meanwhile, the remote rejects the ref, and its outcome is
     ``refused``.
@@ -150,7 +150,8 @@ def _summary(
 ) -> tuple[SyncedBranch, ...]:
     """Return the outcome for each ref over all rounds.
 
-    ``pushed``: the refs pushed in any round. ``stays``: the reasons, by ref, why the remote keeps purged content.
+    ``pushed``: the refs pushed in any round. ``stays``: the refs with purged content that the remote keeps, each with
+    the reason.
     """
     found = dict(pulled)
     for branch in sent.branches:
@@ -161,7 +162,7 @@ def _summary(
             found[ref] = SyncedBranch(ref, "ahead", now, now)
     for ref in (refs.TOMBSTONES, refs.ARCHIVE):
         if ref in found and found[ref].outcome == "ahead" and ref not in pushed:
-            found[ref] = dataclasses.replace(found[ref], outcome="same")  # the scope excludes the rest of the set
+            found[ref] = dataclasses.replace(found[ref], outcome="same")  # what the remote lacks is outside the scope
     for ref, why in stays.items():
         found[ref] = dataclasses.replace(found[ref], outcome="refused", why=why)
     return tuple(found[ref] for ref in sorted(found))
@@ -192,7 +193,7 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
 _LOCAL_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 """Name under which the local archive is validated together with a fetched archive, before both are merged.
 
-It is not a ref.
+The name is not a ref.
 """
 
 
@@ -212,7 +213,7 @@ class PullResult:
 class _Fetched:
     """The refs in the quarantine, by their local names.
 
-    ``listed``: the tracking refs for all refs that the remote has. ``tips``: the refs that lead to entries.
+    ``listed``: the remote-tracking refs for all refs that the remote has. ``tips``: the refs that lead to entries.
     ``tombstones``: the tip of the tombstone set. ``refused``: the refs that git rejected.
     """
 
@@ -224,10 +225,12 @@ class _Fetched:
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """The refs that are accepted into the store: ``tips``, without purged content, and ``tombstones``.
+    """The refs that are accepted into the store, and the outcomes so far.
 
-    ``rewritten``: the refs with purged content at the remote. ``joined``: the outcomes for the local tombstone set and
-    the refs that it moved. ``refused``: the refs that git, the tombstones or the validation rules reject.
+    ``tips``: the accepted refs that lead to entries, without purged content. ``tombstones``: the tip of the fetched
+    tombstone set; ``None`` if the set was rejected or not fetched. ``rewritten``: the refs whose histories at the
+    remote contain purged content. ``joined``: the outcomes for the local tombstone set and for the refs that its
+    application moved. ``refused``: the outcomes for the refs that were rejected.
     """
 
     tips: Mapping[str, Oid]
@@ -238,7 +241,11 @@ class _Accepted:
 
 
 def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> PullResult:
-    """Apply the fetched tombstones, then move packs, tracking refs and refs into the store in one transaction."""
+    """Fetch all refs of the remote, and merge them into the store.
+
+    The fetched tombstones are applied first. Then one transaction moves the packs, the remote-tracking refs and the
+    refs into the store.
+    """
     flush(store)
     purging.apply(store)  # tombstones from a plain `git fetch`
     known = _known(store, remote)
@@ -276,7 +283,7 @@ def _accepted(
 ) -> _Accepted:
     """Merge the fetched tombstones with the local ones, apply them to the fetched histories, and validate the results.
 
-    ``known``: the values of refs and tracking refs before the merge.
+    ``known``: the values of refs and remote-tracking refs before the merge.
     """
     read = FetchedReader(quarantine.git_dir, store)
     tracked = {remote.tracking(ref): oid for ref, oid in fetched.tips.items()}
@@ -294,7 +301,7 @@ def _accepted(
     refused |= _without_branch(store, tips, refused)
     good = {ref: oid for ref, oid in tips.items() if ref not in refused}
     tombstones = None if refs.TOMBSTONES in refused else fetched.tombstones
-    if refused or rewritten or joined:  # git adds borrowed objects to fetched packs, and these may be purged by now
+    if refused or rewritten or joined:  # fetched packs can contain objects of the store that were purged just now
         quarantine.keep_only([*good.values(), *([tombstones] if tombstones else [])], known.values())
     return _Accepted(good, tombstones, frozenset(rewritten.keys() & good.keys()), tuple(joined), refused)
 
@@ -328,7 +335,7 @@ def _known(store: GitStore, remote: Remote) -> dict[str, Oid]:
 
 
 def _update_tracking(store: GitStore, tx: Transaction, remote: Remote, fetched: _Fetched, accepted: _Accepted) -> None:
-    """Update the tracking refs; remove those that the remote no longer has."""
+    """Update the remote-tracking refs; remove those whose refs no longer exist at the remote."""
     seen = store.refs(remote.tracks)
     tombstones = {refs.TOMBSTONES: accepted.tombstones} if accepted.tombstones else {}
     for ref, oid in {**accepted.tips, **tombstones}.items():
@@ -342,7 +349,10 @@ def _update_tracking(store: GitStore, tx: Transaction, remote: Remote, fetched: 
 def _validate(
     store: GitStore, quarantine: Quarantine, tips: Mapping[str, Oid], known: Mapping[str, Oid]
 ) -> dict[str, SyncedBranch]:
-    """Return the refs in ``tips`` that violate docs/reference/format.md. Shared entries were validated before."""
+    """Return the outcomes for the refs in ``tips`` that violate docs/reference/format.md.
+
+    Entries that the local branch also has were validated before.
+    """
     read = FetchedReader(quarantine.git_dir, store)
     differ = {ref: oid for ref, oid in tips.items() if known.get(ref) != oid}
     local = {ref: known.get(ref) for ref in differ if ref != refs.ARCHIVE}  # the archive is not a branch
@@ -377,8 +387,8 @@ def _without_branch(
 def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -> dict[str, Oid]:
     """Return the tracked branches that no local branch contains and that the remote no longer has.
 
-    They were fetched by a plain `git fetch`. Their tracking refs are about to be deleted and may be the only refs that
-    lead to their entries.
+    These branches were fetched by a plain `git fetch`. Their remote-tracking refs are about to be deleted and may be
+    the only refs that lead to their entries.
     """
     found = {}
     for name, oid in store.refs(remote.tracks).items():
@@ -398,7 +408,7 @@ def _only_tracked(store: GitStore, remote: Remote, fetched: Mapping[str, Oid]) -
 def _base(read: FetchedReader, local: Oid | None, fetched: Oid) -> Oid | None:
     """Return the newest common entry of a local and a fetched history.
 
-    Entries up to this one have been validated before.
+    This entry and the entries before it have been validated before.
     """
     try:
         return None if local is None else histories.find_divergence(read.read, local, fetched).base
@@ -460,7 +470,9 @@ def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
     """Delete the refs of archived sessions at a remote without gitsession's hooks.
 
     Nothing is deleted unless the remote has the same archive as this store. A ref is deleted only if it has the value
-    of its tracking ref. If the remote does not delete a ref, the tracking ref is kept. Raises ``Unavailable``.
+    of its remote-tracking ref. If the remote does not delete a ref, the remote-tracking ref is kept.
+
+    Raises ``Unavailable``.
     """
     seen = {remote.local_ref_of(name): oid for name, oid in store.refs(remote.tracks).items()}
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):

@@ -1,13 +1,14 @@
-"""Purges between stores: the tombstone set is merged, applied, and sent.
+"""Exchange of purges between stores: the tombstone set is merged, applied, and sent.
 
 On fetch, the tombstone set of a remote is merged with the local set before any other data of the remote. The merged set
 is applied at once, and the rest of the fetched data is validated against it. Entries that only this store had are first
 saved in a bundle.
 
 A remote without gitsession's hooks does not remove purged content itself. The histories of such a remote are rewritten
-on fetch and pushed back. The rewrite is deterministic, so every store computes the same history. The push has a lease
-with the value that it replaces, so a concurrent push is never overwritten. A remote with the hooks rewrites its own
-histories when it receives the set, which is pushed first. No ref is forced at such a remote.
+on fetch and pushed back. The rewrite is deterministic, so every store computes the same history. The push overwrites a
+ref only if the ref still has the fetched value (`git push --force-with-lease`), so a concurrent push is never
+overwritten. A remote with the hooks rewrites its own histories when it receives the tombstone set, which is pushed
+first. No ref is forced at such a remote.
 
 For a redacted entry, the set contains the replacement, which is the text of the entry without the secret. So if a
 remote has a scope, a replacement is sent only if the replaced entry belongs to a session that may be sent. Digests and
@@ -76,7 +77,7 @@ def merge_fetched(
     """Read the fetched tombstone set and merge it with the local set.
 
     ``reader``: reads fetched and local objects. ``remote_tip``: the tip of the fetched set. ``fetched``: the new values
-    of the tracking refs.
+    of the remote-tracking refs.
     """
     local = store.ref(refs.TOMBSTONES)
     known = tombstone_set.read(store)
@@ -298,8 +299,8 @@ def _new(quarantine: Quarantine, fetched: Mapping[str, Oid], known: Mapping[str,
 class RemotePurge:
     """The outcome of a purge at a remote.
 
-    ``accepted``: the refs that the remote accepted. ``stays``: the other refs, each with the reason why the remote
-    still has its purged content. ``is_late``: True if another store has pushed to the remote meanwhile.
+    ``accepted``: the refs that the remote accepted. ``stays``: the refs with purged content that the remote keeps, each
+    with the reason. ``is_late``: True if another store has pushed to the remote meanwhile.
     """
 
     accepted: frozenset[str] = frozenset()
@@ -310,7 +311,7 @@ class RemotePurge:
 def clear(store: GitStore, remote: Remote, options: TransportOptions, stale: Mapping[str, Oid]) -> RemotePurge:
     """Push rewritten histories back to the remote.
 
-    ``stale``: the values at the remote of the refs to replace, by local name.
+    ``stale``: the refs to overwrite, by local name, each with its value at the remote.
 
     Raises ``Unavailable``.
     """
@@ -363,7 +364,7 @@ def tombstones_for(store: GitStore, remote: Remote | None, sids: Collection[str]
 
 
 def _steps(store: GitStore, local: Oid, tracked: Oid | None) -> list[Oid]:
-    """Return the commits of the set from ``local`` back to ``tracked``, excluding ``tracked``."""
+    """Return the commits of the tombstone set from ``local`` back to ``tracked``, excluding ``tracked``."""
     seen, todo, found = {tracked}, [local], []
     while todo:
         oid = todo.pop()

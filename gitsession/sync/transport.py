@@ -1,4 +1,4 @@
-"""Exchange of data with a remote by git: one exchange at a time, through a quarantine, with one-line errors.
+"""Exchange of data with a remote by git. Only one exchange runs at a time, in a quarantine. Each error is one line.
 
 Credentials, ssh, proxies and `insteadOf` are left to git, which runs with the user's own configuration.
 
@@ -77,9 +77,9 @@ _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../..
 
 
 class Quarantine:
-    """A quarantine, for use in a ``with`` statement by a holder of the sync lock.
+    """A quarantine. Use it in a ``with`` statement while you hold the sync lock.
 
-    Quarantines of killed processes are removed.
+    When a quarantine is created, the quarantines of killed processes are removed.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Quarantine:
         Args:
             store_dir: The path of the store.
             remote: The remote of the exchange.
-            known: Refs that the quarantine has at first, so that git requests only new objects.
+            known: Refs of the store to copy into the quarantine, so that git requests only new objects.
             at: An existing repository with objects that were already fetched.
             keep_others: True to keep all other quarantines, for a caller that does not hold the sync lock.
         """
@@ -167,7 +167,9 @@ class Quarantine:
         """Move the fetched packs into the store; return their names. The packs are durable on return.
 
         With ``kept``, the packs have ``.keep`` files until the refs have moved, and the caller must hold the store's
-        lock. Pass ``kept=False`` only if refs already lead to the objects. Raises ``OSError``.
+        lock. Pass ``kept=False`` only if refs already lead to the objects, or if no other process uses the store.
+
+        Raises ``OSError``.
         """
         owner = self._store_dir / create.KEEP if kept else None
         return pack_writer.move_packs(self.git_dir / "objects" / "pack", self._store_dir / "objects", owner)
@@ -213,7 +215,7 @@ _LOCAL_FAILURE = re.compile(
 _BAD_OBJECT = re.compile(r"^error: object [0-9a-f]{40}: |repository corruption on the remote side", re.IGNORECASE)
 """A message about an invalid object.
 
-After it, git stops reading, and the remote may appear to have closed the connection.
+After such a message, git stops reading, and the remote may appear to have closed the connection.
 """
 _NOT_FOUND = re.compile(
     r"does not appear to be a git repository|repository not found|not found|does not exist|no such file", re.IGNORECASE
@@ -264,14 +266,14 @@ class Pushed(NamedTuple):
 
 @dataclass
 class Results:
-    """The results of a push by local ref. ``messages``: the messages of the remote."""
+    """The results of a push. ``refs``: the result for each local ref. ``messages``: the messages of the remote."""
 
     refs: dict[str, Pushed] = field(default_factory=dict)
     messages: list[str] = field(default_factory=list)
 
 
 def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], options: TransportOptions) -> None:
-    """Fetch ``specs`` from ``remote`` into the refs of ``git_dir`` that they name.
+    """Fetch the refspecs ``specs`` from ``remote`` into the repository ``git_dir``.
 
     Raises ``Unavailable`` and ``RejectedTransfer``.
     """
@@ -312,11 +314,11 @@ def push(
         remote: The remote to push to.
         wanted: The value of each local ref, and its name at the remote.
         options: Options for git's interaction with the user.
-        leases: Refs at the remote that may be replaced by another history, each with the value that it must have. No
-            other ref is forced.
+        leases: Refs at the remote that may be overwritten with a different history, by local name, each with the value
+            that it must have before the push. No other ref is forced.
 
     Raises:
-        Unavailable: The remote cannot be reached. The tracking refs record what was pushed before.
+        Unavailable: The remote cannot be reached. It may have accepted some of the refs before the failure.
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
@@ -480,10 +482,10 @@ def create_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
 
 
 def fetch_on_demand(store: GitStore) -> None:
-    """Let ``store`` fetch the objects that a clone left out from its promisor remote.
+    """Let ``store`` fetch objects from its promisor remote if the clone left them out.
 
-    Without this call, a store never contacts a remote when it reads an object. Otherwise, the read of a lost object
-    could cause a fetch from any remote that the store's configuration names.
+    By default, a store never contacts a remote when it reads an object, because the read of a lost object could then
+    cause a fetch from any remote that the store's configuration names.
     """
     found = (remote for remote in remotes.list_remotes(store.git_dir) if ("promisor", "true") in remote.settings)
     remote = next(found, None)
