@@ -94,7 +94,7 @@ def faults(
 
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
-    """Return a fault if an entry was purged, or if it replaces an entry that was not purged.
+    """Return a fault if the entry was purged, or if the entry replaces another one that was not purged.
 
     Raises ``GitSessionError``.
     """
@@ -179,7 +179,10 @@ def _error_text(error: GitSessionError, oid: Oid) -> str:
 
 
 class LaterViews:
-    """A test for entries with a view of a later release. The result for an entry is kept for the entries after it."""
+    """A test whether an entry has a view of a later release of gitsession.
+
+    Entries with such a view are remembered, so that the test is fast for the entries after them.
+    """
 
     def __init__(self, reader: GitReader) -> None:
         self._reader = reader

@@ -47,7 +47,8 @@ class HistoryBase(NamedTuple):
 class AcceptedEntry(NamedTuple):
     """The data that is kept about a valid entry.
 
-    ``faults``: the faults that the entry would have on a branch, on ``meta`` and on ``files``, in this order.
+    ``base``: the base of its history. ``starts``: whether a session begins with the entry. ``faults``: the faults that
+    the entry would have on a branch, on ``meta`` and on ``files``, in this order.
     """
 
     base: HistoryBase
@@ -212,7 +213,10 @@ def _check_foreign_forks(reader: GitReader, sid: str, branches: Sequence[Propose
 
 
 def _forks_on(reader: GitReader, proposed: ProposedBranch) -> list[str]:
-    """Return the sessions that begin with a ``fork`` entry in a history but not in its old value, newest first."""
+    """Return the sessions that begin with a ``fork`` entry in the part of a history after the ref's old value.
+
+    The newest session comes first.
+    """
     found = proposed.new_forks
     existing = proposed.existing_tip
     if existing is None or existing == proposed.old or existing in reader.known_of(proposed.sid):
@@ -312,9 +316,9 @@ def _check_roots(
 
 
 def _is_fork(reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch]) -> bool:
-    """Return whether the session begins with a ``fork`` entry in one of the histories.
+    """Return whether the session begins with a ``fork`` entry in the history of one of ``new_branches``.
 
-    If the session was archived, the ``fork`` entry existed before the push.
+    If the session is archived, the ``fork`` entry existed before the push.
     """
     if any(sid in proposed.new_forks for proposed in new_branches):
         return True

@@ -1,7 +1,7 @@
-"""A reader of proposed objects. It reads them through git, from git's quarantine or from a quarantine of this store.
+"""A reader of proposed objects in git's quarantine on a server, or in a quarantine of this store.
 
-The reader loads the objects of several entries together, because one request to git is faster than many. It caches no
-other objects.
+The reader loads the objects of several entries together, because one request to git is faster than many. Only the
+objects that were loaded last are cached.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class GitReader:
         return self._metas.get(sid, [])
 
     def archived_of(self, sid: str) -> Sequence[Oid]:
-        """Return the known tips of an archived session. Reads the whole archive."""
+        """Return the known tips of an archived session. The whole archive is read."""
         return self._archived_tips.get(sid, [])
 
     @functools.cached_property

@@ -1,7 +1,7 @@
 """Validation of the refs of the two grow-only sets, the archive and the tombstone set.
 
-Their bytes must be canonical. All tips in the archive must be reachable from its ref. From the ref of the tombstone
-set, only the set is reachable.
+The bytes of both sets must be canonical. The archive's ref must lead to all tips in the archive. The ref of the
+tombstone set may lead only to the set.
 """
 
 from __future__ import annotations

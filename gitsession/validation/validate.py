@@ -127,8 +127,8 @@ def validate_moves(
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
     """Return whether a ref does not belong to gitsession and may be pushed without validation.
 
-    Refs of gitsession are always validated. Refs that would block them are validated, too, because git allows no branch
-    below another branch.
+    Refs of gitsession are always validated. A ref whose name would prevent the creation of such refs is validated, too:
+    git does not allow both ``a`` and ``a/b``.
     """
     prefixes = (refs.SESSIONS, refs.STORE_BRANCHES)
     is_own = any(ref.startswith(prefix) or prefix.startswith(f"{ref}/") for prefix in prefixes)
@@ -239,7 +239,7 @@ class _EntryValidation:
                 del self._waiting[node.parent]
 
     def _parent_of(self, parent: Oid) -> Node | Fault:
-        """Return the parent of an entry, which is a new valid entry or a stored one; its fault if it is faulty."""
+        """Return the node of ``parent``, a new valid entry or a stored entry; a fault if ``parent`` is faulty."""
         node = self._waiting.get(parent) or entry_rules.read(self._read, parent)
         if isinstance(node, Fault):
             return Fault("parents", f"the parent {parent[:10]}: {node.what}")
@@ -268,7 +268,7 @@ class _EntryValidation:
     def _entry_fault(self, node: Node, parent: Node | None) -> Fault | None:
         """Return the fault of an entry.
 
-        Its commit message is compared with the expected one only if this release supports the view of its session.
+        The commit message is compared with the expected one only if this release supports the view of the session.
         Because nearly all sessions have a supported view, the message is compared first. The view is determined only if
         this check finds a fault.
         """
@@ -368,7 +368,7 @@ def _marker(read: GitReader, oid: Oid) -> object:
 
 
 SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
-"""Minimum number of sessions that are validated together, and number of entries up to which sessions are added."""
+"""Minimum number of sessions that are validated together, and number of entries up to which more sessions are added."""
 
 FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
 """Limits of a fetch. The amount of data is not limited, because the user requested it."""
