@@ -1,7 +1,7 @@
 """Deletion of a store's files with purged content, except git objects and the journal.
 
-Derived files are always deleted, and they are rebuilt later. Waiting events are deleted only if they have purged
-content.
+Derived files are always deleted. They are rebuilt later. Events in the spool that are not yet ingested are deleted only
+if they contain purged content.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool)
 
 
 def _spooled(folder: Path, samples: frozenset[bytes]) -> Iterator[Path]:
-    """Yield spooled files to delete: events that were set aside, failures, and waiting events with purged content."""
+    """Yield the files in the spool to delete: all files except events that are not yet ingested and can be kept.
+
+    An event that is not yet ingested is deleted only if it contains one of ``samples``.
+    """
     for file in _children(folder):
         if file.suffix != ".event" or any(sample in file.read_bytes() for sample in samples):
             yield file

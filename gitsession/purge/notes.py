@@ -1,8 +1,8 @@
 """The purge of git's notes (`refs/notes/`). Notes on removed commits are deleted; notes on rewritten commits are moved.
 
-A note is a blob in a tree. Its name is the id of the commit that it annotates. If there are many notes, git distributes
-them over folders, and a name is split between the folders and the file. A user's note on a purged entry may repeat
-purged content. So if a purge changes a notes ref, it discards the earlier commits of the ref.
+A note is a blob in a tree. The name of the blob is the id of the annotated commit. If there are many notes, git
+distributes them over folders, and a name is split between the folders and the file. A user's note on a purged entry may
+repeat purged content. So if a purge changes a notes ref, the purge also discards the earlier commits of the ref.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ def select_note_objects(
     refs: Mapping[str, Oid],
     deleted: AbstractSet[Oid],
 ) -> set[Oid]:
-    """Select the commits of notes refs that have a note on a removed commit, and the objects that only they contain.
+    """Select the current and earlier commits of notes refs that contain a note on a removed commit.
 
-    Earlier commits of notes refs are included. ``kinds``: kinds of all objects. ``refs``: current values of all refs.
+    The objects that only these commits contain are selected, too. ``kinds``: kinds of all objects. ``refs``: current
+    values of all refs.
     ``deleted``: objects that are deleted in any case.
     """
     if not any(name.startswith(REFS) for name in refs):
@@ -92,7 +93,7 @@ def _rewrite_ref(reader: Reader, tip: Oid, rewriter: Rewriter, removed: Abstract
 
 
 def _new_oid(rewriter: Rewriter, noted: Oid) -> Oid | None:
-    """Return the new oid of the commit ``noted``; ``None`` if it is not a commit or is missing."""
+    """Return the new oid of the commit ``noted``; ``None`` if the object is missing or not a commit."""
     try:
         return rewriter.commit(noted)
     except DAMAGE:

@@ -187,7 +187,7 @@ def apply(store: GitStore, tombstones: Tombstones | None = None, *, thorough: bo
 
 def _is_purged(store: GitStore, tombstones: Tombstones, state: _PurgeState) -> bool:
     """Return whether the store has no purged content. Data that the last check covered is not checked again."""
-    fingerprint = change_stamp.fingerprint(store.git_dir)  # before the check, so that the next one covers later moves
+    fingerprint = change_stamp.fingerprint(store.git_dir)  # read first, so that the next check covers later moves
     if state.fingerprint == fingerprint:
         return True
     ref_oids = _rewritable_refs(store)
@@ -334,7 +334,7 @@ def _needs_no_rewrite(
 ) -> bool:
     """Return whether the current refs and the operation log have no purged content.
 
-    Other processes may have changed them.
+    Other processes may have changed them after the rewrite.
     """
     for operation in operation_log.history_from(store, store.ref(refs.OPLOG)):
         if operation.id == log:

@@ -68,7 +68,10 @@ class _PurgedText:
 
 
 def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: str) -> PurgePlan:
-    """Return ``plan`` with the exported files that have purged content, and with the digests of their records."""
+    """Return ``plan`` with the exported files that contain purged content.
+
+    The digests of the records with purged content in these files are added to the plan's tombstones.
+    """
     purged = _purged_text(view, plan, text)
     hits: list[ExportHit] = []
     problems: list[PurgeProblem] = []
@@ -127,7 +130,7 @@ def _without_digests(export: ExportedFile) -> ExportedFile:
 
 
 def _is_as_written(export: ExportedFile, status: os.stat_result, data: bytes) -> bool:
-    """Return whether a file has exactly the conversation that was exported."""
+    """Return whether a file contains exactly the conversation that was exported."""
     if not export.conversation:
         return export.is_unchanged(status.st_size, status.st_mtime_ns)
     return sha256(data).hexdigest() == export.digest or _conversation_digest(export, data) == export.conversation
@@ -186,7 +189,7 @@ def _source(export: ExportedFile, data: bytes) -> Source | None:
 
 
 def _tombstones(source: Source | None, export: ExportedFile, purged: _PurgedText) -> tuple[Tombstones, int]:
-    """Return the keys by which an import recognizes purged records, and the number of these records."""
+    """Return the tombstones by which an import recognizes the purged records of a file, and their number."""
     if source is None:
         return Tombstones(), 0
     if export.session in purged.sessions:
@@ -235,7 +238,7 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def _check(export: ExportedFile, before: bytes, after: bytes, purged: _PurgedText) -> None:
-    """Raise ``Malformed`` if a redaction does not remove the text, or if it changes more of the session than texts."""
+    """Raise ``Malformed`` if ``after`` still has the purged text, or if more of the session than its texts changed."""
     old, new = _source(export, before), _source(export, after)
     if old is not None and (new is None or _shape(old) != _shape(new)):
         raise Malformed(f"{export.agent} could not read the file without the removed text", hint="delete the file")

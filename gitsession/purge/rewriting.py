@@ -355,7 +355,7 @@ def _map_value(rewriter: Rewriter, name: str, value: RefValue | None) -> RefValu
     try:
         return rewriter.ref(name, value)
     except DAMAGE:
-        return value  # `verify` reports it
+        return value  # `verify` reports the damage
 
 
 def _map_files(rewriter: Rewriter, files: WorkspaceWrite) -> WorkspaceWrite:

@@ -160,7 +160,7 @@ def commits_of_purged_sessions(
 def _step_back(reader: Reader, oid: Oid, first_digests: AbstractSet[str]) -> tuple[Oid | None, bool | None]:
     """Return the parent of ``oid``.
 
-    At a session's first entry, return ``None`` and whether ``first_digests`` has its digest.
+    If ``oid`` is the first entry of a session, return ``None``, and whether its digest is in ``first_digests``.
     """
     try:
         data = reader.read(oid)[1]
@@ -204,7 +204,10 @@ def _contains_any(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
 
 
 def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
-    """Yield the texts of the readable entries in ``gone``: stored bytes of agents' entries, and strings of others."""
+    """Yield the texts of the readable entries in ``gone``.
+
+    The text of an agent's entry is its stored bytes. The texts of an entry of gitsession are its strings.
+    """
     for oid in gone:
         try:
             entry = node.load(reader, oid)
