@@ -1,4 +1,7 @@
-"""The check of one entry against docs/reference/format.md. Its tree and payload are read, and its commit is rebuilt."""
+"""The check of one entry against docs/reference/format.md.
+
+The tree and the payload of the entry are read. Its commit is built again and compared with the stored commit.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ from gitsession.workspace.trees import NAMES_MAX
 
 
 class Manifests:
-    """A check of trees of captured files, which reads each tree only once.
+    """A check of trees of captured files. Each tree is read only once.
 
     ``is_partial``: whether the store is a partial clone. Missing files are then not reported, because git can fetch
     them.

@@ -51,7 +51,7 @@ def verify(
         sid: The session; ``None`` for all sessions.
         sample: Number of entries to check, chosen at random; ``None`` for all entries.
         max_seconds: Time limit in seconds; ``None`` for no limit.
-        known: Entries that were checked before, with their histories. Only later entries are checked.
+        known: Entries that were checked before, together with the entries before them. Only later entries are checked.
         notices: Whether to also report notices.
     """
     report = Report()
@@ -167,10 +167,11 @@ class Walk:
 
 
 def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
-    """Return a view of the store with the archived sessions, the session refs, and the refs of active branches.
+    """Return a view of the store that includes archived sessions, and two sets of refs in this view.
 
-    If ``sid`` is set, only the refs of this session are returned. The refs are read only once, because a second read
-    could return a different state of the store.
+    The first set is the refs of sessions, the second the refs that select active branches. If ``sid`` is set, only the
+    refs of this session are returned. The refs are read only once, because a second read could return a different state
+    of the store.
     """
     whole = archive_set.UnarchivedStore.of(store)
     prefix, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
@@ -180,7 +181,13 @@ def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping
 def _nodes(
     store: ObjectStore, tips: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
-    """Return the entries from the tips back to ``known``, inclusive, and a ref from which each entry is reachable."""
+    """Return the entries to check by id, and for each entry the name of a ref from which it is reachable.
+
+    The walk follows each ref in ``tips`` back to the root, or to the first entry in ``known``, which is included. If an
+    entry cannot be read, the error is added to ``report``, and ``_add_unreached`` finds the entries before it.
+
+    ``is_all``: True if ``tips`` contains the refs of all sessions, so that all commits can be loaded together.
+    """
     nodes: dict[Oid, Node] = {}
     reached_from: dict[Oid, str] = {}
     damaged: set[str] = set()
@@ -208,7 +215,7 @@ def _nodes(
 def _add_unreached(
     store: ObjectStore, sid: str, ref: str, nodes: dict[Oid, Node], reached_from: dict[Oid, str]
 ) -> None:
-    """Add the entries before a lost entry, so that they are also checked."""
+    """Add the entries of session ``sid`` that cannot be reached because of a lost entry, so that they are checked."""
     try:
         tree = graph.tree(store, sid)
     except NotFound:

@@ -176,7 +176,7 @@ def _recorded_values(
                 if after_mark:
                     (unflushed if after_flush else later).setdefault(move.ref, (move.new, _describe_time(operation)))
     except GitSessionError:
-        seen = {}  # the unreadable rest of the log may have changes of these refs
+        seen = {}  # the part of the log that cannot be read may contain moves of these refs
     at_mark = {name: (value, "at the last check without problems") for name, value in marked.items()}
     at_listing = {name: (value, "when sessions were last listed") for name, value in seen.items() if name not in logged}
     last_flushed, since_flush = (

@@ -363,8 +363,8 @@ class _SessionNames:
 def _names_of(node: Node) -> Iterable[str]:
     """Return the names by which other entries refer to an entry.
 
-    These are its chain digest and the agent's id. An entry of gitsession has the short id that exports contain instead
-    of the agent's id.
+    These are its chain digest and, for an agent's entry, the id that the agent gave it. For an entry of gitsession, the
+    second name is the short id that exports contain.
     """
     names = [to_base64url(node.chain)]
     if node.source is None:
