@@ -169,7 +169,7 @@ class RebuiltObjects(Donor):
         id = source.segment or source.source_id
         pair = self._store_pairs[0]
         if (agent, id) in self._known and source.base is None and source.segment is None:
-            pair = _stores()  # perhaps another copy of a file; the first copy must not affect its objects
+            pair = _stores()  # this may be another copy of an imported file, whose import must not affect its objects
             self._store_pairs.append(pair)
         for store in pair:
             result = import_source(
@@ -219,7 +219,11 @@ class AgentFiles(RebuiltObjects):
         return super().read(oid, sid)
 
     def _bases(self, waiting: WaitingFile) -> Iterator[Path]:
-        """Yield all files of the session that ``waiting`` continues, in import order, and then files in its folder."""
+        """Yield the files that may contain the session that ``waiting`` continues.
+
+        First come the files that the catalog lists for that session. Then come the session files in the folder of
+        ``waiting.path`` whose names end in the id of that session (``discover.files_with_id``).
+        """
         id, agent = waiting.error.source_id, waiting.format.AGENT if waiting.format is not None else ""
         rows = sorted(self._catalogue.by_source(agent, id), key=lambda row: (row.created_ms, row.sid))
         sid = rows[0].sid if rows else self._catalogue.by_segment(agent, id)
@@ -266,7 +270,7 @@ def alternates(git_dir: Path) -> Iterator[Donor]:
 
 
 def remotes(git_dir: Path, folder: Path) -> Iterator[Donor]:
-    """Yield the remotes in the store's own git configuration. ``folder``: folder for the data of remotes."""
+    """Yield the remotes in the store's own git configuration. ``folder``: the folder into which they are fetched."""
     arguments = ("config", "--file", str(git_dir / config.FILE), "--get-regexp", r"^remote\..*\.url$")
     result = process.run(None, *arguments, accept=range(256))
     for number, line in enumerate(result.out.decode("utf-8", "surrogateescape").splitlines()):

@@ -1,7 +1,7 @@
 """Salvage of objects and ref values from damaged journal files and from the journals of copies.
 
-Objects are checked by their hash. Of the moves of a ref, only the last one counts. Its value is called the end. These
-rules ensure that nothing is lost:
+Objects are checked by their hash. Of the moves of a ref, only the last one counts. The new value in this move is called
+the end. These rules ensure that nothing is lost:
 
     1. the ref's history contains the end, or a command removed the ref   -> nothing to do
     2. the file records the ref's current value, or the ref is missing    -> the ref moves to the end
@@ -11,9 +11,9 @@ rules ensure that nothing is lost:
 A record is proven if a digest proves its content. If only its position is proven, a ref name in it may be damaged. Its
 moves are then applied only to refs that a proven record also names.
 
-A hole is a part of the file in which records are lost. It is closed if a copy of the same journal has the records. A
-hole of one record is also closed if every history that includes the record can be read. A file with an open hole is not
-moved, so that ``verify`` reports it.
+A hole is a part of the file in which records are lost. A hole is closed if a copy of the same journal contains the lost
+records. A hole of one record is also closed if every history that includes the record can be read. A file with an open
+hole stays in the journal folder, so that ``verify`` continues to report the file.
 """
 
 from __future__ import annotations

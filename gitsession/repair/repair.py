@@ -277,7 +277,7 @@ class _Planner:
         return found.holes
 
     def _is_closed(self, hole: LostRecords) -> bool:
-        """Return whether the hole is one lost record, and all histories that include this record can be read."""
+        """Return whether exactly one record is lost in the hole and all histories that include it can be read."""
         sessions = {refs.session_of(jump.ref) for jump in hole.jumps}
         damaged_sessions = {refs.session_of(lost.ref) for lost in self._plan.lost}
         known = all(self._read(jump.lost) is not None for jump in hole.jumps)
@@ -286,7 +286,7 @@ class _Planner:
     # -- objects
 
     def _read(self, oid: Oid, sid: str = "") -> tuple[Kind, bytes] | None:
-        """Return an object from the store, or from a donor whose object has the right hash; ``None`` if there is none.
+        """Return an object from the store or from a donor; ``None`` if none of them has an object with the right hash.
 
         ``sid``: session to which the object belongs; "" if unknown.
         """
