@@ -81,7 +81,7 @@ class Guard:
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
 
     def in_file(self, data: bytes) -> str | None:
-        """Return the first rule that finds a secret in a file; ``None`` if none does or the file is not text."""
+        """Return the first rule that finds a secret in a file; ``None`` if no rule does, or if the file is not text."""
         data = in_utf8(data)
         if not is_text(data) or not self.scanner.may_hold(data):
             return None
@@ -129,7 +129,7 @@ class Guard:
 def find(data: bytes, scanner: Scanner, *, is_json: bool = False) -> list[SecretSpan]:
     """Return the hits in ``data``, in order. The data is scanned before and after each round of unescaping.
 
-    ``is_json``: whether ``data`` is JSON. If it has escapes, it is then scanned only after the first round.
+    ``is_json``: whether ``data`` is JSON. JSON with escapes is scanned only after the first round.
     """
     views = [data]
     maps: list[OffsetMap] = []
@@ -305,9 +305,10 @@ def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
 
 
 def _unique_key(redacted: Redacted, keys: set[bytes], payload: bytes) -> Redacted:
-    """Return a redacted key, with a number if its text is in ``keys`` or in ``payload``; add its text to ``keys``.
+    """Return a redacted key whose text is neither in ``keys`` nor in ``payload``; add the text to ``keys``.
 
-    Two secrets that are keys of one map could get the same placeholder.
+    If necessary, a number is appended to the key, because two secrets that are keys of one map could otherwise get the
+    same placeholder.
     """
     name = redacted.payload
     for number in itertools.count(2):

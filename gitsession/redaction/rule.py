@@ -152,7 +152,7 @@ HINTS = (
 def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
     """Return the hints for ``words``, which are in lower case.
 
-    A word without a hint in ``HINTS`` gets its own, which matches whatever the text after the word is.
+    For each word without a hint in ``HINTS``, a new hint is added, which matches the word before any text.
     """
     hints = [hint for hint in HINTS if any(hint.stem in word for word in words)]
     others = dict.fromkeys(word for word in words if not any(hint.stem in word for hint in hints))
@@ -162,9 +162,9 @@ def hints_of(words: list[bytes]) -> tuple[Hint, ...]:
 class CharacterTurns:
     """The turns in the values of one text. A turn is a position between characters of two kinds.
 
-    Query the values from left to right. If a value has three turns, so has each value that begins before its first
-    turn. Otherwise, no value inside it has three turns. So a sequence of names and signs is read only once, although
-    many values begin in it.
+    Query the values from left to right. If a value has three turns, each value that begins before the first of these
+    turns has three turns, too. If a value has fewer turns, no value that begins inside it has three turns. So a
+    sequence of names and signs is read only once, although many values begin in it.
     """
 
     def __init__(self, data: bytes) -> None:

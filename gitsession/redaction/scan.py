@@ -43,9 +43,9 @@ CHECKED = 512
 """Maximum number of bytes of a hit that the rule's check examines."""
 
 _ESCAPED = re.compile(rb"\\(?:u[0-9a-fA-F]{4}|[nrtbf])([^ ]*)")
-"""A run after a backslash. It begins with the letters of the escape; the group is the rest."""
+"""A run after a backslash. The run begins with the letters of the escape. The group is the rest of the run."""
 _MARKED = re.compile(rb" (?:\+\+?|-|[^ \d]{0,200}+\d{1,7}[:-][+-]?)([^ ]+)")
-"""A run that begins with the sign of a diff or a line number. The group is the rest."""
+"""A run that begins with the sign of a diff or with a line number. The group is the rest of the run."""
 _SLASH = re.compile(rb"\\+/")
 _LETTER = re.compile(rb"\\u00(?:2[013-589a-fA-F]|3[0-9abdfABDF]|[45][0-9a-fA-F]|6[1-9a-fA-F]|7[0-9a-eA-E])")
 """The escape of a character that a token can contain.
@@ -77,7 +77,7 @@ _Word: TypeAlias = tuple[bytes, tuple[Rule, ...]]
 
 
 class SecretSpan(NamedTuple):
-    """The bytes to redact, from offset ``start`` to ``end``, and the name of the rule."""
+    """The bytes to redact, from offset ``start`` to ``end``, and the name of the rule that found the secret."""
 
     start: int
     end: int
@@ -146,7 +146,11 @@ class Scanner:
         return self._among(texts, self._mentions)
 
     def _among(self, texts: Sequence[bytes], places: Callable[[bytes], Iterator[int]]) -> set[int]:
-        """Return the indexes of the ``texts`` in which ``places`` finds an offset, before or after unescaping."""
+        """Return the indexes of the ``texts`` in which ``places`` finds something, with or without their marks.
+
+        ``places``: a function that yields the offsets in a text at which it finds something. Texts with escaped letters
+        are always included.
+        """
         if self._always:
             return set(range(len(texts)))
         # Of the bytes of a token, only the slash has a short escape in JSON.
@@ -162,7 +166,7 @@ class Scanner:
         return found
 
     def _mentions(self, data: bytes) -> Iterator[int]:
-        """Yield the offsets of the rules' words in ``data``."""
+        """Yield the offsets in ``data`` at which a keyword of a rule occurs."""
         lower = data.lower()
         for hint in self._hints:
             yield from _all_of(hint.stem, lower)
@@ -172,7 +176,7 @@ class Scanner:
             yield from _all_of(word, data)
 
     def _places(self, data: bytes) -> Iterator[int]:
-        """Yield the offsets of possible secrets in ``data``, whatever escapes surround them."""
+        """Yield offsets in ``data`` of names, words and runs that may belong to a secret."""
         lower = data.lower()
         for hint in self._hints:
             yield from _hinted(hint, data, lower)
@@ -231,7 +235,10 @@ class Scanner:
 
 
 def _numbers(texts: Sequence[bytes], places: Iterable[int]) -> set[int]:
-    """Return the indexes of the ``texts`` that contain one of ``places``, offsets in the texts joined by one byte."""
+    """Return the indexes of the ``texts`` that contain one of ``places``.
+
+    ``places`` are offsets in the concatenation of the texts, with one separator byte between them.
+    """
     places = list(places)
     if not places:
         return set()
@@ -284,7 +291,10 @@ def _runs(data: bytes, *, with_mark: bool = False) -> set[bytes]:
 
 
 def _escapes_apart(runs: bytes) -> bytes:
-    """Return ``runs`` and a copy of each run that may begin with a part of an escape or a mark, without this part."""
+    """Return ``runs``, with a shortened copy of each run that may begin with a part of an escape or a mark.
+
+    The copy lacks this part.
+    """
     runs = b" ".join((b"", runs, *(_ESCAPED.findall(runs) if b"\\" in runs else ())))
     return b" ".join((runs, *_MARKED.findall(runs)))
 
@@ -483,7 +493,10 @@ def _percents(data: bytes) -> Iterable[tuple[int, int, bytes]]:
 
 
 def _undecorated(data: bytes, spans: Iterable[tuple[int, int, bytes]]) -> tuple[bytes, OffsetMap]:
-    """Return ``data`` with each of ``spans`` replaced by the byte that it encodes, or removed."""
+    """Return ``data`` with each of ``spans`` removed or replaced, and the map of the result's offsets.
+
+    ``spans``: the start and the end offset of each mark, and the byte that the mark encodes, if any.
+    """
     offsets = OffsetMap([], [], [])
     parts: list[bytes] = []
     size = at = 0

@@ -1,7 +1,7 @@
 """The vault: a local file with the originals of redacted payloads.
 
 The vault is a SQLite file that only its owner can read. Each row has a complete payload. When ``keep`` returns, the
-originals are on disk. Redacted entries are written afterwards, so no redacted entry lacks its original.
+originals are on disk. Redacted entries are written only after that, so no redacted entry lacks its original.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Vault:
                 return None
         db = sqlite3.connect(name, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # EXTRA: a commit survives a power failure, even if it is the deletion of the journal that commits it.
+            # EXTRA: SQLite commits by deleting its journal. The deletion must survive a power failure.
             for pragma in ("journal_mode = DELETE", "synchronous = EXTRA", "secure_delete = ON", "temp_store = MEMORY"):
                 db.execute(f"PRAGMA {pragma}").fetchall()
             if make or self._file is None:
