@@ -72,9 +72,9 @@ def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Pa
 
 @dataclass
 class _Copies:
-    """A mapping from the name of an agent's copy to the stored file, or to the reason why the copy is not available.
+    """The copies of files that an agent made. Each copy is read only once, because copies never change.
 
-    Copies never change, so each copy is read only once.
+    The mapping returns, for the name of a copy, the file in the store, or the reason why the copy is not available.
     """
 
     folder: Path

@@ -226,7 +226,7 @@ class MetadataImport:
             positions = {position(node) for node in self._at_line.values()}
             present |= {node.oid for node in missing if position(node) in positions}
             missing = [node for node in missing if node.oid not in present]
-        possible_parents = present | {None}  # None: no entry of the segment is above its header
+        possible_parents = present | {None}  # None: above the header of a later file of the session
         missing = [node for node in missing if self._imported_above(node) in possible_parents]
         missing += [node for node in lost if node.oid not in present]
         return tuple(position(node) for node in sorted(missing, key=graph.sibling_order))

@@ -322,7 +322,7 @@ class _Draft:
 class _Objects:
     """The objects and originals of one import.
 
-    Objects and originals in ``spill`` are not in ``objects`` and ``originals``.
+    If they become too large, they are moved from ``objects`` and ``originals`` to ``spill``.
     """
 
     def __init__(self, begin_spill: Callable[[], PackSpill | None] | None) -> None:
@@ -389,7 +389,7 @@ def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Ta
 
 
 def _thread_target(request: _Request, base: Node | None) -> _Target:
-    """Return the session to which the file belongs as a segment. Raises ``NoBase``."""
+    """Return the session of a file that is not the first file of its session. Raises ``NoBase``."""
     store, thread = request.store, request.source.source_id
     sid = request.find(thread) if request.find is not None else None
     if sid is None:
@@ -561,9 +561,9 @@ class _Entries:
         }
 
     def _extend_branch(self, parent: Node, node: Node) -> None:
-        """Extend the branch of ``parent`` with its first child.
+        """Extend the branch of ``parent`` with its first child. Each later child starts a new branch.
 
-        Each later child, and each segment, starts a new branch.
+        If a session consists of several files, the first entry of each later file also starts a new branch.
         """
         is_segment = self._source.segment is not None and parent is self._root
         name = None if is_segment else self._branch_after.pop(parent.oid, None)
@@ -572,7 +572,7 @@ class _Entries:
         self.tips[name] = node.oid
 
     def _extend_active(self, node: Node) -> None:
-        """Register the active branch for extension with new entries if ``node`` is the tip of that branch.
+        """If ``node`` is the tip of the active branch, let new entries extend that branch.
 
         The branch is extended even if the user created it.
         """

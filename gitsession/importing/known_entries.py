@@ -212,10 +212,11 @@ class ExportedLineFinder:
         return ExportedLine(record, node, f"{record.line}:{position}")
 
     def find_header(self, record: Record, parent: Node) -> ExportedLine | None:
-        """Return ``record`` as an exported line if it is the header of a segment that was moved to another folder.
+        """Return ``record`` as an exported line if it is the header of a file that was moved to another folder.
 
-        The result is the same if the header has its original folder again, after an earlier import found it with
-        another folder. For any other record, the result is ``None``.
+        The file must not be the first file of its session. If the header has its original folder again, after an
+        earlier import found the header with another folder, it is also returned. For any other record, the result is
+        ``None``.
         """
         if record.source_id not in self._meta.segments:
             return None

@@ -87,7 +87,7 @@ class RecordedStep:
         self.skipped: list[tuple[str, str]] = []
 
     def changed(self) -> tuple[dict[str, State], dict[str, State]]:
-        """Return the states, before and after the step, of the files that the calls may have changed.
+        """Return the states, before and after the step, of the files that the calls of the step may have changed.
 
         Files whose state cannot be determined are added to ``skipped``. If one of the trees is incomplete, both results
         are empty.
@@ -115,9 +115,9 @@ class RecordedStep:
         return old_states, new_states
 
     def changed_before(self, known: Mapping[str, State]) -> dict[str, State]:
-        """Return the files whose state at the beginning of the step differed from ``known``.
+        """Return the files in ``known`` whose state at the beginning of the step differed from their known state.
 
-        The result contains the states at the beginning of the step.
+        Each file is returned with its state at the beginning of the step.
         """
         found: dict[str, State] = {}
         for path, known_state in known.items():
