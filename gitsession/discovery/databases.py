@@ -40,7 +40,7 @@ class OpenDatabase:
         Raises ``Unavailable`` if the database is busy, and ``Malformed`` if it is damaged.
         """
         with _translated_errors():
-            for row in self.db.execute(sql, tuple(values)):  # noqa: UP028 - it would close what is closed by then
+            for row in self.db.execute(sql, tuple(values)):  # noqa: UP028 - `yield from` closes the cursor, even if the database is closed
                 yield row
 
 

@@ -80,7 +80,7 @@ def forecast_here(
 def retention_days(settings: bytes) -> int:
     """Return the number of days after which Claude Code deletes an unchanged session.
 
-    ``settings``: the content of the settings file. If it sets no valid number of days, the result is ``DAYS``.
+    ``settings``: the content of the settings file. If the file sets no valid number of days, the result is ``DAYS``.
     """
     found = jsonl.parse(settings)
     stated = found.get("cleanupPeriodDays") if isinstance(found, dict) else None

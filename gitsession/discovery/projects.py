@@ -1,4 +1,4 @@
-"""Identity of the project to which a folder belongs. The identity is the same on every machine (docs/decisions/0016).
+"""The identity of the project to which a folder belongs. It is the same on every machine (docs/decisions/0016).
 
 Nothing is written. git reads only the git directory of the folder, without the system and user configuration, and does
 not run any program that is configured in the git directory.
