@@ -9,10 +9,11 @@ from gitsession.model.entries import Entry, Message
 
 
 def match_results(entries: Iterable[Entry]) -> dict[int, tuple[int, int]]:
-    """Return the call of each result: its message's index in ``entries``, and its number among that message's calls.
+    """Return the call to which each tool result belongs, by the index of the result in ``entries``.
 
-    The keys are the indexes of the results. Agents can use the id of a call twice, so a result belongs to the newest
-    call with its id that has no result yet. A result without a call is left out.
+    A call is identified by the index of its message and its number among the calls of this message. Agents can use the
+    id of a call twice, so a result belongs to the newest call with its id that has no result yet. A result without a
+    call is left out.
     """
     waiting: dict[str | None, list[tuple[int, int]]] = {}
     found: dict[int, tuple[int, int]] = {}

@@ -23,7 +23,7 @@ from gitsession.store.interface import ObjectStore
 
 
 class EntryIndex(Protocol):
-    """An index of facts about entries, such as the catalog, which saves reading them from the history."""
+    """An index of facts about entries, such as the catalog. Indexed entries need not be read from the history."""
 
     def anchors(self, oid: Oid) -> HistoryState | None:
         """Return the state of a history that ends at this entry; ``None`` if it is unknown."""
@@ -223,7 +223,8 @@ class ContextHistory:
 def names_of(node: Spot) -> tuple[str, ...]:
     """Return the names by which other entries of the history can refer to an entry.
 
-    These are its chain digest, and its short id or the id that the agent assigned.
+    These are its chain digest and, for an agent's entry, the id that the agent assigned. For an entry of gitsession,
+    the second name is its short id.
     """
     entry_id = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)

@@ -183,8 +183,8 @@ def old_results(
     ``session.compaction.prune(old_results())`` stores the change.
 
     Args:
-        protect: Number of tokens of the newest of these results that are kept.
-        least: Number of tokens of which more must be saved. Otherwise nothing is cleared.
+        protect: Of these results, the newest ones with this number of tokens in total are kept.
+        least: Results are cleared only if more than this number of tokens is saved.
         exclude_tools: Names of tools whose results are kept.
     """
 
@@ -230,7 +230,7 @@ def _default_turns(model: str | None) -> int | Literal["all"]:
 
 
 def _without_inputs(item: Item, emptied_calls: Mapping[int, ToolCall]) -> Item:
-    """Return ``item`` with calls replaced by calls without arguments. The keys are the ``id()`` of the calls."""
+    """Return ``item`` with calls replaced by ``emptied_calls``, whose keys are the ``id()`` of the replaced calls."""
     if emptied_calls.keys().isdisjoint(map(id, item.content)):
         return item
     return with_blocks(item, [emptied_calls.get(id(block), block) for block in item.content])

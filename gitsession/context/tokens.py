@@ -82,7 +82,7 @@ def tokenizer() -> Callable[[str], int] | None:
 
 
 _LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
-"""Text whose count is estimated. The tokenizer's run time is quadratic in its length: 4 s for 10,000 characters."""
+"""Text whose tokens are estimated, because the tokenizer takes quadratic time for it: 4 s for 10,000 characters."""
 
 
 def _count_tokens(encode: Callable[[str], int], entry: Shown) -> int:

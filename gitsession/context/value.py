@@ -28,7 +28,7 @@ class Item:
     ``gitsession.context.rewriting`` creates items with changed content.
 
     Attributes:
-        oid: Object id of the entry that shows the item.
+        oid: Object id of the entry from which the item was made.
         entry: View of the entry, with edits applied.
         agent: Agent that wrote the entry; "" for entries of gitsession.
         payload: The entry in the agent's own format, which can have fields that are not in the view; empty for entries

@@ -29,7 +29,7 @@ from gitsession.model.usage import answer_id
 from gitsession.sessions.indexed_entry import Spot
 
 NO_CONTENT = "(no content)"
-"""Placeholder for a result without a call. It is kept only between two answers."""
+"""Text that replaces a result without a call. The text is kept only between two answers."""
 
 
 class ClaudeProfile(Profile):
@@ -63,7 +63,7 @@ class ClaudeProfile(Profile):
 
 
 def _kept(line: ContextHistory, seen: VisibleRange) -> list[Spot]:
-    """Return the messages that a compaction lists as kept (L3): all of them, or none if one is missing."""
+    """Return the messages that a compaction lists as kept (L3). If one of them is missing, return none."""
     entry = line.entry(seen.compaction) if seen.compaction is not None else None
     preserve = entry.preserve if isinstance(entry, Compaction) else None
     listed = preserved(preserve)
@@ -154,7 +154,7 @@ def _answered(items: Sequence[Item]) -> list[Item]:
 
 
 def _with_content(items: Sequence[Item]) -> list[Item]:
-    """Remove answers without text or calls (L7), and placeholders that are not between two answers."""
+    """Remove answers without text or calls (L7), and messages ``NO_CONTENT`` that are not between two answers."""
     left = [item for item in items if not is_message(item.entry, "assistant") or _has_content(item)]
     return [item for at, item in enumerate(left) if not _is_stand_in(item) or _is_between_answers(left, at)]
 

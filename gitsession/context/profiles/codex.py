@@ -59,7 +59,7 @@ class CodexProfile(Profile):
         return by_bytes(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
-        """Return the newest ``token_count``. codex stores it with the item after the answer."""
+        """Return the newest ``token_count``, which codex stores with the item after the counted answer."""
         for at in range(len(items) - 1, fresh - 1, -1):
             for line in reversed(attached_lines(items[at].payload)) if items[at].agent == codex.AGENT else ():
                 total = tokens_in(line)

@@ -30,7 +30,7 @@ BY_USER = "The following tool was executed by the user"
 CLEARED = "[Old tool result content cleared]"
 INTERRUPTED = "[Tool execution was interrupted]"
 NOT_SENT = ("text/plain", "application/x-directory")
-"""Media types of the user's files that are not sent, because a text block next to the file contains the same text."""
+"""Media types of user files that are not sent, because a text block next to such a file contains the same text."""
 
 
 class OpencodeProfile(Profile):
@@ -64,7 +64,7 @@ def _visible_nodes(line: ContextHistory) -> tuple[list[Node], int, Node | None]:
     """Return the nodes in the order in which the model receives them: the compaction, kept entries, later entries (K4).
 
     The second value is the index of the last node that is not newer than the compaction, and the third value is the
-    compaction: 0 and ``None`` if there is none.
+    compaction. If there is no compaction, these values are 0 and ``None``.
     """
     found: list[Node] = []
     compaction: Node | None = None

@@ -1,6 +1,6 @@
-"""Profiles of pi: that of pi 1.5, which is the default and also applies to pi 0.87, and that of pi 0.73.
+"""Two profiles of pi. The profile of pi 1.5 is the default, and also applies to pi 0.87. The other is that of pi 0.73.
 
-They follow rules 6 to 12, 14 to 16, 18 and 21.
+Both profiles follow rules 6 to 12, 14 to 16, 18 and 21.
 """
 
 from __future__ import annotations

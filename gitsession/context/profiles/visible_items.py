@@ -52,7 +52,10 @@ def show_sent(line: ContextHistory, node: Spot) -> list[Item]:
 
 
 def show_compaction(line: ContextHistory, node: Spot, *, system: bool) -> list[Item]:
-    """Return the summary of a compaction. ``system``: whether the system messages that it kept precede it (rule 11)."""
+    """Return the item with the summary of a compaction.
+
+    ``system``: whether to return the system messages that the compaction kept before this item (rule 11).
+    """
     entry = line.entry(node)
     assert isinstance(entry, Compaction)
     items = [_item(line, node, entry)]

@@ -1,4 +1,4 @@
-"""Requests as codex sends them. Response items from codex's files are unchanged. Others are converted to its format.
+"""Requests as codex sends them. Response items from codex's files are unchanged. Other items are converted.
 
 As in codex, a call without a result gets the result ``aborted``, and a result without a call is left out.
 """

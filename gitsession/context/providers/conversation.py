@@ -31,7 +31,7 @@ class ProviderApi:
     """The properties of an API that determine the format of its requests.
 
     Attributes:
-        providers: Names of providers that use the API. They identify the API of messages that do not name one.
+        providers: Names of providers that use the API. They identify the API of messages that do not name an API.
         apis: pi's names of the API.
         call_id_chars_max: Maximum length of the id of a call, in characters.
         tool_name_chars_max: Maximum length of the name of a tool, in characters.
@@ -262,7 +262,7 @@ def _system_messages(context: Context) -> list[Message]:
 
 
 def _sections(context: Context) -> Iterable[str]:
-    """Return the named sections of the system messages. A message can replace or remove sections of earlier ones."""
+    """Return the named sections of the system messages. A later message can replace or remove sections."""
     known: dict[str, Any] = {}
     for message in _system_messages(context):
         sections = message.extra.get("sections")

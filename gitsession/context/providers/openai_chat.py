@@ -1,7 +1,7 @@
 """Requests for OpenAI's Chat Completions API and for compatible servers.
 
-Results are messages with the role ``tool`` directly after the message with their calls. They can contain only text, so
-images and documents follow in a user message.
+Results are messages with the role ``tool`` directly after the message with their calls. Such messages can contain only
+text, so images and documents follow in a user message.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _ITEM_ID_CHARS_MAX = 64
 
 
 def _call_id(id_: str) -> str:
-    """Return the call's part of an id in pi's format ``call|item``."""
+    """Return the part ``call`` of an id in pi's format ``call|item``."""
     return id_.partition("|")[0]
 
 
@@ -106,7 +106,7 @@ def _message(block: Text) -> dict[str, Any]:
 def _text_signature(signature: str | None) -> tuple[str, str]:
     """Return the id and the phase of an item from the signature that pi stores with its text.
 
-    Older files have only the id.
+    In older files, the signature is the id.
     """
     fields = read_json(signature, "{")
     id_, phase = (fields.get("id"), fields.get("phase")) if fields else (signature, None)
