@@ -1,4 +1,7 @@
-"""The summary of an abandoned branch: of its entries since the common ancestor, within a budget (rules 30 and 31)."""
+"""The plan of a summary of an abandoned branch (rules 30 and 31).
+
+The summary covers the entries of the branch after the common ancestor that fit into a token budget.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
-"""Share of the budget at which it is nearly full.
+"""If less than this share of the budget is used, an earlier summary is included even if it does not fit.
 
-Before this point, an earlier summary is included even if it does not fit, because it replaces many entries.
+An earlier summary replaces many entries.
 """
 
 NAME = "branch"
@@ -88,7 +91,7 @@ def summary_plan(
 def _fit_budget(
     line: ContextHistory, profile: Profile, nodes: Sequence[Node], budget: int | None
 ) -> tuple[list[Item], list[Item]]:
-    """Return the newest items that fit into ``budget``, and all visited items: also the first that does not fit."""
+    """Return the newest items that fit into ``budget``, and all visited items, including one that does not fit."""
     selected: list[Item] = []
     visited: list[Item] = []
     used = 0

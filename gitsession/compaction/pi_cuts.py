@@ -28,10 +28,10 @@ Cutter: TypeAlias = Callable[[Sequence[ShownEntry], int, Profile], Cut]
 
 
 def by_shown_items(entries: Sequence[ShownEntry], keep: int, profile: Profile) -> Cut:
-    """Cut like pi since 0.80.10: keep at least ``keep`` tokens, or fewer if the cut would not be valid there.
+    """Cut like pi since 0.80.10: keep at least ``keep`` tokens, or fewer if no cut is valid at that position.
 
     The cut is at the newest entry from which at least ``keep`` tokens follow, or at the next entry where a cut is
-    valid. If there is none, because the results of one call exceed ``keep``, the call is kept with its results.
+    valid. If no later cut is valid, because the results of one call exceed ``keep``, the call is kept with its results.
     """
     cuts = [at for at, entry in enumerate(entries) if _has_item(entry, profile.can_cut)]
     if not cuts:
@@ -101,7 +101,7 @@ def _last_match(entries: Sequence[ShownEntry], until: int, matches: Callable[[Sh
 
 
 def _are_all_omitted(entries: Sequence[ShownEntry], start: int) -> bool:
-    """Return whether edits removed all items from ``start`` on, including an answer. Such entries are kept together."""
+    """Return whether the entries from ``start`` on include an answer, and edits removed all items of these entries."""
     rest = entries[start:]
     answers = [entry for entry in rest if entry.node.kind == Message.kind and entry.node.role == "assistant"]
     return bool(answers) and not any(entry.items or entry.node.kind == Compaction.kind for entry in rest)

@@ -108,7 +108,7 @@ class Plan:
 
 
 def touched_files(entries: Iterable[Entry], listed: Iterable[TouchedFiles] = ()) -> TouchedFiles:
-    """Return the files in the tool calls of ``entries``, and the files that are ``listed`` by earlier summaries."""
+    """Return the files in the tool calls of ``entries`` and in ``listed``, the lists of earlier summaries."""
     read, changed = set[str](), set[str]()
     for files in listed:
         read.update(map(valid_text, files.read))

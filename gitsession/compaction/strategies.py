@@ -40,7 +40,7 @@ DEFAULT_REQUEST = CompactionRequest()
 Strategy: TypeAlias = Callable[[ContextHistory, Profile, CompactionRequest], Plan]
 """A function that plans a compaction at the end of a history.
 
-If the history is damaged, the function raises the same errors as ``context.build.context``.
+If the history is damaged, the function raises the errors that ``context.build.context`` raises.
 """
 
 
@@ -136,10 +136,10 @@ def tail_budget(request: CompactionRequest) -> int:
 
 
 def tail(entries: tuple[ShownEntry, ...], budget: int, profile: Profile) -> int:
-    """Return the index at which the tail starts (K2).
+    """Return the index of the entry at which the tail starts (K2).
 
-    This is the start of a turn. If a turn does not fit into the budget, it is an entry inside this turn. If nothing
-    fits, it is the end.
+    Normally, a turn begins at this entry. If a turn fits into the budget only in part, the index is that of an entry
+    inside this turn. If nothing fits, the index is ``len(entries)``.
     """
     first = len(entries)
     starts = [at for at, entry in enumerate(entries) if any(is_message(item.entry, "user") for item in entry.items)]
@@ -222,7 +222,11 @@ def plan_aider(line: ContextHistory, profile: Profile, request: CompactionReques
 
 
 def head(entries: tuple[ShownEntry, ...], half: int, profile: Profile) -> int:
-    """Return the index at which a tail of less than ``half`` tokens begins after an answer, or the end."""
+    """Return the index of the first entry that is kept.
+
+    The kept entries have fewer than ``half`` tokens and begin after an answer. If there are no such entries, the index
+    is ``len(entries)``.
+    """
     first, size = len(entries), 0
     while first:
         size += total(profile, entries[first - 1].items)

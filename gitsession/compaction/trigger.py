@@ -34,9 +34,10 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
 
 
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
-    """Return whether a compaction is due: if ``is_over`` returns true and the model has answered since the last one.
+    """Return whether a compaction is due.
 
-    So a compaction that did not shorten the context enough is not repeated at once (K6).
+    A compaction is due if ``is_over`` returns true and the model has answered since the last compaction. So a
+    compaction that did not shorten the context enough is not repeated at once (K6).
     """
     return _has_answer(line) and is_over(context, window, reserve=reserve)
 

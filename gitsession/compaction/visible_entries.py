@@ -18,10 +18,13 @@ from gitsession.sessions.indexed_entry import Spot
 from gitsession.sessions.node import Node
 
 UNREADABLE = sys.maxsize
-"""Number of successive summaries if the previous summary cannot be read. It is higher than any limit."""
+"""Value for the number of successive summaries if the previous summary cannot be read. It is higher than any limit."""
 
 CARRIED = "carried"
-"""Key in the field ``preserve`` of gitsession's compactions, for the number of earlier summaries that it continues."""
+"""Key in the field ``preserve`` of gitsession's compactions.
+
+Its value is the number of earlier summaries that the compaction continues.
+"""
 
 _NO_ENTRIES = (SessionHeader.kind, Opaque.kind, Fork.kind, Tombstone.kind)
 """Kinds of entries that do not exist in agents' sessions."""

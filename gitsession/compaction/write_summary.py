@@ -21,7 +21,7 @@ TURN = "## The turn under way"
 """Heading above the beginning of a split turn."""
 
 _HIGH, _LOW, _LAST = "\ud800", "\udc00", "\udfff"
-"""The first high, first low and last low surrogate. A string from an agent can have a pair as two characters."""
+"""The first high, first low and last low surrogate. In an agent's string, a surrogate pair can be two characters."""
 
 QUOTED_CHARS_MAX = 1_000
 """Maximum length in characters of the beginning of a turn that is quoted instead of summarized."""
@@ -104,7 +104,7 @@ def _summarise(kind: Kind, items: Iterable[Item], text: str, options: SummaryOpt
 
 
 def pieces_of(paragraphs: Iterable[TranscriptItem], tokens_max: int) -> Iterator[tuple[TranscriptItem, ...]]:
-    """Divide ``paragraphs`` into few parts of at most ``tokens_max``. Only longer paragraphs are split."""
+    """Divide ``paragraphs`` into few parts of at most ``tokens_max`` tokens. Only longer paragraphs are split."""
     chars_max = tokens_max * CHARS_PER_TOKEN
     piece: list[TranscriptItem] = []
     size = 0
@@ -120,7 +120,7 @@ def pieces_of(paragraphs: Iterable[TranscriptItem], tokens_max: int) -> Iterator
 
 
 def _parts(paragraph: TranscriptItem, chars_max: int) -> Iterator[TranscriptItem]:
-    """Yield a paragraph. If it is too long, yield its parts, each with its tag. No part ends in a surrogate pair."""
+    """Yield a paragraph, or its parts if it is too long. Each part has the tag, and no surrogate pair is split."""
     if len(str(paragraph)) <= chars_max:
         yield paragraph
         return

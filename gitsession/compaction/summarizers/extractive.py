@@ -105,7 +105,11 @@ def _turns(paragraphs: Sequence[TranscriptItem]) -> list[list[TranscriptItem]]:
 
 
 def _outcome(turn: Sequence[TranscriptItem]) -> Iterable[str]:
-    """Yield a turn's last answer, or without one the tools that were used; a failed last result; and shell commands."""
+    """Yield lines about the outcome of a turn.
+
+    These are the last answer, or the tools that were used if there is no answer; the last result if it is an error; and
+    the shell commands.
+    """
     answers = [paragraph.text for paragraph in turn if paragraph.by == "assistant"]
     if answers:
         yield _line(answers[-1])
