@@ -1,8 +1,8 @@
-"""Arrangement of the parts of answers: the calls of an answer in one message, directly followed by their results.
+"""Arrangement of answers and results: all calls of an answer are in one message, and their results follow directly.
 
 Every provider requires this order. But some agents store each block of an answer as a separate record, and write a
-result as soon as it exists, so that parallel calls and their results are mixed. Other entries between them are moved
-behind the results.
+result as soon as it exists, so that parallel calls and their results are mixed. Other entries between the calls and
+their results are moved behind the results.
 """
 
 from __future__ import annotations

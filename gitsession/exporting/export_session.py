@@ -204,7 +204,7 @@ def export_original(store: ObjectStore, sid: str, at: Node | None = None) -> Exp
 def is_in_newest(store: ObjectStore, sid: str, leaf: Oid) -> bool:
     """Return whether the entry ``leaf`` is in the newest of the agent's files for the session ``sid``.
 
-    The agent continues this file.
+    The newest file is the one that the agent continues.
     """
     ids = meta_of(store, sid).segments
     tree = graph.tree(store, sid) if ids else None

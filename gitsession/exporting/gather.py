@@ -353,7 +353,7 @@ class _Gatherer:
     # ---- names and headers
 
     def _names(self, entries: Sequence[OutgoingEntry]) -> tuple[tuple[Label, ...], kinds.Title | None]:
-        """Return the labels and the title of the session, except those that ``entries`` set when they are read."""
+        """Return the labels and the title of the session, except those that an agent already reads in ``entries``."""
         marks = session_facts.marks(self.store, self.sid, self.tree, self.meta)
         agent_marks = [mark for mark in marks if mark.line is not None] if self.is_home else []
         own_marks = [mark for mark in marks if mark.line is None or not self.is_home]

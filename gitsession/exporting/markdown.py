@@ -42,7 +42,7 @@ _SPAN = re.compile(r"(?<!`)(`+)(?!`)(.*?)(?<!`)\1(?!`)")
 def write(out: Outgoing) -> WrittenFile:
     """Write the history of the leaf.
 
-    The notes contain the number of entries on other branches, and that of entries without a readable form.
+    The notes of the result count the omitted entries: those of other branches, and those without a readable form.
     """
     notes: Counter[str] = Counter()
     labels, history = out.all_labels(), out.history()

@@ -213,7 +213,8 @@ def _missing_sidecars(
     """Find the sidecar files of ``data`` that are missing in ``folder``.
 
     Returns:
-        The contents of the missing files that are in the store, by path, and the number of the others.
+        The contents of the missing files that are in the store, by path, and the number of the missing files that are
+        not in the store.
     """
     found: dict[Path, bytes] = {}
     missing = 0
@@ -362,7 +363,7 @@ def _is_other(file: Path) -> Refused:
 
 
 class AgentFileAhead(Refused):
-    """The error for an agent's file or database at ``path`` with entries that are not imported yet."""
+    """The error for an agent's file or database at ``path`` that contains entries that are not imported yet."""
 
     def __init__(self, path: Path, message: str) -> None:
         super().__init__(message, hint=f"run `gitsession import {shlex.quote(str(path))}` first")

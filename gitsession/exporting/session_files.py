@@ -26,7 +26,7 @@ class AgentFile(NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """A glob pattern for the file. It matches any time in the name, because the time's zone is unknown."""
+        """A glob pattern for the file. It matches any time in the name, because the time zone is unknown."""
         folder, _, name = self.path.rpartition("/")
         top = folder.partition("/")[0]
         ids = name.split("-", 6)[-1] if name.count("-") > 6 else name
@@ -56,7 +56,7 @@ class ImportFile(Protocol):
 
 
 def nearby_files(waiting: WaitingFile) -> Iterable[Path]:
-    """Return the files near ``waiting`` that can be its base."""
+    """Return the files that can be the base of ``waiting`` (see ``discover.files_with_id``)."""
     return discover.files_with_id(waiting.path, waiting.error.source_id)
 
 
@@ -75,7 +75,7 @@ class ImportQueue:
     def import_waiting(
         self, import_file: ImportFile, locate: Callable[[WaitingFile], Iterable[Path]] = nearby_files
     ) -> None:
-        """Import the bases of the waiting files, if ``locate`` finds them, and then the waiting files."""
+        """Import the bases that ``locate`` finds, and then the files in ``waiting`` whose bases are imported."""
         self._import_bases(import_file, locate)
         imported_ids = {id for _, id in self.imported}
         while ready := [each for each in self.waiting if each.error.source_id in imported_ids]:

@@ -5,8 +5,9 @@ in shell commands that the user excluded. Some agents record compactions with a 
 Some store each block of an answer separately. The context of the source agent already includes the effect of its rules.
 So the entries on the path to the leaf are replaced by their form in this context.
 
-Entries that a compaction or a reset removed from the context are kept before it. Entries on other branches are kept
-too. In both, the parts of each answer are joined. The context is written in one of three ways:
+Entries that a compaction or a reset removed from the context are kept before that compaction or reset. Entries on other
+branches are kept, too. Among all these entries, the parts of each answer are joined. The context is written in one of
+three ways:
 
 1. If no compaction follows the last reset, each entry after the reset is written in its form in the context.
 2. If the context consists of a summary, the entries that the compaction kept, and later entries, the compaction is
@@ -54,7 +55,7 @@ _JOINS_RESULTS = ("claude",)
 """The agents that assign a result to the answer above it even if the result is on another branch than the leaf."""
 
 _Placed = tuple[int, Entry]
-"""An item of the context, after the index of its entry on the path to the leaf."""
+"""The index of an entry on the path to the leaf, and an item of the context that was made from this entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ def _arrange(path: Sequence[OutgoingEntry], context: Sequence[_Placed]) -> tuple
 
 
 def _match_in_order(path: Sequence[OutgoingEntry], context: Sequence[_Placed], start: int) -> list[AnswerPart] | None:
-    """Return the parts from ``start`` on (case 1); ``None`` if context and path have their entries in another order."""
+    """Return the parts from ``start`` on (case 1); ``None`` if the order of entries differs from that on ``path``."""
     entries_at: dict[int, list[Entry]] = {}
     before = start
     for at, entry in context:
