@@ -197,7 +197,7 @@ def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
 
 
 def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
-    """Write ``sessions``, or all sessions if it is empty, to a new bundle at ``path``; return the refs of the sessions.
+    """Write ``sessions``, by default all sessions, to a new bundle at ``path``; return the refs of the sessions.
 
     Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable``.
     """
@@ -231,8 +231,8 @@ def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> d
 def read_bundle(store: GitStore, path: Path, options: TransportOptions) -> SyncReport:
     """Pull from the bundle at ``path``. A bundle is never the home remote.
 
-    If a branch in the bundle has diverged from the local branch, it is stored under a second name, and its outcome is
-    ``forked``. Raises ``NotFound`` and the errors of ``pull``.
+    If a branch in the bundle has diverged from the local branch, the branch of the bundle is stored under a second
+    name, and its outcome is ``forked``. Raises ``NotFound`` and the errors of ``pull``.
     """
     report = syncing.pull(store, remotes.file(path), options)
     branches = (

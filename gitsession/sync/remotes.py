@@ -74,7 +74,7 @@ class Remote:
         name: The name of the remote in git's configuration.
         url: The address of the remote.
         prefixes: Pairs of ref prefixes: the local prefix and the prefix at the remote.
-        is_home: True for the home remote. If branches diverge, its branches keep their names.
+        is_home: True for the home remote. If branches diverge, the branches of the home remote keep their names.
         is_named: True if the remote is in git's configuration. A bundle is not in the configuration and has no tracking
             refs.
         is_new: True if a store is being cloned from the remote and does not exist yet.
@@ -293,7 +293,7 @@ def address(url: str) -> str:
 def check_is_store(remote: Remote, remote_refs: Mapping[str, Oid], read: Reader | None = None) -> None:
     """Raise ``Refused`` if a remote has branches that a store does not have: code and sessions must be kept apart.
 
-    ``read``: reads the objects of the remote's refs; ``None`` if they have not been fetched.
+    ``read``: reads the objects of the remote's refs; ``None`` if these objects have not been fetched.
     """
     main = remote_refs.get(create.MAIN)
     others = [] if main else [ref for ref in remote_refs if ref.startswith(HEADS) and remote.remote_ref(ref) is None]

@@ -79,8 +79,8 @@ def push(
         store: The store to push from.
         remote: The remote to push to.
         options: Options for git's interaction with the user.
-        sessions: Push only these sessions. In that case, no archived session and no remaining text of a redacted entry
-            is sent unless it belongs to one of these sessions.
+        sessions: Push only these sessions. The archive and the tombstone set are then pushed as to a remote whose scope
+            is these sessions (``pushing.in_scope``).
         among: The sessions in the remote's scope (``pushing.in_scope``).
 
     Raises:
@@ -106,7 +106,7 @@ def sync(
 ) -> SyncReport:
     """Pull and push until the store and the remote have the same sessions, within the scope (see ``push``).
 
-    Raises ``Unavailable`` if the remote cannot be reached or other stores keep pushing to it.
+    Raises ``Unavailable`` if the remote cannot be reached or other stores keep pushing to the remote.
     """
     pulled: dict[str, SyncedBranch] = {}
     pushed: frozenset[str] = frozenset()

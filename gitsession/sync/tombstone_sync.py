@@ -97,7 +97,7 @@ def merge_fetched(
 
 
 def join(store: GitStore, reader: FetchedReader, merge: TombstoneMerge) -> list[SyncedBranch]:
-    """Write the merged set and apply it; return the outcomes for the set and for every ref that it moved.
+    """Write the merged set and apply it; return the outcomes for the set and for every ref that moved.
 
     Raises ``Refused`` and ``Unavailable``, like a purge.
     """

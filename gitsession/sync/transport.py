@@ -59,7 +59,7 @@ def sync_lock(store: GitStore) -> Iterator[None]:
 
 
 def flush(store: GitStore) -> None:
-    """Flush the journal to git. Raises ``Unavailable`` if a part of it cannot be flushed."""
+    """Flush the journal to git. Raises ``Unavailable`` if a part of the journal cannot be flushed."""
     store.flush()
     if store.last_flush_error is not None:
         raise Unavailable(f"cannot flush the journal: {store.last_flush_error}", hint="try again")
@@ -318,7 +318,7 @@ def push(
             that it must have before the push. No other ref is forced.
 
     Raises:
-        Unavailable: The remote cannot be reached. It may have accepted some of the refs before the failure.
+        Unavailable: The remote cannot be reached. The remote may have accepted some of the refs before the failure.
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
