@@ -47,8 +47,8 @@ class HistoryBase(NamedTuple):
 class AcceptedEntry(NamedTuple):
     """The data that is kept about a valid entry.
 
-    ``base``: the base of its history. ``starts``: whether a session begins with the entry. ``faults``: the faults that
-    the entry would have on a branch, on ``meta`` and on ``files``, in this order.
+    ``base``: the base of the entry's history. ``starts``: whether a session begins with the entry. ``faults``: the
+    faults that the entry would have on a branch, on ``meta`` and on ``files``, in this order.
     """
 
     base: HistoryBase

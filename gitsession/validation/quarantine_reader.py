@@ -29,7 +29,7 @@ from gitsession.store import refs
 MEBIBYTE = 1 << 20
 NOT_SENT = "was not sent and is not in this repository"
 REMOVE_HINT = "remove it from a store with `gitsession sync`, or from a server without hooks by a forced push"
-"""A hint about purged entries that still exist. It must be correct for both the sender and the receiver of a push."""
+"""A hint about purged entries that still exist. Sender and receiver of a push must be able to follow it."""
 
 
 class Proposed(NamedTuple):
@@ -151,7 +151,7 @@ class GitReader:
         return self.head(oid) is not None
 
     def head(self, oid: Oid) -> ObjectHeader | None:
-        """Return the kind and size of an object without unpacking it; ``None`` if it does not exist."""
+        """Return the kind and size of an object without unpacking it; ``None`` if the object does not exist."""
         if oid not in self._heads and oid not in self._window:
             [found] = list(self._git.heads([oid]))
             return found
