@@ -114,7 +114,7 @@ def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
 def forget_digests(objects: GitStore, plan: PurgePlan) -> None:
     """Remove the recorded digests of exported files with purged content. A digest could confirm a guess of the content.
 
-    If a file has not changed since its export, it is recognized from then on by its size and modification time.
+    If a file has not changed since its export, the size and the modification time identify the file from then on.
     """
     _update(objects, {hit.export.path: _without_digests(hit.export) for hit in plan.exports})
 

@@ -71,8 +71,8 @@ class Rewriter:
         """Return the entry at which the session of the ref ``name`` began. ``oid``: the value of the ref.
 
         If the session was purged, this is the nearest entry in the history that the tombstone set names as a session's
-        first entry. If there is no such entry, or if the session was not purged, it is the first entry of the history.
-        Returns ``None`` if the history has no entries.
+        first entry. If there is no such entry, or if the session was not purged, the first entry of the history is
+        returned. Returns ``None`` if the history has no entries.
         """
         beginnings = self._tombstones.roots_of(session_of(name))
         at = oid
@@ -307,7 +307,7 @@ def _with_parents(data: bytes, old: tuple[Oid, ...], new: list[Oid]) -> bytes:
 
 
 def session_of(name: str) -> str:
-    """Return the id of a ref's session; "" if it has none. The ref can belong to this store, a remote or the trash."""
+    """Return the id of a ref's session, or "". The ref can belong to this store, a remote or the trash."""
     if name.startswith(refs.TRASH):
         name = refs.untrashed(name)
     elif name.startswith("refs/remotes/"):

@@ -124,9 +124,9 @@ def commits_of_purged_sessions(
 
     A commit belongs to the session whose first entry is nearest in the history of the commit.
 
-    Unreachable commits that have such a commit as a parent are also selected. An example is an earlier version of an
-    entry with an operation. Without its parent, such a commit would be incomplete, and it may contain a title or a
-    label.
+    Unreachable commits that have such a commit as a parent are also selected. An example is a commit of an earlier
+    version of the operation log. Without its parent, such a commit would be incomplete, and its command may contain a
+    title or a label.
     """
     commits = list(commits)
     reachable = reachable_commits(reader, tips)
