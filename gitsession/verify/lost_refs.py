@@ -1,7 +1,7 @@
 """A search for refs that have lost a recorded value although no command moved them.
 
-git does not list a ref whose file is missing. If a ref was moved back to an earlier entry, its value is as valid as any
-other. So only a record of the lost value shows the loss. There are four records:
+git does not list a ref whose file is missing. If a ref was moved back to an earlier entry, the earlier value is a valid
+value, too. So only a record of the lost value shows the loss. There are four records:
 
     1. the values that flushes wrote (store/flush_record.py)
     2. the values that the last check without problems found (``VerifiedState``, called the mark)
