@@ -68,7 +68,7 @@ class Donor(ABC):
 
 
 class Repository(Donor):
-    """A clone, another store, or an alternate on this machine. The pending records of its journal are included."""
+    """A clone, another store, or an alternate on this machine, including the pending records of its journal."""
 
     def __init__(self, git_dir: Path, name: str, *, is_copy: bool = False) -> None:
         self.name, self.is_copy = name, is_copy
@@ -197,7 +197,7 @@ class NamedFileDonor(RebuiltObjects):
         return super().read(oid, sid)
 
     def refs(self) -> Mapping[str, RefValue]:
-        """Return the refs of the session; none if it consists of several files, because some refs may be missing."""
+        """Return the refs of the session; none if the session has several files, because some refs may be missing."""
         self.add([self._path])
         return self._store_pairs[0][0].refs("refs/") if self._tried == {self._path} else {}
 

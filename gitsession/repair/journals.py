@@ -8,8 +8,8 @@ the end. These rules ensure that nothing is lost:
     3. the current value is older than the first value in the file        -> the ref moves to the end
     4. otherwise: the history was continued without the lost records      -> the end becomes a new branch
 
-A record is proven if a digest proves its content. If only its position is proven, a ref name in it may be damaged. Its
-moves are then applied only to refs that a proven record also names.
+A record is proven if a digest proves its content. If only the position of a record is proven, a ref name in the
+record may be damaged. The moves of such a record are applied only to refs that a proven record also names.
 
 A hole is a part of the file in which records are lost. A hole is closed if a copy of the same journal contains the lost
 records. A hole of one record is also closed if every history that includes the record can be read. A file with an open

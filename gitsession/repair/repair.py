@@ -455,8 +455,8 @@ class _Planner:
     def _restorable(self, name: str, what: str, values: Sequence[RefValue]) -> RefValue | None:
         """Return the new value of a lost ref; ``None`` if it cannot be restored.
 
-        If no source has the last value, the ref is set to an earlier value, and the loss is reported. It is not set to
-        a missing commit, because git would then fail in the whole store.
+        If no source has the last value, the ref is set to an earlier value, and the loss is reported. It is never set
+        to a missing commit, because git would then fail in the whole store.
         """
         value = self._newest(values)
         if value is None or not self._exists(name, value):
