@@ -54,7 +54,7 @@ class Guard:
         """
         if not rules:
             return cls(Scanner())
-        from gitsession.redaction import own_rules  # few users have their own rules; otherwise this is not loaded
+        from gitsession.redaction import own_rules  # few users have their own rules, so this module is loaded on demand
 
         own = own_rules.read(Path(rules))
         return cls(Scanner([rule for rule in RULES if rule.name not in own.off], own.rules, own.allow))

@@ -131,7 +131,7 @@ class Scanner:
         return settled
 
     def may_hold(self, data: bytes) -> bool:
-        """Return whether ``data`` may contain a secret, with or without escapes. For most data, it cannot."""
+        """Return whether ``data`` may contain a secret, with or without escapes. Most data cannot."""
         return bool(self.suspects([data]))
 
     def suspects(self, texts: Sequence[bytes]) -> set[int]:
