@@ -128,8 +128,8 @@ def import_source(
         find: a function that maps an agent's session id to the id of the session in this store, or to ``None``.
         continuation: the session that this session continues, if gitsession wrote the file from another session.
         is_elsewhere: a function that returns whether another file with this session's id still contains one of the
-            given lines. If it returns true, ``source`` is a second file with the same id and is imported as a separate
-            session (decision 0033).
+            given lines. If the function returns true, ``source`` is a second file with the same id and is imported as a
+            separate session (decision 0033).
         purged_keys: the keys of purged entries (``sessions.local_records``), by which copies of these entries are
             recognized.
 
@@ -516,7 +516,7 @@ class _Entries:
     def _tombstone_for(
         self, equivalents: EquivalentEntries, parent: Node, record: Record, draft: commit_writer.Draft
     ) -> Node | None:
-        """Return the tombstone for ``record`` if it was purged and contained a secret, otherwise ``None``.
+        """Return the tombstone for ``record`` if the record was purged and contained a secret, otherwise ``None``.
 
         The record may have been stored with redaction rules other than the current ones.
         """

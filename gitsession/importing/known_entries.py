@@ -215,8 +215,8 @@ class ExportedLineFinder:
         """Return ``record`` as an exported line if it is the header of a file that was moved to another folder.
 
         The file must not be the first file of its session. If the header has its original folder again, after an
-        earlier import found the header with another folder, it is also returned. For any other record, the result is
-        ``None``.
+        earlier import found the header with another folder, the record is also returned. For any other record, the
+        result is ``None``.
         """
         if record.source_id not in self._meta.segments:
             return None
