@@ -91,8 +91,8 @@ def clear_thinking(*, keep: int | Literal["all"] | None = None) -> Policy:
     """Return a policy that removes reasoning from older turns.
 
     Args:
-        keep: Number of the last turns with reasoning that keep it, or ``"all"``. ``None`` is the provider's default:
-            all turns for Opus 4.5, Sonnet 4.6 and later, and the last turn for other models.
+        keep: Number of the last turns with reasoning whose reasoning is kept, or ``"all"``. ``None`` is the provider's
+            default: all turns for Opus 4.5, Sonnet 4.6 and later, and the last turn for other models.
 
     Returns:
         The policy.

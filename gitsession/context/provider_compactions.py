@@ -34,12 +34,13 @@ def provider_compaction(
 ) -> Compaction | None:
     """Convert a compaction by a provider to an entry.
 
-    The context does not show the entries before this entry. Append it before the answer with which it arrived.
+    The context does not show the entries before this entry. Append this entry before the answer with which
+    the compaction arrived.
 
     Args:
         output: Anthropic's ``compaction`` block, OpenAI's ``compaction`` item, or the whole ``output`` of OpenAI's
-            compact endpoint. All fields are kept. If it contains readable text, other models receive this text as the
-            summary.
+            compact endpoint. All fields are kept. If the output contains readable text, other models receive this text
+            as the summary.
         provider: Name of the provider, as in ``Message.provider``.
         tokens_before: Number of tokens of the context before the compaction.
 

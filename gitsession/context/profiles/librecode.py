@@ -51,7 +51,7 @@ class LibrecodeProfile(Profile):
 def _faces_model(entry: Shown) -> bool:
     """Return whether an entry is sent to the model.
 
-    The entry itself can record this. If it does not, its kind and its role determine it.
+    An entry can record whether it is sent. If it does not, its kind and its role determine whether it is sent.
     """
     if isinstance(entry, Compaction | BranchSummary):
         return True

@@ -100,7 +100,7 @@ def _result(call: CallWithResult) -> dict[str, Any]:
 
 
 def _attached_media(call: CallWithResult) -> list[dict[str, Any]]:
-    """Return the images and documents of a failed result. They follow the result, because it can contain only text."""
+    """Return the images and documents of a failed result. They follow the result, which can contain only text."""
     return _blocks(block for block in call.result if call.is_error and not isinstance(block, Text))
 
 

@@ -25,7 +25,7 @@ FOLLOWS = "(what it returned follows)"
 FROM_TOOLS = "What the tools returned:"
 
 JOINING = ("pi", "pi-0.73", "omp", "opencode")
-"""Profiles of agents that send another model's reasoning as text, without a blank line before its answer."""
+"""Profiles of agents that send another model's reasoning as text, with no blank line between reasoning and answer."""
 
 _PLAIN_FIELD = "reasoning_content"
 """Field in which the agents of ``API.plain`` send reasoning without a signature."""

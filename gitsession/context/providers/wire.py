@@ -103,10 +103,12 @@ def shown(blocks: Iterable[Block]) -> tuple[Text | Image | File, ...]:
 
 
 def model_blocks(blocks: Iterable[Block], *, own: bool) -> tuple[Text | Thinking | ToolCall, ...]:
-    """Return the sendable blocks of an assistant message. ``own``: whether the model that wrote them receives them.
+    """Return the sendable blocks of an assistant message.
 
-    Signatures are valid only for the model that wrote the blocks. Another model receives reasoning as text. It does not
-    receive redacted reasoning, which only the author can read.
+    ``own``: whether the model that receives the blocks wrote them.
+
+    Signatures are valid only for the model that wrote the blocks. Another model receives reasoning as text, but
+    no redacted reasoning, which only the author can read.
     """
     found = [_model_block(block, own) for block in blocks]
     return tuple([block for block in found if block is not None])
