@@ -1,4 +1,4 @@
-"""Strategies: functions that select the entries that a compaction summarizes and keeps. They only read."""
+"""Strategies: functions that select the entries that a compaction summarizes and keeps. A strategy changes nothing."""
 
 from __future__ import annotations
 
