@@ -1,7 +1,7 @@
 """Export of a session to a file from which an agent can continue it, and the commands to continue it.
 
 An existing file is never overwritten. If the existing file is a prefix of the export, the missing part is appended to
-it. Otherwise, the file is not changed.
+the file. Otherwise, the file is not changed.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class ResumePlan:
         id: The agent's id for the session.
         file: The path of the session's file.
         existing_bytes: The number of bytes of ``data`` that the file already contains; ``None`` if it does not exist.
-        commands: The commands to run one after the other in ``cwd``. The last command continues the session. A command
-            before it imports the file into the agent's database.
+        commands: The commands to run one after the other in ``cwd``. The last command continues the session. If
+            there are two commands, the first one imports the file into the agent's database.
         cwd: The working directory in which the agent is started.
         entry: The chain digest of the entry at which the session continues.
         other_files: The contents, by path, of other files that are missing: files to which the session refers, and
-            files that it continues. They are written too.
+            files that it continues. These files are written, too.
     """
 
     export: ExportResult

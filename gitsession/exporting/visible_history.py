@@ -1,9 +1,9 @@
 """Conversion of a session for an agent that builds contexts by other rules than the agent that wrote the session.
 
-Agents build the context from a history by different rules. They differ, for example, in context edits, in prunes, and
-in shell commands that the user excluded. Some agents record compactions with a list that replaces all earlier entries.
-Some store each block of an answer separately. The context of the source agent already includes the effect of its rules.
-So the entries on the path to the leaf are replaced by their form in this context.
+Agents build the context from a history by different rules. The rules differ, for example, in context edits, in prunes,
+and in shell commands that the user excluded. Some agents record compactions with a list that replaces all earlier
+entries. Some agents store each block of an answer separately. The context of the source agent already includes the
+effect of its rules. So the entries on the path to the leaf are replaced by their form in this context.
 
 Entries that a compaction or a reset removed from the context are kept before that compaction or reset. Entries on other
 branches are kept, too. Among all these entries, the parts of each answer are joined. The context is written in one of
@@ -13,8 +13,8 @@ three ways:
 2. If the context consists of a summary, the entries that the compaction kept, and later entries, the compaction is
    written. The kept entries and the later entries are written as in case 1.
 3. In all other cases, a reset is written. The context up to the last compaction follows it. The later entries are
-   written as in case 1. If their order in the context differs from that on the path, the whole context is written after
-   the reset.
+   written as in case 1. If the order of the later entries in the context differs from that on the path, the whole
+   context is written after the reset.
 """
 
 from __future__ import annotations
