@@ -53,7 +53,8 @@ def has_only_grown(before: str, now: str) -> bool:
 def is_journal_doubtful(git_dir: Path | str) -> bool:
     """Return whether a journal file was renamed as damaged, or data follows the apparent end of a journal file.
 
-    A writer that was killed also leaves data after the end. Opening the store distinguishes this case from damage.
+    A writer that was killed also leaves data after the end. When the store is opened, this case is distinguished from
+    damage.
     """
     directory = f"{git_dir}/gitsession/journal"
     try:

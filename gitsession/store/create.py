@@ -1,9 +1,9 @@
-"""Creation of a store, and the check whether a path is a store that can be opened.
+"""Creation of a store, and the check that a path is a store of this format.
 
 A store is built in a temporary sibling directory and then renamed. So a killed process leaves no partial store. If two
 processes create the store at once, the second one uses the store of the first. This module writes every file itself, so
-the result depends neither on git nor on the user's configuration. The format (SHA-1 object ids, refs as files, bare,
-branch ``main``) can be opened by libgit2 and by git 2.39 and later.
+the result depends neither on git nor on the user's configuration. A store is a bare repository with SHA-1 object ids,
+refs in files and the branch ``main``. Libgit2, and git 2.39 and later, can open it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def create(path: Path | str) -> None:
 
 
 def is_spool_only(path: Path) -> bool:
-    """Return whether ``path`` contains no store, but only files that agents' hooks wrote in advance."""
+    """Return whether ``path`` contains no store, but only files that agents' hooks wrote before the store was created.
+    """
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:
@@ -91,8 +92,8 @@ def is_purge_pending(path: Path | str) -> bool:
 def check(path: Path | str, *, damaged: bool = False) -> None:
     """Check that ``path`` is a store of this format.
 
-    Raises ``NotAStore``, ``Corrupt`` or ``Unavailable`` with a one-line reason. ``damaged``: True to accept a
-    repository that has gitsession's control directory even if its ``HEAD``, configuration or marker is damaged or
+    Raises ``NotAStore``, ``Corrupt`` or ``Unavailable`` with a one-line reason. If ``damaged`` is true, a repository
+    with gitsession's control directory is accepted even if the ``HEAD``, the configuration or the marker is damaged or
     missing.
     """
     path = Path(path)
@@ -133,7 +134,7 @@ def is_shallow(path: Path) -> bool:
 def check_readable(path: Path) -> None:
     """Raise ``Unavailable`` if a file of the store cannot be read for lack of permission.
 
-    Such a file is not damaged.
+    Such a file is not reported as damaged.
     """
     permissions.require(path / name for name in _REQUIRED_FILES)
 
@@ -240,7 +241,10 @@ def _rename_into_place(temporary: Path, path: Path) -> None:
 
 
 def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Return the id of a store's first commit, and the objects of that commit. They are the same in every store."""
+    """Return the id of a store's first commit, and the objects of that commit.
+
+    The commit is the same in every store.
+    """
     readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
     tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(

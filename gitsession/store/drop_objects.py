@@ -5,7 +5,7 @@
        pack is on disk, and is known to list every remaining object
     3  with the lock again: check that no new pack contains a victim (otherwise go back to 1); write a note with the
        names of the packs and objects to remove; begin a new generation, so that no process relies on removed objects;
-       remove exactly those packs and the loose victims
+       remove exactly the packs and loose objects in the note
 
 If a process is killed in step 3, the note remains; ``finish`` completes the step.
 """

@@ -1,15 +1,15 @@
 """A record of the values that flushes gave to refs. It shows which refs another program deleted or moved back.
 
 ``<store>/gitsession/flushed`` has a line for each ref that a flush moved: ``<journal> <before> <after> <ref>``. The
-fields are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros if it did
-not exist), and the name of the ref. If ``before`` differs from the ``after`` of the previous line for that ref, another
-program moved the ref in between, and the previous ``after`` is remembered, too. The exception is two lines with the
-same journal file: a killed flush wrote the first, and the flush that repeated it wrote the second. A line ``# checked``
-means that all values above it were found in the store. A line ``# purged`` means that a purge has rewritten the values
-above it.
+fields are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros if the
+ref did not exist at that time), and the name of the ref. If ``before`` differs from the ``after`` of the previous line
+for that ref, another program moved the ref in between, and the previous ``after`` is remembered, too. This rule does
+not apply to two lines with the same journal file and the same ``before``: a flush that was killed wrote the first line,
+and the flush that repeated the work wrote the second. A line ``# checked`` means that all values above it were found in
+the store. A line ``# purged`` means that a purge has rewritten the values above it.
 
-A flush appends under the store's lock, after it has moved the refs and before it removes the journal files. Writes are
-not synced to disk: a power failure may lose the record of an older value of a ref, but no entry.
+A flush appends under the store's lock, after it has moved the refs and before it removes the journal files. The file is
+not fsynced: a power failure may lose the record of an older value of a ref, but no entry.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class FlushedRefs:
     Attributes:
         last: The last value of each ref; ``None`` if the ref was deleted.
         since: As ``last``, but only for refs that a flush has moved since the last check that found all values.
-        passed: The values, by ref, that were recorded since that check and that another program replaced.
+        passed: For each ref, the values that were recorded since the last check that found all values and that another
+            program replaced.
     """
 
     last: dict[str, Oid | None] = field(default_factory=dict)
@@ -58,7 +59,8 @@ class FlushedRefs:
 def is_recorded(name: str, value: RefValue | None) -> bool:
     """Return whether a flush records ``value`` as the value of the ref ``name``.
 
-    Only the values of branches, of refs in the trash, and of the operation log are recorded, and no symbolic values.
+    A value is recorded if the ref is a branch, is in the trash, or is the operation log. Symbolic values are not
+    recorded.
     """
     if value is not None and refs.target(value) is not None:
         return False
@@ -66,7 +68,7 @@ def is_recorded(name: str, value: RefValue | None) -> bool:
 
 
 def append(git_dir: Path, moved: Moved, *, journal: int) -> None:
-    """Record the old and new values of ``moved``. Needs the store's lock. Raises ``OSError``.
+    """Record the old and new values of the refs in ``moved``. Needs the store's lock. Raises ``OSError``.
 
     ``journal``: the number of the oldest journal file that is flushed.
     """

@@ -1,9 +1,9 @@
-"""The part of a flush that moves refs to their new values and records these values in the reflog of ``main``.
+"""Two steps of a flush: to move refs to their new values, and to record these values in the reflog of ``main``.
 
 These functions need the store's lock and an up-to-date journal. The *chain* of a ref lists its values since the journal
 began; a flush moves the ref to the end of its chain. A value in the repository is replaced only if the chain contains
-it. If another program moved a ref meanwhile, the ref keeps its value, and *our* branch, which ends with the chain, is
-renamed (``move_to_ends``).
+it. If another program moved a ref meanwhile, the ref keeps its value, and *our* branch, whose tip is the end of the
+chain, is renamed (``move_to_ends``).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from gitsession.store.journal import Move
 
 
 def moved_refs(chains: Mapping[str, Chain], remaining: set[str], renamed: Mapping[str, str]) -> flush_record.Moved:
-    """Return the first and the last value of each chain, by ref, if the ref now has the last value."""
+    """Return, by ref, the first and the last value of each chain whose ref is not in ``remaining``.
+
+    A renamed branch is listed under its new name, with ``None`` as its first value.
+    """
     return {
         renamed.get(name, name): (None if name in renamed else chain[0], chain[-1])
         for name, chain in chains.items()
@@ -55,17 +58,17 @@ def append_reflog(
 ) -> None:
     """Append the values of ``moved`` to the reflog of ``main``.
 
-    ``read_initial``: returns the existing branches with their values, with which a new file begins.
+    ``read_initial``: returns the values of the existing branches. A new file begins with these values.
 
     Git keeps objects that are listed in a reflog. So the entries of a branch survive ``git branch -D`` followed by
     garbage collection, and ``repair`` restores the branch from the record of flushed values (store/flush_record.py).
     The reflog of the branch itself would not help, because git deletes it with the branch. ``main`` is in every store,
     and no command deletes it.
 
-    Needs the store's lock. The data is not synced to disk: without a line, an entry is as safe as in any git
-    repository. A purge removes all reflogs, and the next flush starts a new file with the existing branches. If the
-    file is not a well-formed reflog, a flush also starts a new file, which begins with the complete lines of the old
-    one. Each flush checks the end of the file; with ``check_all_lines``, it checks the whole file. Raises ``OSError``.
+    Needs the store's lock. The file is not fsynced: an entry without a line is as safe as in any git repository. A
+    purge removes all reflogs, and the next flush starts a new file with the existing branches. If the file is not a
+    well-formed reflog, a flush also starts a new file, which begins with the complete lines of the old one. Each flush
+    checks the end of the file; with ``check_all_lines``, it checks the whole file. Raises ``OSError``.
     """
     problem = reflog_problem(git_dir)
     if problem:
@@ -187,7 +190,7 @@ def _move_many(chains: Mapping[str, Chain], writer: RefWriter) -> set[str]:
     try:
         return writer.move_many(ends, {name: set(chains[name]) for name in ends})
     except (OSError, GitSessionError):
-        return set()  # the caller then moves the refs one by one and reports an obstacle for the ref that it affects
+        return set()  # the caller then moves the refs one by one and reports the error of each ref
 
 
 def _flush_diverged(name: str, chains: Mapping[str, Chain], end: Oid, writer: RefWriter, read: Read) -> str | None:
@@ -229,9 +232,10 @@ def _select_renamed(name: str, new_name: str, chains: Mapping[str, Chain], write
 
 
 def _remaining_move(name: str, chain: Chain, writer: RefWriter) -> Move:
-    """Return one move that replaces the whole chain.
+    """Return one move that replaces all moves of the chain.
 
-    It starts at the repository's value if the chain contains that value.
+    The old value of this move is the repository's value if the chain contains that value, and otherwise the first value
+    of the chain.
     """
     try:
         current = writer.refs.read(name)

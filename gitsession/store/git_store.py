@@ -3,13 +3,15 @@
 Two invariants determine the order of the steps: *an acknowledged object or ref move is in the journal or in the
 repository at every moment*, and no read returns a part of a transaction.
 
-    append   lock; tail the journal; check; journal record; fdatasync; overlay; unlock       (``store.writing``)
-    flush    lock; tail; pack (kept); refs; next journal file, with the moves that failed;
-             remove old journal files; remove keep files                                     (``store.writing``)
-    read     tail the journal first, then git                                                (``store.state``)
+    append   lock; tail the journal; check; append a journal record; fdatasync; update the overlay; unlock
+                                                                                            (``store.writing``)
+    flush    lock; tail the journal; write a pack with a ``.keep`` file; move refs;
+             begin the next journal file, with the moves that failed; remove old journal files;
+             remove ``.keep`` files                                                         (``store.writing``)
+    read     tail the journal first, then read git                                          (``store.state``)
 
-To *tail* the journal is to read the records that were added since the last read. A store is opened in the same way, so
-no separate recovery is needed.
+To *tail* the journal is to read the journal records that were added since the last read. When a store is opened, the
+journal is read in the same way, so no separate recovery is needed.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 class SecretGuard:
     """The secret guard of the store at ``git_dir``, loaded when a payload is first written or shown.
 
-    The store's own configuration turns the guard on or off and selects its rules. A process that only reads loads
-    neither the rules nor SQLite, and no process does if the guard is off.
+    The store's own configuration turns the guard on or off and selects its rules. A process that neither writes nor
+    shows payloads loads neither the rules nor SQLite. If the guard is off, no process loads the rules.
     """
 
     def __init__(self, git_dir: Path) -> None:
@@ -83,8 +85,8 @@ os.register_at_fork(after_in_child=_reopening._at_fork_reinit)  # type: ignore[a
 class GitStore:
     """An ``ObjectStore`` in a bare git repository. Threads may share it. A forked child opens the files again.
 
-    ``promised``: a function that fetches an object that a partial clone left out; ``None`` if the store is no partial
-    clone or no program has enabled fetching (``sync.transport.fetch_on_demand``).
+    ``promised``: a function that fetches an object that a partial clone lacks. It is ``None`` if the store is not a
+    partial clone, or if no program has enabled fetching (``sync.transport.fetch_on_demand``).
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
@@ -110,8 +112,8 @@ class GitStore:
     ) -> Self:
         """Open the store at ``path``. If its folder is not writable, the store is opened read-only.
 
-        ``flush_on_close=False`` is for processes that append once and exit: the next flush of another process includes
-        their records. ``damaged``: see ``create.check``.
+        ``flush_on_close=False`` is for processes that append once and exit: the next flush by another process transfers
+        their journal records to git. ``damaged``: see ``create.check``.
 
         Raises ``NotAStore``, ``Corrupt`` and ``Unavailable``.
         """
@@ -332,7 +334,7 @@ class GitStore:
         return dict(sorted(found.items(), key=lambda file: Path(file[0]).name.removeprefix(ASIDE)))
 
     def unread_records(self) -> int:
-        """Return a lower bound of the number of acknowledged records that cannot be read."""
+        """Return a lower bound of the number of acknowledged journal records that cannot be read."""
         return self._tailed().journal.unread()
 
     def __enter__(self) -> Self:
@@ -349,7 +351,10 @@ class GitStore:
         return state
 
     def _files(self) -> StoreWriter:
-        """Return the open files. A forked child opens them again, because it shares the parent's files and locks."""
+        """Return the open files.
+
+        A forked child opens the files again, because the child shares the parent's open files and locks.
+        """
         if os.getpid() != self._writer.pid and not self._closed:
             with _reopening:
                 writer = self._writer

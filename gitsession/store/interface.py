@@ -26,7 +26,7 @@ class Transaction(Protocol):
     """
 
     def put(self, kind: Kind, data: bytes) -> Oid:
-        """Add an object and return its id. The store can read the object at once. Adding it again has no effect."""
+        """Add an object and return its id. The object can be read at once. To add an existing object has no effect."""
 
     def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
         """Add objects whose ids the caller has computed with ``objects.oid_of``."""
@@ -35,7 +35,9 @@ class Transaction(Protocol):
         """Put the original of a redacted entry into the vault before the objects of the transaction are stored."""
 
     def move(self, name: str, new: RefValue | None, *, expected: RefValue | None) -> None:
-        """Move ``name`` to ``new`` (``None``: delete it) if its value is ``expected`` (``None``: it does not exist).
+        """Set the ref ``name`` to ``new`` if its value is ``expected``.
+
+        If ``new`` is ``None``, the ref is deleted. If ``expected`` is ``None``, the ref must not exist.
 
         The value is checked immediately, under the lock.
 
@@ -65,7 +67,7 @@ class ObjectStore(Reader, Protocol):
         """Return the values of all refs whose names start with ``prefix``, sorted by name."""
 
     def pending_refs(self) -> Mapping[str, RefValue | None]:
-        """Return the values of all refs that acknowledged transactions moved and that git may not have yet."""
+        """Return the values of all refs that acknowledged transactions moved and that may not be moved in git yet."""
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """Return the remote that may have commits of the ref ``name`` that are not in ``new`` (``None``: a deletion).

@@ -1,13 +1,13 @@
 """The journal: numbered append-only files that make a write durable before it is packed, with one fdatasync per append.
 
-The frame of a record is described in store/journal_frames.py. A payload is CBOR ``[1, [[type, bytes], ...], [[ref, old,
-new], ...]]``. Object types have the same numbers as in a pack (1 commit, 2 tree, 3 blob), and object ids are computed
-when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` if the ref does not exist.
+The frame of a journal record is described in store/journal_frames.py. A payload is CBOR ``[1, [[type, bytes], ...],
+[[ref, old, new], ...]]``. Object types have the same numbers as in a pack (1 commit, 2 tree, 3 blob), and object ids
+are computed when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` if the ref does not exist.
 
-- Only the file with the highest number is written. One file always exists, the next is created before an old one is
-  removed, and no number is used twice. So if a file still has its name and no file with the next number exists, it is
-  the newest one, and the directory need not be listed.
-- To open the journal is to read it to the end. Records of a crashed process and of a live one look the same. A torn
+- Only the file with the highest number is written. At least one file always exists, because the next file is created
+  before an old one is removed. No number is used twice. So an existing file is the newest one if no file with the next
+  number exists. The directory need not be listed to find this out.
+- To open the journal, a process reads all records. Records of a crashed process and of a live one look the same. A torn
   record at the end was never acknowledged and is overwritten.
 - A failed write or fdatasync is final: the record's magic is blanked, and this process never writes to the file again
   (another fsync may succeed without having written the data).
@@ -15,9 +15,9 @@ when the record is read. ``old`` and ``new`` are values of the ref, or ``null`` 
   process writes to it, and the flush that would remove the file renames it instead. This check runs when a record does
   not verify, once for each file that has data after its end, in each flush, and in each search for damage.
 
-Appending and dropping need the store's lock. Reading does not, but it may return a record whose writer has not
-finished. If that writer fails, the record is blanked. So a record that was read without the lock is checked again
-later.
+Appending and dropping need the store's lock. Reading does not need the lock, but a read without the lock may return a
+record whose writer has not finished. If that writer fails, the record is blanked. So a record that was read without the
+lock is checked again later.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class JournalRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalUpdate:
-    """The changes since the last read: the numbers of removed files, and new records, each with its file's number."""
+    """The changes since the last read: the numbers of removed files, and pairs of a file's number and a new record."""
 
     removed: list[int] = field(default_factory=list)
     records: list[tuple[int, JournalRecord]] = field(default_factory=list)
@@ -87,14 +87,14 @@ _NOTHING = JournalUpdate()
 
 
 def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
-    """Return the payload of a record."""
+    """Return the payload of a journal record."""
     return cbor.encode_unchecked(
         [VERSION, [[_NUMBER_OF[kind], data] for kind, data in objects], [[name, old, new] for name, old, new in moves]]
     )
 
 
 def decode_record(payload: bytes) -> JournalRecord:
-    """Decode the payload of a verified record.
+    """Decode the payload of a verified journal record.
 
     Raises ``Corrupt``, and ``NotAStore`` for a record of a later version.
     """
@@ -151,12 +151,15 @@ class Journal:
         return JournalUpdate([], records) if records else _NOTHING
 
     def append(self, payload: bytes, *, sync: bool) -> int:
-        """Append a record; return the number of its file. Raises ``OSError`` and blanks the record if possible."""
+        """Append a record; return the number of its file.
+
+        Raises ``OSError`` if the write fails. In this case, the record is blanked if possible.
+        """
         newest = self._newest
         if newest is None or newest.damaged or self._failed:
             newest = self.start_next()
         elif not newest.name_is_durable and sync:
-            # The process that created the file may have been killed before it synced the directory entry.
+            # The process that created the file may have been killed before the directory entry was fsynced.
             try:
                 sync_directory(self._directory)
             except OSError:
@@ -177,7 +180,7 @@ class Journal:
         return newest.number
 
     def start_next(self) -> _File:
-        """Create the next file, sync it and its directory entry, and return it. Raises ``OSError``."""
+        """Create the next file, fsync the file and its directory, and return the file. Raises ``OSError``."""
         number = self._newest.number + 1 if self._newest else 1
         salt = secrets.token_bytes(journal_frames.SALT_BYTES)
         path, temporary = self._path(number), f"{self._directory}/{journal_frames.TEMPORARY}{number}"
@@ -202,7 +205,7 @@ class Journal:
         return self._newest
 
     def drop(self, numbers: Sequence[int]) -> list[str]:
-        """Remove the files whose records are all in packs and refs. Keep the newest file, and only rename damaged ones.
+        """Remove the files ``numbers``, whose records are all in packs and refs. A damaged file is renamed instead.
 
         Returns the new names of the damaged files. The oldest file is removed first: if the process is killed, the last
         values of each ref are still in the journal, and no reader sees a ref move back.
@@ -234,7 +237,7 @@ class Journal:
     def unread(self) -> int:
         """Return a lower bound of the number of unreadable records, from the scans so far.
 
-        A file that was renamed because of damage counts with the number of records lost in it.
+        For a file that was renamed because of damage, only the lost records are counted, but at least one.
         """
         found = sum(file.unread for file in self._files.values())
         for name in self._renamed_files():
@@ -371,7 +374,7 @@ def _read_all(fd: int) -> bytes:
 
 
 def _preallocate(fd: int) -> None:
-    """Allocate blocks in advance, which makes fdatasync cheaper. Does nothing if the disk is almost full."""
+    """Allocate disk space in advance, which makes fdatasync cheaper. Does nothing if the disk is almost full."""
     space = os.fstatvfs(fd)
     if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
         with suppress(OSError):  # a disk quota, or this process's limit on file size

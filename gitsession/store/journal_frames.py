@@ -4,10 +4,10 @@
     header       "GSJ1" 00000000 salt[32]
     record       "GSJ1" length:u32be digest[32] payload[length]
 
-The digest is BLAKE3 of the previous digest (or the salt), the length and the payload. Because it is chained and salted,
-neither an old record nor bytes inside a hostile payload can pass as the next record after a torn end. The first record
-that does not verify marks the end. This module does not compute digests: a program that only checks for changes follows
-the lengths (store/change_stamp.py).
+The digest is BLAKE3 of the previous digest (or the salt), the length and the payload. Because the digests are chained
+and salted, neither an old record nor bytes inside a hostile payload can pass as the next record after a torn end. The
+first record that does not verify marks the end. This module does not compute digests: a program that only checks for
+changes follows the lengths (store/change_stamp.py).
 """
 
 from __future__ import annotations

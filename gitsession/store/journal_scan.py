@@ -1,4 +1,4 @@
-"""Search for good records in a damaged journal file: those before the damage, and proven ones after it.
+"""Search for good journal records in a damaged file: all records before the damage, and proven records after it.
 
 The search runs only if a record does not verify and bytes follow it. The digests form a chain, and the chain starts
 with a salt that only the owner of the store can read. A *link* is a record that verifies against the digest of the
@@ -13,7 +13,8 @@ record that does not verify, the next record is searched for:
        It is accepted if its payload can be decoded and moves a ref, and if each new value is an object in the same
        record
 
-If no record is found, the rest is a torn end. A last record whose magic was blanked with zeros is a torn end, too.
+If no record is found, the remaining bytes are a torn end. A last record whose magic was blanked with zeros is a torn
+end, too.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ A payload may contain many byte sequences that look like heads.
 
 @dataclass(frozen=True, slots=True)
 class SoundRecord:
-    """A good record. ``proven``: True if a digest proves its content; False if only its position is proven."""
+    """A good journal record. ``proven``: True if a digest proves the content; False if only the position is proven."""
 
     start: int
     payload: bytes
@@ -45,10 +46,11 @@ class SoundRecord:
 
 @dataclass(frozen=True, slots=True)
 class JournalHole:
-    """A span of lost records. ``count``: their number, if known. ``before``: the digest (or salt) before them.
+    """A span of lost journal records (writes in the journal).
 
-    ``until``: the digest of the last lost record. A copy of the lost records, chained from ``before``, must end with
-    it.
+    ``count``: the number of lost records, if known. ``before``: the digest of the record before the span, or the salt.
+    ``until``: the digest of the last lost record. If a copy of the lost records is chained from ``before``, its last
+    digest must equal ``until``.
     """
 
     start: int
@@ -59,7 +61,7 @@ class JournalHole:
 
 @dataclass
 class Scan:
-    """The result of a scan. ``flawed_at``: offset of the first damage, or ``None``; ``found``: in file order."""
+    """The result of a scan. ``found``: records and holes, in file order. ``flawed_at``: offset of the first damage."""
 
     found: list[SoundRecord | JournalHole] = field(default_factory=list)
     flawed_at: int | None = None
@@ -84,7 +86,8 @@ _Step: TypeAlias = tuple[list[SoundRecord | JournalHole], int, bytes]
 class JournalScanner:
     """A scan of the bytes of a journal file.
 
-    ``accepts``: returns whether a payload that no digest proves is a record.
+    ``accepts``: a function that returns whether a payload is a journal record. It is called if no digest proves the
+    payload.
     """
 
     def __init__(self, data: bytes, accepts: Callable[[bytes], bool]) -> None:
@@ -154,7 +157,7 @@ class JournalScanner:
                 return [JournalHole(at, before, stated, 1)], end, stated
         return None
 
-    # -- after a gap
+    # -- after a damaged span
 
     def _search(self, at: int, before: bytes) -> _Step:
         """Skip to the first offset after ``at`` from which links lead to the end of the written data."""

@@ -58,7 +58,7 @@ class StoreLock:
     def release(self) -> None:
         """Release the lock if this thread holds it.
 
-        Do nothing in a forked child, which would release the parent's lock.
+        In a forked child, do nothing: to unlock the shared file would release the parent's lock.
         """
         if os.getpid() != self._pid or not self.is_mine:
             return
@@ -154,5 +154,5 @@ def exclusive_lock(path: Path, *, wait_seconds: float = 30.0) -> Iterator[None]:
 
 
 def packing(git_dir: Path, *, wait_seconds: float = 60.0) -> AbstractContextManager[None]:
-    """Hold the lock for repacking, as ``exclusive_lock`` does."""
+    """Return a context manager that holds the lock for repacking. Raises the errors of ``exclusive_lock``."""
     return exclusive_lock(git_dir / create.CONTROL / "packing", wait_seconds=wait_seconds)

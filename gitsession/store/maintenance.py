@@ -89,11 +89,12 @@ def _damaged_packs(git_dir: Path) -> Iterator[tuple[str, str]]:
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """Repack all packs except those in ``waiting`` (file names). These have no deltas, and a merge would add none."""
+    """Repack all packs except the files ``waiting``. Those packs have no deltas, and `git repack` would add none."""
     try:
         process.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:
-        # This git is older, or cannot order the packs. -k keeps unreachable objects: maintenance must not drop any.
+        # This version of git does not support these options, or it cannot arrange the packs by size. -k keeps
+        # unreachable objects: maintenance must not drop any.
         process.run(git_dir, "repack", "-a", "-d", "-k", "-q")
 
 
@@ -154,9 +155,9 @@ def deltify(store: GitStore) -> list[str]:
 
     ``git repack`` copies objects from a pack unchanged and does not compare them with other objects of that pack. So
     objects that were written together would never get deltas. This function repacks only packs without deltas, so its
-    cost depends on the amount of new data. A pack with a reverse index is done: git writes one for each of its packs
-    (git/process.py turns that on), and gitsession does not. A pack without a reverse index is read to find out whether
-    it contains a delta.
+    cost depends on the amount of new data. A pack with a reverse index is not repacked: git writes a reverse index for
+    each pack that it creates (git/process.py turns this on), and gitsession writes none. A pack without a reverse index
+    is read to find out whether it contains a delta.
 
     Before an old pack is removed, the new pack is on disk and is known to list every object. So each object is in a
     complete pack at every moment, even if a process is killed or git runs meanwhile. Raises ``Unavailable`` and
@@ -231,7 +232,7 @@ def _deltify_batch(store: GitStore, old: Sequence[Path]) -> None:
 
 
 def _remove(file: Path, new: PackIndex) -> None:
-    """Remove a pack and then its index: git ignores an index without a pack, and a check for lost objects needs it."""
+    """Remove a pack, then its index. In between, git ignores the index, and a check for lost objects can read it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
         raise Unavailable(f"cannot replace pack {file.name}: the new pack lacks some of its objects (both are kept)")

@@ -41,7 +41,8 @@ def find_remote(
 
 
 def list_values(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
-    """Yield each remote and a value of ``ref`` that it had at the last fetch or that was about to be pushed to it."""
+    """Yield pairs of a remote and a value of ``ref`` that the remote had when last contacted, or was about to receive.
+    """
     for name, value in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:
@@ -50,7 +51,10 @@ def list_values(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> It
 
 
 def record(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
-    """Record ``values`` as about to be pushed; keep earlier records. Durable on return. Raises ``OSError``."""
+    """Record that ``values`` are about to be pushed; keep earlier records.
+
+    The record is durable on return. Raises ``OSError``.
+    """
     make_directories(git_dir / FOLDER)
     recorded = _read(_file(git_dir, remote))
     for name, oid in values.items():
@@ -59,7 +63,7 @@ def record(git_dir: Path, remote: str, values: Mapping[str, Oid]) -> None:
 
 
 def forget(git_dir: Path, remote: str, names: Iterable[str] | None = None) -> None:
-    """Remove the records of the refs ``names``, or of all refs, after the tracking refs were updated.
+    """Remove the records of the refs ``names``, or of all refs. Call this after the remote-tracking refs were updated.
 
     Raises ``OSError``.
     """

@@ -16,7 +16,7 @@ from gitsession.git.types import RefValue
 
 SESSIONS = "refs/heads/sessions/"
 STORE_BRANCHES = "refs/heads/gitsession/"
-"""Prefix of synced refs that belong to no session."""
+"""Prefix of branches that belong to the whole store, not to one session."""
 TOMBSTONES = f"{STORE_BRANCHES}tombstones"
 ARCHIVE = f"{STORE_BRANCHES}archive"
 TRASH = "refs/gitsession/trash/"
@@ -75,7 +75,7 @@ def _sid(at_ms: int, data: bytes, length: int) -> str:
 
 
 def sid_date(at_ms: int) -> str:
-    """Return the date with which the id of a session begins that started at ``at_ms``."""
+    """Return the date at the beginning of a session id. ``at_ms``: the time when the session started."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y%m%d") if at_ms > 0 else "19700101"
     except (OverflowError, ValueError, OSError):
@@ -122,7 +122,7 @@ def chosen_files(sid: str, read: Callable[[str], RefValue | None]) -> str:
 
 
 def choice(name: str) -> str | None:
-    """Return the symbolic ref that can select the conversation or checkpoint branch ``name``; else ``None``."""
+    """Return the symbolic ref that can select the branch ``name``; ``None`` if ``name`` cannot be selected."""
     parsed = parse(name)
     if parsed is None or is_meta(parsed[1]):
         return None

@@ -60,7 +60,7 @@ def quarantine_files(git_dir: Path, bad: Sequence[BadFile], folder: Path) -> lis
     """Move each file of ``bad`` into the quarantine ``folder``. Needs the store's lock.
 
     Files that git derives from a pack are moved with the pack. If only the index of a pack is damaged, it is replaced
-    by a new one. Returns the paths of the old files, relative to the store.
+    by a new one. Returns the old paths of the files that are now in the quarantine, relative to the store.
     """
     moved: list[str] = []
     for found in bad:
@@ -131,7 +131,7 @@ def write_note(path: Path, text: str) -> None:
 
 
 def replace_ref_files(git_dir: Path, folder: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Replace damaged ref files (loose refs, packed-refs) with ``files``; return the names kept in the quarantine.
+    """Replace damaged ref files (loose refs, packed-refs) with ``files``; return the names of the quarantined files.
 
     Needs the store's lock but no lock of git, because git does not move a ref whose file it cannot read. Each file is
     replaced by one rename.

@@ -57,9 +57,9 @@ class Staging:
     """A transaction in preparation: new objects, and ref moves that are checked one by one.
 
     When the transaction ends, the store first puts ``originals`` into the vault. Then it makes ``objects`` and
-    ``moves`` durable. ``ends`` has the new value of each ref that the transaction moves. Both stores use this class as
-    their ``Transaction``, so that both reject the same moves for the same reasons. ``ref``, ``names_below`` and
-    ``contains`` read the store.
+    ``moves`` durable. ``ends`` maps each ref that the transaction moves to its new value. Both stores use this class as
+    their ``Transaction``, so that both reject the same moves for the same reasons. The functions ``ref``,
+    ``names_below`` and ``contains`` read the store.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class Staging:
 
 
 class Overlay:
-    """The sum of the pending records. They are kept per journal file, so the records of a removed file can be dropped.
+    """The sum of the pending journal records, grouped by journal file so that a removed file's records can be dropped.
 
     A chain lists the values of a ref since the journal's oldest record, beginning with the value before that record.
     While a chain exists, it overrides the value of the ref in the repository. A flush replaces a value in the
@@ -177,7 +177,7 @@ class Overlay:
         return min(self._parts, default=0)
 
     def add(self, number: int, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], size: int) -> None:
-        """Add a record of journal file ``number`` that is ``size`` bytes long."""
+        """Add a record of ``size`` bytes from the journal file ``number``."""
         self._parts.setdefault(number, []).append((objects, moves, size))
         self._apply(objects, moves, size)
 
@@ -289,7 +289,7 @@ class StoreState:
             raise Unavailable(f"the store '{self._git_dir}' is closed")
 
     def tail(self, *, locked: bool = False) -> None:
-        """Read the records that any process appended or flushed since the last read.
+        """Update the journal and the overlay: other processes may have appended or flushed records since the last read.
 
         ``locked``: True if the caller holds the store's lock. Raises ``Unavailable``, ``Corrupt``, and ``NotAStore``
         for records of a later version.
@@ -311,7 +311,7 @@ class StoreState:
                 raise
 
     def append(self, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], *, sync: bool) -> None:
-        """Append a record. Needs the lock and an up-to-date journal. Raises ``OSError``."""
+        """Append a journal record. Needs the lock and an up-to-date journal. Raises ``OSError``."""
         payload = encode_record(list(objects.values()), moves)
         with self._mutex:
             try:
@@ -351,7 +351,10 @@ class StoreState:
         self.journal.close()
 
     def _forget(self) -> None:
-        """Reset journal and overlay, which no longer agree. The next read starts at the beginning of the journal."""
+        """Reset the journal and the overlay, because they may not match.
+
+        The next read starts at the beginning of the journal.
+        """
         self.journal.close()
         self.overlay = Overlay()
 

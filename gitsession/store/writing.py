@@ -1,10 +1,10 @@
-"""Transactions on the store: one at a time, under its lock, acknowledged as soon as they are in the journal.
+"""Transactions on the store. They run one at a time, under the store's lock.
 
-If a write to the journal fails, its record is blanked. If that fails, too, the record may still be in the journal, and
-other processes may have read it, although the caller got an error. Therefore, before the next write, this process
-compares the refs with the values that the failed write gave them. If all refs still have these values, a new record
-moves them back, so that a retry does not write the entries twice. If another process has moved one of the refs since
-then, all refs keep their values.
+A transaction is acknowledged as soon as its record is in the journal. If the write of a record fails, the record is
+blanked. If the blanking fails, too, the record may still be in the journal, and other processes may have read it,
+although the caller got an error. Therefore, before the next write, this process compares the refs with the values that
+the failed write gave them. If all refs still have these values, a new record moves them back, so that a retry does not
+write the entries twice. If another process has moved one of the refs since then, all refs keep their values.
 
 A transaction of more than 1 MiB is written as a pack with a ``.keep`` file, and only its ref moves go to the journal.
 Loose objects are never written.
@@ -70,7 +70,7 @@ def _open_lock(git_dir: Path) -> StoreLock | None:
 
 
 class StoreWriter:
-    """The open files of one store in the process that created this object, and all writes to the store.
+    """The open files of one store, and all writes to the store. The object belongs to the process that created it.
 
     Attributes:
         pid: Id of the process that created this object.
@@ -107,7 +107,7 @@ class StoreWriter:
         self._is_reflog_checked = False
 
     def begin(self, wait_seconds: float | None = None) -> None:
-        """Acquire the lock and read the records that other processes wrote. Raises ``Unavailable``.
+        """Acquire the lock and read the journal records that other processes wrote. Raises ``Unavailable``.
 
         Call ``end`` afterwards, even after an error.
         """
@@ -164,9 +164,9 @@ class StoreWriter:
     # -- flushing
 
     def quietly_flush(self) -> None:
-        """Flush pending data.
+        """Flush pending data. An error is stored in ``last_error``.
 
-        Wait for the lock for at most 1 second: a process that holds it longer is a writer and will flush.
+        Wait for the lock for at most 1 second: a process that holds the lock longer is a writer and will flush.
         """
         try:
             self.state.tail()
@@ -366,8 +366,8 @@ class InTransaction(_LockContext):
 class IdleTimer:
     """A timer that calls ``callback`` when ``touch`` has not been called for ``delay_seconds`` seconds.
 
-    Even if the calls of ``touch`` continue, it calls ``callback`` within ``limit_seconds`` after the first one. A call
-    of ``touch`` only reads the clock.
+    Even if the calls of ``touch`` continue, the timer calls ``callback`` at most ``limit_seconds`` seconds after the
+    first of these calls. The first call of ``touch`` starts a thread, and later calls only read the clock.
     """
 
     def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
@@ -389,7 +389,10 @@ class IdleTimer:
             self._thread = thread
 
     def stop(self) -> None:
-        """Stop the timer. No call begins after this; a call that is already running may still finish later."""
+        """Stop the timer.
+
+        Afterwards, no call of ``callback`` begins. A call that is already running may finish later.
+        """
         self._wake.set()
 
     def _run(self) -> None:
