@@ -46,7 +46,7 @@ class CatFile:
     """The objects that git finds in ``git_dir``.
 
     ``variables``: git variables that name more object folders (``process.quarantine``). ``seconds_left``: called before
-    each wait for output; returns the maximum wait in seconds. Without it, there is no limit.
+    each wait for output; returns the maximum wait in seconds. If ``seconds_left`` is ``None``, there is no limit.
 
     The constructor and all methods raise ``Unavailable``. After this error, do not use the object again, because its
     output cannot be trusted.
@@ -150,9 +150,9 @@ def _parse_header(line: bytes) -> ObjectHeader | None:
 class BorrowedObjects:
     """A context manager that reads objects of another repository through git.
 
-    ``folders``: object folders; git also follows their own alternates. The configuration, hooks and refs of that
-    repository are not read. Git runs in an empty temporary repository whose alternates are these folders. The content
-    of each object is checked against its id.
+    ``folders``: the object folders of the other repository. Git also reads the alternates of these folders. The other
+    repository's configuration, hooks and refs are not read. Git runs in an empty temporary repository whose alternates
+    are these folders. The content of each object is checked against its id.
     """
 
     def __init__(self, folders: Iterable[Path]) -> None:

@@ -98,7 +98,7 @@ def value_of(git_dir: Path, key: str) -> str:
 
 
 def missing_settings(git_dir: Path) -> dict[str, str]:
-    """Return the settings of a new store that the store's configuration lacks.
+    """Return the default settings that the store's configuration lacks.
 
     Remotes, which the owner configures, are not included.
     """
@@ -135,7 +135,7 @@ def migrate(git_dir: Path) -> None:
 
 
 def _without_branch_refspecs(text: str) -> str | None:
-    """Return ``text`` with its refspecs of earlier versions replaced by ones that fetch into remote-tracking refs.
+    """Return ``text`` with each refspec of earlier versions replaced by one that fetches into remote-tracking refs.
 
     Returns ``None`` if ``text`` has no refspec of an earlier version.
     """
@@ -169,7 +169,7 @@ def problems(git_dir: Path) -> dict[str, str]:
 
 
 def repaired_files(git_dir: Path, head: str) -> dict[str, bytes]:
-    """Return the new content of each of the two files that is damaged or lacks settings, by name.
+    """Return the new content of ``HEAD`` and ``config``, by name. A file that needs no repair is not included.
 
     Raises ``OSError``.
     """

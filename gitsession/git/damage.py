@@ -132,7 +132,7 @@ def _packs(git_dir: Path, scratch: Path) -> Iterator[BadFile]:
 
 
 def _indexed(file: Path, scratch: Path) -> Path | None:
-    """Return a new index of a pack, which git writes next to a link to the pack; ``None`` if git cannot write one."""
+    """Create a new index of a pack, next to a link to the pack; return its path, or ``None`` if git fails."""
     folder = scratch / "pack"
     folder.mkdir(exist_ok=True)
     fresh = folder / f"{file.stem}.idx"
@@ -145,7 +145,11 @@ def _indexed(file: Path, scratch: Path) -> Path | None:
 
 
 def _derived(git_dir: Path, packs: Sequence[BadFile]) -> Iterator[BadFile]:
-    """Yield damaged derived files. ``packs``: the bad packs; derived files of a quarantined pack are moved with it."""
+    """Yield damaged derived files.
+
+    ``packs``: the damaged packs. If a pack is moved to the quarantine, the files derived from that pack are moved, too,
+    and are not yielded.
+    """
     quarantined = quarantined_packs(packs)
     for pattern, magic in _DERIVED.items():
         for file in sorted(git_dir.glob(pattern)):

@@ -255,7 +255,10 @@ class StoreRepository(pygit2.Repository):
     def blame(  # type: ignore[no-untyped-def]
         self, path, flags=BlameFlag.NORMAL, min_match_characters=None, newest_commit=None, *others, **named
     ):
-        """Start at a commit and use no mailmap: libgit2 would look up ``HEAD`` through cffi otherwise."""
+        """Call pygit2's ``blame`` with a start commit and without a mailmap.
+
+        Otherwise, libgit2 would look up ``HEAD`` through cffi.
+        """
         if int(flags or 0) & BlameFlag.USE_MAILMAP:
             raise Refused("cannot blame with USE_MAILMAP: a store does not support mailmaps", hint="omit USE_MAILMAP")
         if not newest_commit or not str(newest_commit).strip("0"):
@@ -263,7 +266,7 @@ class StoreRepository(pygit2.Repository):
         return super().blame(path, flags, min_match_characters, newest_commit, *others, **named)
 
     def merge_analysis(self, their_head: pygit2.Oid | str, our_ref: str = "HEAD") -> Any:
-        """Use ``HEAD`` if ``our_ref`` is ``None``: pygit2 would read the name from a null pointer."""
+        """Use ``HEAD`` if ``our_ref`` is ``None``. Otherwise, pygit2 would read the name from a null pointer."""
         return super().merge_analysis(their_head, our_ref or "HEAD")
 
     def references_iterator_next(self, iterator: object, *kind: Any) -> Any:
@@ -321,8 +324,8 @@ _mutex = threading.Lock()
 def without_user_configuration() -> Iterator[None]:
     """Keep libgit2 from reading configuration and attributes of the user or the system.
 
-    The search paths are shared by the process, so they are restored when no thread is in such a block any longer. Other
-    pygit2 code in the process that opens a repository meanwhile does not read such files either.
+    The search paths are shared by the process, so they are restored when the last thread leaves this context. If other
+    pygit2 code in the process opens a repository meanwhile, that code does not read these files either.
     """
     global _windows
     paths = pygit2.settings.search_path
@@ -351,9 +354,10 @@ class Side(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """The difference of one file.
+    """The difference between two versions of one file.
 
-    ``text``: the patch; ``None`` if ``may_compare`` returned False. Binary files have no counts.
+    ``text``: the patch; ``None`` if ``may_compare`` returned False. ``added`` and ``deleted``: numbers of lines;
+    ``None`` for a binary file, or without a patch.
     """
 
     old: Side | None
@@ -372,7 +376,7 @@ def compare(
         reader: Reads the objects.
         old: Id of the old tree, or of a commit.
         new: Id of the new tree, or of a commit.
-        may_compare: Returns whether the blob with an id may be compared line by line (see ``is_comparable``).
+        may_compare: Returns whether the blob with the given id may be compared line by line (see ``is_comparable``).
         exact_renames: True to detect only renames of unchanged files.
     """
     with without_user_configuration():
@@ -395,7 +399,7 @@ def _compared(
     _, added, deleted = patch.line_stats
     if patch.delta.is_binary:
         return Comparison(old, new, patch.data, None, None)
-    # In the patch of an empty file, git writes no file names, and it rejects a patch with them.
+    # Git writes no file names into the patch of an empty file, and rejects such a patch if it contains file names.
     text = patch.data if patch.hunks else _NAMES.sub(b"", patch.data)
     return Comparison(old, new, text, added, deleted)
 

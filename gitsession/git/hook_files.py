@@ -1,7 +1,7 @@
 """Installation and removal of gitsession's hooks in a repository.
 
 An existing hook is renamed to ``<name>.local``, and gitsession's hook runs it. Each step can be interrupted and
-repeated. At every moment, a repository that had a hook has one.
+repeated. If a hook existed before the first step, a hook exists after each step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MISSING, CURRENT, OLDER, OTHER = "missing", "installed", "of another release", "
 
 
 def script(name: str) -> bytes:
-    """Return the content of the script that this release has for the hook ``name``."""
+    """Return the content of this release's script for the hook ``name``."""
     return (_folder(name) / name).read_bytes()
 
 
@@ -62,7 +62,7 @@ def state(folder: Path, name: str) -> str:
 
 
 def has_local_hook(folder: Path, name: str) -> bool:
-    """Return whether another hook is kept as ``<name>.local``."""
+    """Return whether ``<name>.local`` exists, to which an earlier hook was renamed."""
     return os.path.lexists(folder / (name + LOCAL))
 
 
@@ -97,7 +97,7 @@ def install(folder: Path, name: str) -> bool:
 def remove(folder: Path, name: str) -> bool:
     """Remove gitsession's hook and restore the previous hook; return whether anything changed.
 
-    A hook that is not gitsession's is kept.
+    Other hooks are not removed.
     """
     if state(folder, name) not in (CURRENT, OLDER):
         return False

@@ -1,8 +1,8 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read.
-Damage elsewhere in the index does no harm, because the reader of an object verifies the id. If an object is not found,
-``damage`` checks once whether the index is intact.
+To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read. A
+wrong offset in the index does no harm, because the reader of an object verifies the object's id. If an object is not
+found, ``damage`` checks the whole index once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ def identity_of(stat: os.stat_result) -> Identity:
 
 
 class RandomAccessFile:
-    """An open file that is read by offset and closed when it is no longer used. A small file is kept in memory."""
+    """An open file that is read by offset and closed when it is no longer used.
+
+    A small file is read into memory and closed at once.
+    """
 
     __slots__ = ("_blocks", "_data", "_fd", "identity", "size")
 
@@ -57,7 +60,10 @@ class RandomAccessFile:
         return os.pread(self._fd, count, offset) if offset < self.size else b""
 
     def read_cached(self, offset: int, count: int) -> bytes:
-        """Read through a block cache, for many small reads near each other. The file must not change meanwhile."""
+        """Return up to ``count`` bytes through a block cache, which serves many small reads near each other.
+
+        The file must not change meanwhile.
+        """
         number, at = divmod(offset, _BLOCK_BYTES)
         block = self._blocks.get(number)
         if block is None:
@@ -153,10 +159,10 @@ class PackIndex:
 
 
 def _likely_range(names: bytes, raw: bytes) -> tuple[int, int]:
-    """Return a byte range of ``names``, sorted and 20 bytes each, that contains ``raw`` if it is listed.
+    """Return a range of bytes in ``names`` that contains ``raw`` if ``names`` contains ``raw``.
 
-    All names begin with the same byte. Names are digests and evenly distributed, so the position can be estimated from
-    the value, and the range is usually small.
+    ``names``: sorted object ids of 20 bytes each, all with the same first byte. Object ids are evenly distributed, so
+    the position of an id can be estimated from its value, and the range is usually small.
     """
     count = len(names) // 20
     spread = 8 + 2 * isqrt(count)

@@ -1,9 +1,9 @@
 """A reader of objects in git's packs (docs/decisions/0009).
 
-A pack and its index are not trusted. An index only *locates* an object: the bytes are that object only if their SHA-1
-matches. So damage in an index or pack affects only the damaged objects. Git's other files for packs (multi-pack-index,
-``.rev``, ``.bitmap``, commit-graph) are never read. Files are read with pread(2), never mapped: if a file is truncated
-while it is open, the result is an error, not a signal.
+A pack and its index are not trusted. An index only *locates* an object: the bytes at the offset are accepted only if
+their SHA-1 matches the object id. So damage in an index or pack affects only the damaged objects. Git's other files for
+packs (multi-pack-index, ``.rev``, ``.bitmap``, commit-graph) are never read. Files are read with pread(2), never
+mapped: if a file is truncated while it is open, the result is an error, not a signal.
 
 Objects that verify are read even if git would reject the pack, for example because of a wrong trailer. ``verify``
 reports such packs.

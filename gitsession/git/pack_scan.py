@@ -1,4 +1,4 @@
-"""Bulk reads of objects from one pack, in pack order. The code is inlined, without a function call for each step.
+"""Bulk reads of objects from one pack, in pack order. For speed, the code has no function call for each step.
 
 An object that cannot be read in this way is skipped, whatever the reason. A read of this object alone
 (git/pack_reader.py) raises the error. The content of each object is checked against its id.
@@ -111,7 +111,7 @@ def read(
 def apply_delta(base: bytes, delta: bytes, bytes_max: int) -> bytes:
     """Apply ``delta``, a sequence of instructions that copy from ``base`` or insert bytes.
 
-    Raises ``ValueError`` if the instructions are invalid, before the result exceeds its stated size.
+    Raises ``ValueError`` if an instruction is invalid, or before the result exceeds its stated size or ``bytes_max``.
     """
     try:
         expected, at = _size(delta, 0)

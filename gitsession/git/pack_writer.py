@@ -1,10 +1,11 @@
-"""Creation of packs: packs are written directly with their index (version 2, without deltas), or moved into the store.
+"""Creation of packs. A pack is written with its index (version 2) and without deltas, or it is moved into the store.
 
-``maintain`` adds the deltas later. The order is: ``.keep``, then pack, then index, each written under a temporary name,
-fsynced and renamed; then the directory is fsynced. If the user runs ``git repack -ad``, git deletes packs that no ref
-reaches. So the ``.keep`` exists before the pack has its final name, and it stays until the refs have moved. The
-``.keep`` file is a hard link to a durable file whose text names gitsession. So it needs no separate fsync, is never
-empty after a power failure, and is never confused with a ``.keep`` file of the user.
+``maintain`` adds the deltas later. First the ``.keep`` file is created, then the pack, then the index. The pack and the
+index are written under a temporary name, fsynced and renamed. Then the directory is fsynced. If the user runs ``git
+repack -ad``, git deletes packed objects that no ref reaches. So the ``.keep`` file exists before the pack has its final
+name, and remains until the refs have moved. The ``.keep`` file is a hard link to a durable file whose text names
+gitsession. So it needs no separate fsync, is never empty after a power failure, and is never confused with a ``.keep``
+file of the user.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
 def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
-    """Write ``objects`` (no duplicates) as one pack with a ``.keep`` file; return the name of the pack.
+    """Write ``objects`` as one pack with a ``.keep`` file; return the name of the pack.
 
     ``owner``: the file that ``.keep`` links to. On an error, temporary files are removed if the disk allows. Raises
     ``OSError``.

@@ -62,7 +62,7 @@ They name the folders of pushed objects that are not accepted yet.
 
 
 class BlockedRead(Unavailable):
-    """A git process that would wait forever to read a file, because the file is a pipe or a device."""
+    """The error if git would wait forever to read a file, because the file is a pipe or a device."""
 
 
 class ProcessResult(NamedTuple):
@@ -96,8 +96,8 @@ def run(
 ) -> ProcessResult:
     """Run git and wait. Raises ``Unavailable`` if git is missing or too slow, or for an exit code not in ``accept``.
 
-    ``variables``: git variables for the child; none are copied from the environment.
-    ``obstacle``: called once if git runs long; returns the path of a file that git waits for, or "".
+    ``variables``: git variables for the child; none are copied from the environment. ``obstacle``: called once, if git
+    runs for more than 3 seconds; returns the path of a file that git waits for, or "".
 
     Raises ``BlockedRead`` if git waits for the file that ``obstacle`` returns, or for a configuration file that is a
     pipe or a device.
@@ -132,7 +132,11 @@ def run(
 def _communicate(
     child: Popen[bytes], stdin: bytes, timeout_seconds: float, obstacle: Callable[[], str]
 ) -> tuple[bytes, bytes]:
-    """Return the output and the error output of ``child``; kill it if it still runs and ``obstacle`` names a file."""
+    """Return the output and the error output of ``child``.
+
+    If ``child`` runs for more than 3 seconds and ``obstacle`` then names a file, ``child`` is killed and
+    ``BlockedRead`` is raised.
+    """
     found: list[str] = []
 
     def kill_if_blocked() -> None:
@@ -141,7 +145,7 @@ def _communicate(
             found.append(path)
             child.kill()
 
-    # Not a timeout of ``communicate``: a second call loses ``stdin``.
+    # A timer is used instead of a timeout of ``communicate``, because a second call of ``communicate`` loses ``stdin``.
     timer = threading.Timer(_LONG_SECONDS, kill_if_blocked)
     timer.daemon = True
     timer.start()
@@ -289,8 +293,9 @@ def _forward_output(source: int, on_output: OutputCallback | None, chunks: list[
 def environment(*, user_config: bool = False) -> dict[str, str]:
     """Return the environment for a git process.
 
-    Without ``user_config``, it contains only the variables that locate programs. With it, all variables are kept except
-    git's variables that are not in ``_USER_VARIABLES``.
+    If ``user_config`` is False, only the variables that locate programs are copied from this process. If
+    ``user_config`` is True, all variables are copied except git's own variables. Of these, only ``_USER_VARIABLES`` are
+    copied.
     """
     if user_config:
         env = {name: os.environ[name] for name in os.environ if not name.startswith("GIT_") or name in _USER_VARIABLES}
@@ -324,14 +329,14 @@ def user_setting(name: str) -> str | None:
 
 
 def user_settings(prefix: str) -> dict[str, str]:
-    """Return the user's own settings whose names begin with ``prefix``, by name in lower case, as git prints it."""
+    """Return the user's own settings whose names begin with ``prefix``, by name. Git prints the names in lower case."""
     output = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
     items = output.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for name, _, value in (setting.partition("\n") for setting in items) if name}
 
 
 def user_configs() -> list[str]:
-    """Return the paths of the user's own configuration files, including missing files but not included ones."""
+    """Return the paths of the user's own configuration files, whether or not they exist, without included files."""
     path = os.environ.get("GIT_CONFIG_GLOBAL")
     return [path] if path else [f"{_config_home()}/git/config", f"{_home()}/.gitconfig"]
 
@@ -368,7 +373,7 @@ def _home() -> str:
 
 
 def fsck(git_dir: Path) -> list[str]:
-    """Return the output lines of `git fsck --strict` if it fails, and one more line if git crashed, as 2.39 can."""
+    """Return the output lines of `git fsck --strict` if it fails, and one more line if git crashed (git 2.39 can)."""
     return begin_fsck(git_dir)()
 
 

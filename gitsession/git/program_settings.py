@@ -26,7 +26,7 @@ _HARMLESS = re.compile(
 )
 """Settings that run no program, directly or indirectly.
 
-All others are refused, including settings that a later git adds.
+All other settings are refused, including settings that later versions of git add.
 """
 _TEXTCONV = ("diff.gitsession.textconv", "gitsession textconv")
 """The only allowed setting that names a command, with its only allowed value (docs/reference/git.md)."""

@@ -1,7 +1,7 @@
-"""Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of both.
+"""Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of refs.
 
-Names under ``refs/heads/sessions/`` are pushed to machines whose file systems fold case or reserve words. So names
-there may contain only lower-case letters, digits and ``._-``, which all file systems keep distinct.
+Names under ``refs/heads/sessions/`` are pushed to machines whose file systems ignore case or reserve some names. So
+names there may contain only lower-case letters, digits and ``._-``, which all file systems keep distinct.
 
 A line of ``packed-refs`` is ``<oid> <name>``. The line of an annotated tag is followed by ``^<oid>``, the peeled
 object. A ref to a commit has no such line. All refs that gitsession adds point to commits, so "fully-peeled" in the

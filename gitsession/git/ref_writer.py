@@ -100,7 +100,7 @@ class RefLocks:
     def acquire(self, name: str) -> str:
         """Lock the ref ``name``; return the path of the lock. Call ``release`` even after an error.
 
-        Call ``prove`` first: the lock is a hard link to the proof, by which ``break_dead`` recognizes it if this
+        Call ``prove`` first: the lock is a hard link to the proof, by which ``break_dead`` recognizes the lock if this
         process dies. Raises ``Unavailable`` if another program's lock or ref is in the way, and ``OSError`` for any
         other failure.
         """
@@ -414,7 +414,7 @@ class _AvailableNames:
         return not os.path.lexists(self._git_dir / name)
 
     def has_room(self, name: str, value: RefValue | None) -> bool:
-        """Return whether ``name`` can have ``value``. If so, reserve the name."""
+        """Return whether the packed ref ``name`` can be set to ``value``. If so, reserve the name."""
         if value is None or name in self._used:
             return True
         above = directories(name)
@@ -466,7 +466,7 @@ def _remove_empty_up(directory: Path, top: Path) -> None:
 
 
 def _sync_nearest(directory: Path) -> Path:
-    """Sync ``directory``, or its nearest existing parent if git has removed it; return the synced directory."""
+    """Fsync ``directory``, or its nearest existing parent if git has removed it; return the fsynced directory."""
     while True:
         try:
             sync_directory(directory)

@@ -168,7 +168,7 @@ class Signing:
 def _run(command: Sequence[str], stdin: bytes, seconds: float) -> tuple[int, bytes, bytes]:
     """Return exit code, output and error output of a program.
 
-    Raises ``Unavailable`` if it is missing or does not end.
+    Raises ``Unavailable`` if the program is missing or does not end in time.
     """
     import subprocess
 
