@@ -76,8 +76,7 @@ def create(path: Path | str) -> None:
 
 
 def is_spool_only(path: Path) -> bool:
-    """Return whether ``path`` contains no store, but only files that agents' hooks wrote before the store was created.
-    """
+    """Return whether ``path`` contains no store, but only files that hooks wrote before a store was created."""
     try:
         return os.listdir(path) == [CONTROL] and not set(os.listdir(path / CONTROL)) & {"journal", "lock", "keep"}
     except OSError:
