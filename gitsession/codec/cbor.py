@@ -2,8 +2,8 @@
 
 The profile allows maps with text keys in insertion order (the order of arguments is significant), definite lengths,
 shortest integers in [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false and null. It does not
-allow NaN, infinity, tags, duplicate keys or trailing bytes. Arrays and maps are nested at most ``DEPTH_MAX`` levels.
-Only this module imports cbor2.
+allow NaN, infinity, tags, duplicate keys or trailing bytes. Arrays and maps are nested at most ``DEPTH_MAX`` levels
+deep. Only this module imports cbor2.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _walk(data: bytes, at: int, path: FieldPath, found: list[tuple[FieldPath, bo
 class Piece(NamedTuple):
     """A string in an encoded value. Its head begins at offset ``head``; its content is from ``start`` to ``end``.
 
-    ``path``: the path to the string, or for a key, the path to the map that has the key.
+    ``path``: the path to the string. For a key, it is the path to the map that contains the key.
     """
 
     path: FieldPath
@@ -188,7 +188,7 @@ _LEAVES = frozenset({str, bytes, bool, type(None)})
 
 
 def _fits(value: Plain) -> bool:
-    """Return whether a decoded value is in the profile. This check is fast; ``_check`` then finds the reason."""
+    """Return whether a decoded value is in the profile. If not, ``_check`` finds the reason."""
     level = [value]
     for _ in range(DEPTH_MAX):
         below: list[Plain] = []
@@ -280,8 +280,8 @@ def _refuse_tag(*_: Any) -> NoReturn:
 
 
 # cbor2 runs its own decoders for known tags before it calls ``tag_hook``. For tag 35, it compiles a regular expression.
-# For tags 28 and 29, it creates shared references, and such a value can print as gigabytes. So every registered tag
-# that cbor2 may handle is rejected here.
+# For tags 28 and 29, it creates shared references, so a few bytes can become gigabytes of printed text. So every
+# registered tag that cbor2 may handle is rejected here.
 _NO_TAGS: Mapping[int, Callable[..., Any]] = dict.fromkeys([*range(300), 1004, 43000, 55799], _refuse_tag)
 
 

@@ -19,7 +19,7 @@ Encoding: TypeAlias = Literal["raw", "base64", "summary"]
 ENCODINGS: tuple[Encoding, ...] = ("raw", "base64", "summary")
 
 VAULT, PURGED = "vault", "purged"
-"""Encodings of rows without content: for a placeholder that replaces a secret, and for purged bytes."""
+"""Encodings of rows without a blob: ``vault`` for a placeholder that replaces a secret, ``purged`` for purged bytes."""
 
 RULE_CHARS_MAX = 40
 
@@ -94,7 +94,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
     """Return the payload with its holes filled.
 
     ``fetch(digest, encoding)`` returns the content of a hole. The content is checked against the digest here. Raises
-    ``Malformed`` if the table is invalid, or if the content of a hole does not match it.
+    ``Malformed`` if the table is invalid, or if the content of a hole does not match the hole's digest.
     """
     if not holes:
         return payload
@@ -129,7 +129,7 @@ def hidden(holes: bytes) -> list[PlaceholderSpan]:
 
 
 def holds_purged(holes: bytes) -> bool:
-    """Return whether any placeholder replaces purged text. No original of such a payload is kept."""
+    """Return whether any placeholder replaces purged text. The vault contains no original of such a payload."""
     return any(row.rule == PURGED for row in hidden(holes))
 
 

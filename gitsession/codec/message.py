@@ -20,7 +20,7 @@ SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024
 SOURCE_ID_MAX = 128
 CHARACTERS_MAX = 4096
-"""Maximum number of characters of a text that a message is made from. The rest of the text is ignored."""
+"""Maximum number of characters that a message uses of a text. Later characters of the text are ignored."""
 
 _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _RUN = re.compile(f"[{_SPACES}]+")
@@ -131,7 +131,7 @@ def trailers_of(message: bytes) -> Trailers:
 
 
 def _subject(headline: Headline) -> tuple[str, str | None]:
-    """Return the subject, and the text on one line, or ``None`` if the subject contains only a part of the text."""
+    """Return the subject, and its text as one line. The text is ``None`` if the subject contains only the beginning."""
     label = _one_line(headline.label, LABEL_MAX)
     if not label or label.startswith("---"):  # for git, a line that begins with ``---`` ends a message
         label = _cut(f"entry {label}".rstrip(), LABEL_MAX)
@@ -169,8 +169,8 @@ def _folded(text: str, limit: int) -> str:
     Long text may be cut anywhere after ``limit`` characters.
     """
     if text.isascii():
-        # In clean ASCII text, ``split`` splits only at spaces and line feeds. ``limit // 2 + 1`` words are longer than
-        # ``limit``.
+        # In clean ASCII text, ``split`` splits only at spaces and line feeds. A line of ``limit // 2 + 1`` words is
+        # longer than ``limit``.
         return " ".join(text.split(None, limit // 2 + 1))
     return _RUN.sub(" ", text).strip(" ")
 

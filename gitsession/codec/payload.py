@@ -102,7 +102,7 @@ def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
     return tuple(found)
 
 
-# ---- values -> plain
+# ---- from entries and blocks to CBOR values
 
 
 def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
@@ -170,7 +170,7 @@ def _block_to_plain(block: Any, where: str) -> cbor.Plain:
 
 
 def _to_plain(value: Any) -> cbor.Plain:
-    """Convert ``value`` to CBOR's lists and maps. Blocks are converted in fields that can hold any value."""
+    """Convert ``value`` to lists and maps of CBOR. Fields that can have any value may also contain blocks."""
     kind = type(value)
     if kind in _SCALARS:
         return value  # type: ignore[no-any-return]
@@ -186,7 +186,7 @@ def _to_plain(value: Any) -> cbor.Plain:
     return other
 
 
-# ---- plain -> values
+# ---- from CBOR values to entries and blocks
 
 
 def _entry_from_plain(kind: type[Entry], body: dict[str, Any], at_ms: int) -> Entry:
@@ -375,7 +375,7 @@ def _of_compaction(entry: kinds.Compaction) -> Headline:
     before = "" if entry.tokens_before is None else format_tokens(entry.tokens_before)
     after = "" if entry.tokens_after is None else f"{' -> ' if before else ''}{format_tokens(entry.tokens_after)}"
     summary = f"{before}{after} tokens" if before or after else ""
-    return Headline(kind=entry.kind, label="compaction", words=summary, at_ms=entry.at_ms)  # its text is `summary.md`
+    return Headline(kind=entry.kind, label="compaction", words=summary, at_ms=entry.at_ms)  # see ``summary.md``
 
 
 def _of_branch_summary(entry: kinds.BranchSummary) -> Headline:
@@ -433,7 +433,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.SourceFile: _of_plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),
     kinds.Attachment: _of_plain("attachment", lambda entry: f"{entry.name}, {len(entry.data):,} bytes"),
     kinds.Project: _of_plain("project", lambda entry: entry.identity),
-    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # same as in releases without this kind
+    kinds.Continuation: _of_plain("continuation", lambda entry: ""),  # as in releases without this kind
     kinds.Seal: _of_plain("seal", lambda entry: entry.branch),
     kinds.Tombstone: _of_tombstone,
 }
