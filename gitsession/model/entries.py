@@ -28,7 +28,7 @@ The result itself cannot be removed, because providers require a result for each
 """
 
 SYSTEM = "system"
-"""Key of the agent's instructions in ``Compaction.preserve``. They are kept in the context after the compaction."""
+"""Key of the agent's instructions in ``Compaction.preserve``. The instructions stay in the context."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,7 +48,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SessionHeader(Entry):
-    """The root of a session. On ``meta``, it is the newest imported header of the agent's file.
+    """The root of a session. On branch ``meta``, an entry of this kind is an imported header of the agent's file.
 
     Attributes:
         agent: The agent that writes the session.
@@ -319,7 +319,7 @@ class Permission(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Checkpoint(Entry):
-    """The recorded files of a workspace, which are in ``files/`` in the entry's tree. It is only on branch ``files``.
+    """The recorded files of a workspace, in ``files/`` of the entry's tree. Checkpoints are only on branch ``files``.
 
     Attributes:
         mode: ``workspace`` if the whole workspace was captured, ``edited`` if only ``paths`` were captured.
@@ -350,8 +350,9 @@ class Checkpoint(Entry):
 class Fork(Entry):
     """The first entry of a fork. It follows an entry of another session.
 
-    ``title``, ``labels``: those of the other session at the time of the fork. ``source_id``: the agent's id of the
-    fork, if the agent created it. The agent's file of the fork then continues the file of the other session.
+    ``title``, ``labels``: the title and the labels of the other session when the fork was created. ``source_id``: the
+    agent's id of the fork, if the agent created it. The agent's file of the fork then continues the file of the other
+    session.
     """
 
     kind: ClassVar[str] = FORK
@@ -366,7 +367,7 @@ class Fork(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SourceFile(Entry):
-    """The state of the agent's file (docs/reference/format.md, "Rewritten files"). It is only on branch ``meta``."""
+    """The state of the agent's file, only on branch ``meta`` (docs/reference/format.md, "Rewritten files")."""
 
     kind: ClassVar[str] = "source_file"
     superseded: tuple[str, ...] = ()
@@ -378,9 +379,9 @@ class SourceFile(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attachment(Entry):
-    """A file that the agent keeps beside its session file. ``name``: the name that entries use for it.
+    """A file that the agent stores beside its session file. Attachments are only on branch ``meta``.
 
-    It is only on branch ``meta``.
+    ``name``: the name by which entries refer to the file.
     """
 
     kind: ClassVar[str] = "attachment"
@@ -390,7 +391,7 @@ class Attachment(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project(Entry):
-    """The project of the session, determined on the machine with the working directory. It is only on ``meta``."""
+    """The project of the session, only on branch ``meta``. It is computed on the machine with the working directory."""
 
     kind: ClassVar[str] = "project"
     identity: str
@@ -398,10 +399,10 @@ class Project(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Continuation(Entry):
-    """The session that this one continues. It is only on branch ``meta``.
+    """The session that this session continues, only on branch ``meta``.
 
-    ``session``: the id of the continued session. ``entry``: the chain digest of the last entry that was copied from it.
-    ``line``: the number of the last copied line in the file.
+    ``session``: the id of the continued session. ``entry``: the chain digest of the last entry that was copied from
+    that session. ``line``: the number of the last copied line in the file.
     """
 
     kind: ClassVar[str] = "continuation"
@@ -412,7 +413,7 @@ class Continuation(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Seal(Entry):
-    """A signature of a branch. It is only on branch ``meta``.
+    """A signature of a branch. Signatures are only on branch ``meta``.
 
     Attributes:
         session: The id of the session.
@@ -434,7 +435,7 @@ class Seal(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
-    """The replacement of a purged entry. It does not change the chain digests of later entries.
+    """The replacement of a purged entry. A tombstone does not change the chain digests of later entries.
 
     Attributes:
         of: The digest of the purged entry, in hexadecimal.
@@ -462,12 +463,12 @@ class Opaque(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEntry(Entry):
-    """An entry of an unknown kind, written by a later version or by an agent. It is preserved and raises no error.
+    """An entry of an unknown kind, written by a later version or by an agent. It is preserved unchanged.
 
     Attributes:
         name: The name of the kind.
         body: The content.
-        version: The format version in the payload, if it is a later one.
+        version: The format version in the payload if it is later than the supported one; ``None`` otherwise.
     """
 
     kind: ClassVar[str] = "unknown"

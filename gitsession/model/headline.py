@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 
 TOMBSTONE = "tombstone"
-"""Kind and author of a tombstone. It is defined here so that code that reads commits need not import the entries."""
+"""Kind and author of a tombstone, defined here so that code that reads commits need not import the entries."""
 FORK = "fork"
-"""Kind of the first entry of a fork. It is defined here so that code that reads commits need not import the entries."""
+"""Kind of the first entry of a fork, defined here so that code that reads commits need not import the entries."""
 
 VIEW = 1
 """The view number of new sessions. A session always keeps the number in its root."""

@@ -1,6 +1,6 @@
 """Messages that contain both tool calls and their results, as some agents store them.
 
-A message of an agent stays one entry. A result in it is represented by a block that follows the block of its call.
+A message of an agent stays one entry. A result in such a message becomes a block after the block of the call.
 ``unfold`` splits such an entry into the messages that the model receives.
 """
 

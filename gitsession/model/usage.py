@@ -16,9 +16,10 @@ _COUNT_NAMES = (
     ("prompt_tokens", "completion_tokens"),
     ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
 )  # fmt: skip
-"""Names of the counts: of pi and Anthropic (OpenAI's Responses API has some of them), of OpenAI's Chat API, of Gemini.
+"""Names of the counts in three families of APIs.
 
-Counts that are parts of others are not listed, such as ``cached_tokens``.
+The families are pi and Anthropic (OpenAI's Responses API uses some of these names), OpenAI's Chat API, and Gemini.
+Counts that other counts include, such as ``cached_tokens``, are not listed.
 """
 
 
@@ -38,7 +39,7 @@ def answer_id(extra: Mapping[str, Any]) -> str:
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
     """Return the total number of tokens of one answer (semantics.md rule 15).
 
-    Providers have different names for the counts; all of them are supported.
+    Providers name the counts differently. All names in ``_COUNT_NAMES`` are supported.
     """
     if not usage:
         return 0
