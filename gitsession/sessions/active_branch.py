@@ -38,8 +38,8 @@ def active(store: ObjectStore, sid: str) -> str:
 def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
     """Return the active branch of a session if the user selected none.
 
-    It is the branch whose tip is the newest entry that gitsession wrote. If gitsession wrote no tip, it is the branch
-    that the agent's file selects, or else the one with the highest line number.
+    If gitsession wrote a tip, the active branch is the one with the newest such tip. Otherwise, it is the branch that
+    the agent's file selects. If the file selects no branch, it is the branch whose tip has the highest line number.
     """
     nodes = {name: node for name, oid in leaves.items() if (node := _loaded(store, oid)) is not None}
     own_nodes = {name: node for name, node in nodes.items() if node.source is None and node.parent is not None}
@@ -67,7 +67,7 @@ def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
 def is_superseded(
     store: ObjectStore, leaf: Node, superseded: Set[str], known: dict[Oid, bool] | None = None
 ) -> bool:
-    """Return whether ``leaf`` is at or below an entry that is no longer in the agent's file.
+    """Return whether ``leaf``, or an entry before ``leaf``, is no longer in the agent's file.
 
     ``known``: a cache of results. If it is shared between calls for many leaves, each entry is read only once.
     """

@@ -17,10 +17,10 @@ from gitsession.store.interface import ObjectStore
 
 
 class SessionAttachments:
-    """The attachments of session ``sid`` and of the sessions from which it was forked. They are read on first use.
+    """The attachments of session ``sid`` and of the sessions from which it was forked, read on first use.
 
-    ``substitute``: the text that replaces the name of an image that is not stored; "" keeps the name. ``missing``: the
-    requested names that are not stored.
+    ``substitute``: the text that replaces the name of an image that is not stored; if it is "", the name is not
+    replaced. ``missing``: the requested names that are not stored.
     """
 
     def __init__(self, store: ObjectStore, sid: str, substitute: str = "") -> None:

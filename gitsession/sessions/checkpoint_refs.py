@@ -1,7 +1,8 @@
 """The refs of a session's checkpoints: ``files``, and others if a tip is unreadable or checkpoints have diverged.
 
-If the tip of a line of checkpoints cannot be read, the line continues at another ref, whose name is computed from the
-lost tip. The line stays at that ref even after a repair; the repaired checkpoints then precede the newer ones.
+A *line* is a history of checkpoints. If the tip of a line cannot be read, the line continues at another ref, whose name
+is computed from the lost tip. The line stays at that ref even after a repair; the repaired checkpoints then precede the
+newer ones.
 
 If the lines of two stores have diverged, one of them is renamed to ``files.<8 characters>``, and a symbolic ref
 (``refs.active_files``) points to the line that this store continues. The lines of other stores are only read to restore
@@ -21,7 +22,7 @@ _NAME_MAX = 64
 def line_refs(store: ObjectStore, sid: str, first: str = "") -> list[tuple[str, Oid]]:
     """Return the refs of a line of checkpoints with their tips, the oldest first.
 
-    ``first``: the ref at which the line begins. Defaults to that of the line that this store continues.
+    ``first``: the ref at which the line begins. Defaults to the first ref of the line that this store continues.
     """
     found = []
     name = first or refs.chosen_files(sid, store.ref)

@@ -46,8 +46,8 @@ class Draft:
     """An entry to be written.
 
     ``files``: the tree of captured files. ``second_parent``: the tip of a branch that the entry summarizes. ``of``: the
-    digest of the entry that this one replaces, from which its chain digest is computed. ``original``: the payload
-    before redaction, if it was redacted.
+    digest of the entry that this entry replaces. The chain digest is then computed from ``of``. ``original``: the
+    payload before redaction, if it was redacted.
     """
 
     form: str

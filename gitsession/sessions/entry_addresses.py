@@ -17,10 +17,11 @@ STEPS = re.compile(r"(.+?)~(\d{1,9})")
 
 
 def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
-    """Return the entry that ``address`` names. ``branch``: the branch of ``leaf``. Defaults to the active branch.
+    """Return the entry that ``address`` names. ``branch``: the branch to which ``leaf`` and ``root`` refer.
 
-    These names are tried in order: ``leaf`` and ``root``, a branch, a label, an agent's id, the beginning of a chain
-    digest or an oid. Raises ``NotFound``, also if ``branch`` was removed, or ``Ambiguous`` with the candidates.
+    ``branch`` defaults to the active branch. These names are tried in order: ``leaf`` and ``root``, a branch, a label,
+    an agent's id, the beginning of a chain digest or an oid. Raises ``NotFound``, also if ``branch`` was removed, or
+    ``Ambiguous`` with the candidates.
     """
     steps = STEPS.fullmatch(address)
     if steps:
@@ -42,7 +43,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
 
 
 def _nearest_parseable(store: ObjectStore, node: Node) -> Node:
-    """Return the nearest entry that can be parsed, because agents continue after this entry."""
+    """Return ``node``, or the nearest entry before it that can be parsed. Agents continue after that entry."""
     while node.kind == "opaque" and node.parent is not None:
         node = load(store, node.parent)
     return node

@@ -17,9 +17,9 @@ class Gap:
 
     Attributes:
         oid: The oid of the entry or commit.
-        problem: The reason why it cannot be read as an entry.
-        foreign: Whether it is a readable commit of another program, which hides no entry.
-        before: The entry or commit before it; ``None`` if it is unknown.
+        problem: The reason why the commit cannot be read as an entry.
+        foreign: Whether another program wrote the commit. Such a commit is readable and hides no entry.
+        before: The entry or commit before the gap; ``None`` if it is unknown.
         is_first: Whether the entry was the root.
     """
 

@@ -100,7 +100,7 @@ class BranchNamer:
 
 
 def generated_names(names: Iterable[str], chains: Iterable[bytes]) -> set[str]:
-    """Return those of ``names`` that ``BranchNamer`` can generate for one of the chain digests ``chains``."""
+    """Return the names in ``names`` that ``BranchNamer`` can generate for a chain digest in ``chains``."""
     longest = [to_base32(chain, GENERATED_LENGTHS[-1]) for chain in chains]
     stems = {stem[:length] for stem in longest for length in GENERATED_LENGTHS}
     return {name for name in names if _NUMBER.sub("", name) in stems}

@@ -1,4 +1,4 @@
-"""The state of a history: the model, its thinking level, the mode, tools, instructions and rules. Without I/O.
+"""The state of a history: the model, its thinking level, the mode, tools, instructions and rules.
 
 The state at an entry is computed from the entry and the state at its parent. A catalog can therefore store the state
 for each entry, so that only one row must be read to resume a session of 100,000 entries.
@@ -47,7 +47,7 @@ CONTEXT_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """The state of a history at one entry. For a long value, it contains the oid of the entry with the value.
+    """The state of a history at one entry. A long value is represented by the oid of the entry with the value.
 
     ``model``: the model of the newest model change or answer. ``assistant``: the model of the newest answer.
     ``models``: the newest model changes by role. Models are written as ``provider/model``. ``rules``: the names of
@@ -102,7 +102,7 @@ def step(state: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
 def gather(
     nodes: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
 ) -> HistoryState:
-    """Return the state of a history. ``nodes``: its nodes, the tip first.
+    """Return the state of a history. ``nodes``: the nodes of the history, the tip first.
 
     ``known``: a function that returns the state at an entry, or ``None``. The history is read back to the nearest entry
     for which ``known`` returns a state. Of each kind in ``NEWEST``, only the newest entry with a value is used.

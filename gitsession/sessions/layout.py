@@ -27,7 +27,10 @@ _PAYLOAD = re.compile(re.escape(PAYLOAD) + r"([a-z0-9]{1,16})")
 
 
 def form_of(name: str) -> str | None:
-    """Return the form of the payload ``name``; ``None`` if it is not a payload. The form may be of a later version."""
+    """Return the form of the payload ``name``; ``None`` if ``name`` is not a payload.
+
+    Unknown forms are returned, too.
+    """
     found = _PAYLOAD.fullmatch(name)
     return found[1] if found else None
 

@@ -6,8 +6,8 @@ No ref reaches them, and they are never sent. They contain no text of a session.
     renamed        the old and the new oid of each commit that a purge changed, so that old addresses still work
     exports.jsonl  the paths of exported files, and digests of their content (docs/decisions/0039)
 
-An import uses ``purged-ids`` to detect copies of purged entries. When an agent forks a session, it writes the entries
-again with another session id, so that their digests change. Their ids and times do not change.
+An import uses ``purged-ids`` to detect copies of purged entries. When an agent forks a session, the agent writes the
+entries again with another session id, so that their digests change. Their ids and times do not change.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from gitsession.git.types import Oid
 class SessionMark:
     """A mark.
 
-    ``what``: ``label``, ``title``, ``slot`` or ``header``. ``line``: the line number in the agent's file; ``None`` for
-    an entry that gitsession wrote.
+    ``what``: ``label``, ``title``, ``slot`` or ``header``. A ``slot`` is a title that an agent's file has on ``meta``.
+    ``line``: the line number in the agent's file; ``None`` for an entry that gitsession wrote.
     """
 
     what: str
@@ -34,9 +34,11 @@ class SessionMark:
 
 
 def title(marks: Iterable[SessionMark]) -> str | None:
-    """Return the title: the one set in gitsession if it is newer, else the agent's (slot, last title, header).
+    """Return the title of a session; ``None`` if there is no title or the title is blank.
 
-    Return ``None`` if the title is blank. If the slot is blank, the title in the header is ignored, as in omp.
+    A title that was set in gitsession is used unless the agent's title is newer. The agent's title is the slot if there
+    is one, or else the last ``title`` mark, or else the header. If the slot is blank, the other titles of the agent are
+    ignored, as in omp.
     """
     own: SessionMark | None = None
     slot = header = inline = None

@@ -25,8 +25,8 @@ class Meta:
     """The content of ``meta``: the newest imported header, the state of the agent's file, and marks.
 
     ``nodes``, ``files``: the newest first. ``gaps``: the entries that cannot be read. ``segments``: the ids of the
-    agent's later files of this session, the newest last. If there are any, ``source_file`` is the state of the newest
-    file, with the superseded entries of all files.
+    segments, the newest last. A segment is a later file of the same session. If there are segments, ``source_file`` is
+    the state of the newest file, with the superseded entries of all files.
     """
 
     header: kinds.SessionHeader | None = None
@@ -40,7 +40,7 @@ class Meta:
     segments: tuple[str, ...] = ()
 
     def of_file(self, segment: str | None) -> Meta:
-        """Return the part that describes one of the agent's files: ``segment``, or the first file for ``None``."""
+        """Return the content for one of the agent's files: ``segment``, or the first file if it is ``None``."""
         if not self.segments and segment is None:
             return self
         files = tuple((node, state) for node, state in self.files if state.segment == segment)
@@ -66,14 +66,14 @@ class Meta:
         return {number: node for number, node in newest if position(node) not in superseded and not node.is_tombstone}
 
     def headers(self, line: Iterable[Node] | None = None) -> dict[int, Node]:
-        """Return the header lines by line number: the current ones, or those when the file contained ``line``."""
+        """Return the header lines by number: the current lines, or the lines when the file contained ``line``."""
         lines = self.current_lines() if line is None else self.lines_before(line)
         return {number: node for number, node in lines.items() if not is_exported_line(node) and not node.is_tombstone}
 
     def exported_lines(self) -> dict[int, tuple[Node, str]]:
-        """Return the lines that an export wrote and the agent kept, with the chain digests of entries, by line number.
+        """Return, by number, the exported lines that are in the agent's file, with the chain digests of their entries.
 
-        If a line only refers to an entry, its text is ``BELOW`` and the chain digest of its parent entry.
+        For a line that only refers to an entry, the text is ``BELOW`` and the chain digest of the line's parent entry.
         """
         chains = {line_of(pos): pos.partition(":")[2] for pos in self.source_file.ours}
         lines = self.current_lines().items()
@@ -88,7 +88,8 @@ class Meta:
         """Return the lines on ``meta`` that were current when the agent's file contained ``line``.
 
         ``line``: entries of an earlier version of the file. The first ``source_file`` entry that lists one of them as
-        superseded was written when that version was replaced. It also lists the headers that were replaced then.
+        superseded was written when that version was replaced. That ``source_file`` entry also lists the headers that
+        were replaced then.
         """
         positions = {position(node) for node in line}
         ended = None
@@ -148,7 +149,8 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
         if node.kind == kinds.Attachment.kind:
             continue  # attachments are large, and contain no information about the session
         if node.source is not None:
-            # Only the newest version of a line is used. An entry that supersedes it is newer, and was read already.
+            # Only the newest version of a line is used. The entry that lists the line as superseded is newer, and was
+            # read already.
             line_key = node.source.line, segment_of(node)
             if line_key in seen_lines:
                 continue
@@ -156,7 +158,7 @@ def meta_of(store: ObjectStore, sid: str) -> Meta:
             if source_file is not None and position(node) in source_file.superseded:
                 continue
         if is_exported_line(node):
-            continue  # it is a copy of an entry that gitsession wrote
+            continue  # the line is a copy of an entry that gitsession wrote
         entry = entry_of(store, node)
         if isinstance(entry, kinds.SessionHeader) and header is None:
             header = entry

@@ -37,7 +37,7 @@ class Node(NamedTuple):
 
     @property
     def is_tombstone(self) -> bool:
-        """True for a tombstone. It is detected by its author, because an agent may have a kind with the same name."""
+        """True for a tombstone. The author is compared, because an agent may have a kind with the same name."""
         return self.role == TOMBSTONE
 
     @property

@@ -51,7 +51,7 @@ class WorkspaceWrite(NamedTuple):
 
 
 class PublishedRef(NamedTuple):
-    """A ref that is kept because ``remote`` may have it. ``instead``: the new branch at the old value, or ""."""
+    """A ref that is not moved, because ``remote`` may have its value. ``instead``: the new branch at the old value."""
 
     ref: str
     remote: str
@@ -142,8 +142,8 @@ def record(
 ) -> None:
     """Write one operation.
 
-    All commits that it refers to become its parents, so that git never prunes undone data. Several moves of a ref are
-    combined. If a ref has its first value again, its moves are left out.
+    All commits that the operation refers to become parents of its commit, so that git never prunes undone data. Several
+    moves of a ref are combined. If a ref has its first value again, its moves are left out.
     """
     moves = _combined(moves)
     if not moves and files is None and undoes is None and redoes is None:
@@ -295,7 +295,7 @@ class UndoStep:
         """Refuse to remove ``main`` of a session that keeps other branches.
 
         A branch of a fork can begin at an entry before the ``fork`` entry. Only ``main`` contains the ``fork`` entry.
-        Without it, such a branch cannot be distinguished from a branch of the original session.
+        Without ``main``, such a branch cannot be distinguished from a branch of the original session.
         """
         removed = {move.ref for move in self.moves if move.new is None}
         for sid in (refs.session_of(name) for name in removed if name == refs.leaf(refs.session_of(name))):

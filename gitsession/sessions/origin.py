@@ -36,8 +36,8 @@ def origin(
 ) -> Origin | None:
     """Return the origin of session ``sid``; ``None`` if it has no origin, or if the origin is not in the store.
 
-    ``source_id``: the agent's id of ``sid``. ``find``: a function that returns the id of the session with an agent and
-    the agent's id. The entries of the original session are read only up to the call.
+    ``source_id``: the agent's id of ``sid``. ``find``: a function that returns the id of a session, given the name of
+    an agent and the agent's id of the session. The entries of the original session are read only up to the call.
     """
     meta = meta_of(store, sid)
     header = meta.header
@@ -56,7 +56,7 @@ def started(store: ObjectStore, node: Node, tree: Tree, agent: str, ids: Mapping
     """Return the ids of the sub-agents' sessions that the calls of an entry started.
 
     ``tree``: the tree of the entry's session. ``ids``: the sessions whose header names this session as their origin,
-    with the agent's ids. The records from the call to the last one that names a started session are read.
+    with the agent's ids. Records are read from the call on, until all of these sessions are found.
     """
     format = with_capability(agent, Delegating)
     if format is None or not ids or node.oid not in tree.nodes or not _calls_in(store, node):
@@ -136,7 +136,7 @@ _FILE = ".jsonl"
 def parent_of(header: SessionHeader | None) -> str | None:
     """Return the agent's id of the session that started this one.
 
-    The headers of pi and omp contain the path of that session's file, which ends with its id.
+    The headers of pi and omp contain the path of that session's file. The name of the file ends with the agent's id.
     """
     parent = header.parent if header is not None else None
     if not parent or not parent.endswith(_FILE):

@@ -1,7 +1,7 @@
 """A view of a store that returns the originals of redacted payloads, if they are in the vault of this machine.
 
-It is used for data that stays on this machine, such as a context or a session that an agent continues. All other code
-reads the store itself, which contains placeholders.
+The view is used for data that stays on this machine, such as a context or a session that an agent continues. All other
+code reads the store itself, which contains placeholders.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class StoredSession:
     def new(
         cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
     ) -> StoredSession:
-        """Return a new session. It is stored with its first user message, so that there are no empty sessions.
+        """Return a new session. The first user message stores the session, so that there are no empty sessions.
 
         ``project``: the project of the working directory ``cwd``, if it is known.
         """
@@ -166,15 +166,15 @@ class StoredSession:
         activate: bool = False,
         command: str = "",
     ) -> Node:
-        """Append one entry to the branch. It is durable when this method returns.
+        """Append one entry to the branch. The entry is durable when this method returns.
 
         Args:
             entry: The entry.
             expected: The entry that must be the tip. By default, any tip is accepted.
             on_moved: The action if the tip is not ``expected``. ``"refuse"`` raises ``LeafMoved``. ``"fork"`` appends
                 to a new branch that starts at ``expected``, and moves this handle to that branch.
-            summarises: The tip of a branch that the entry summarizes. It becomes the second parent of the commit, so
-                that git's graph shows the merge of the two histories.
+            summarises: The tip of a branch that the entry summarizes. This tip becomes the second parent of the commit,
+                so that git's graph shows the merge of the two histories.
             activate: Whether the branch becomes the active branch.
             command: The name of an operation to log, so that ``undo`` can remove the entry.
 
@@ -312,7 +312,7 @@ class StoredSession:
         return node
 
     def rename(self, title: str) -> None:
-        """Set the title of the session. An empty title removes it."""
+        """Set the title of the session. An empty title removes the title."""
         entry = kinds.Title(title=clean_name(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 
@@ -402,7 +402,7 @@ class StoredSession:
         return self._captured[1]
 
     def _node(self, oid: Oid) -> Node:
-        """Return the node of ``oid``. It is cached if this handle appended it last."""
+        """Return the node of ``oid``. The node of the entry that this handle appended last is cached."""
         return self._tip if self._tip is not None and self._tip.oid == oid else load(self._store, oid)
 
 

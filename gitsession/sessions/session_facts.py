@@ -23,8 +23,8 @@ MARKING = frozenset({"label", "title"})
 def beginning(store: ObjectStore, sid: str) -> Node:
     """Return the entry at which a session begins: its fork entry, or else its root.
 
-    It is also the parent of the first entries of ``meta`` and ``files``. Raises ``NotFound`` if the session has no
-    entries yet.
+    This entry is also the parent of the first entries of ``meta`` and ``files``. Raises ``NotFound`` if the session has
+    no entries yet.
     """
     leaves = graph.branches(store, sid)
     if not leaves:
@@ -55,7 +55,7 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHe
     """Return the entry at which the agent's file of session ``sid`` begins, and the content of this entry.
 
     The entry is a root, or the ``fork`` entry of a file that continues another file. Entries before it belong to the
-    other file. The content is ``None`` if it is neither a header nor a fork, for example after a purge.
+    other file. The content is ``None`` if the entry is neither a header nor a fork, for example after a purge.
     """
     at = next((oid for oid in tree.nodes if is_fork_start(store, tree.nodes[oid], sid)), None)
     while at is not None:
@@ -74,7 +74,7 @@ def file_start(store: ObjectStore, tree: Tree, sid: str) -> tuple[Oid, SessionHe
 
 
 def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
-    """Return the segments (later files of the agent) of a session by their first entries, which are header lines."""
+    """Return the ids of a session's segments (later files of the same session), by the oids of their first entries."""
     found: dict[Oid, str] = {}
     for oid, node in tree.nodes.items() if segments else ():
         id = node.source.id if node.kind == SessionHeader.kind and node.source is not None else None
@@ -84,14 +84,17 @@ def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
 
 
 def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | None:
-    """Return the segment that contains the entry ``oid``; ``None`` for the first file."""
+    """Return the id of the segment (a later file of the same session) that contains the entry ``oid``.
+
+    Returns ``None`` if the entry is in the session's first file.
+    """
     while oid is not None and oid in tree.nodes and oid not in starts:
         oid = tree.parent(oid)
     return starts.get(oid or "")
 
 
 def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | None) -> Tree:
-    """Return the subtree with the entries of one of the agent's files: ``segment``, or the first file for ``None``."""
+    """Return the subtree of one of the agent's files: ``segment``, or the first file if ``segment`` is ``None``."""
     if not starts and segment is None:
         return subtree(tree, start)
     tops = [start] if segment is None else [oid for oid, id in starts.items() if id == segment]
@@ -108,7 +111,7 @@ def file_part(tree: Tree, starts: Mapping[Oid, str], start: Oid, segment: str | 
 
 
 def marks(store: ObjectStore, sid: str, tree: Tree, meta: Meta) -> list[SessionMark]:
-    """Return all marks of a session. ``meta``: the content of its ``meta``.
+    """Return all marks of a session. ``meta``: the content of the session's ``meta``.
 
     Marks before a fork belong to the original session and are left out. Marks from lines that are no longer in the
     agent's file are left out too.

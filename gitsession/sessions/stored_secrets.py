@@ -111,7 +111,7 @@ class RedactedEntry:
     """The redacted replacement of the entry with the digest ``digest``.
 
     ``new_digest``: the digest of the replacement. ``original``: the payload before all redactions; if the vault lacks
-    it, the payload before this redaction.
+    that payload, the payload before this redaction.
     """
 
     digest: bytes

@@ -1,7 +1,7 @@
 """Tombstones and replacements: the commits that replace purged and redacted entries.
 
-They are computed from the commit of the entry and the tombstone set, so that every store writes the same commit.
-FROZEN, because this code determines oids.
+Such a commit is computed from the commit of the entry and from the tombstone set, so that every store writes the same
+commit. FROZEN, because this code determines oids.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def of_entry(node: Node, digest: str, parents: Sequence[Oid]) -> SubstituteCommi
 def of_session(reader: Reader, node: Node, digest: str) -> SubstituteCommit:
     """Return the tombstone of a purged session whose first entry is ``node``, with the digest ``digest``.
 
-    It has no parents. A fork begins on the history of another session, and a parent would keep that history.
+    The tombstone has no parents: a fork begins on the history of another session, and a parent would keep that history
+    reachable.
     """
     entry = of_node(reader, node) if node.is_tombstone else _entry(node, digest)
     chain = chain_of(None, bytes.fromhex(entry.of))

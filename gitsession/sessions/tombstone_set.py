@@ -30,7 +30,7 @@ VERSION = 1
 FILE, SESSION = "file:", "session:"
 
 PURGED_CONTENT = b"[purged]\n"
-"""The content that replaces the content of a purged captured file. A rewind restores no file from it."""
+"""The content that replaces the content of a purged captured file. A rewind restores no file from this content."""
 
 RULE = "purged"
 """The reason why a file that still has purged content is left out of a checkpoint."""
@@ -62,7 +62,7 @@ class Replacement:
         return digest_of(self.stored.payload, self.stored.holes).hex()
 
     def __or__(self, other: Replacement) -> Replacement | None:
-        """Return a replacement that omits everything that either one omits; ``None`` if the entry must be removed."""
+        """Return a replacement that omits all text that one of the two omits; ``None`` if the entry must be removed."""
         if self == other:
             return self
         try:
@@ -109,7 +109,7 @@ class Tombstones:
         return len(self.removed) + len(self.replaced) + len(self.sessions)
 
     def __le__(self, other: Tombstones) -> bool:
-        """Return whether ``other`` includes this set. In ``other``, a replacement may hide more, or be a removal."""
+        """Return whether ``other`` includes this set. ``other`` may omit more text of an entry, or remove it."""
         return (self | other) == other
 
     def __or__(self, other: Tombstones) -> Tombstones:
@@ -144,7 +144,7 @@ class Tombstones:
         while digest not in self.removed:
             if digest not in self.replaced:
                 return found
-            if digest in seen:  # a cycle of replacements, which gitsession never writes and in which none is valid
+            if digest in seen:  # a cycle: gitsession writes none, and no replacement in a cycle is valid
                 return None
             seen.add(digest)
             found = self.replaced[digest]

@@ -1,4 +1,4 @@
-"""Search for entries that precede a lost commit. It runs only if a session is damaged.
+"""Search for entries that precede a lost commit. The search runs only if a session is damaged.
 
 A lost commit contained the id of its parent, so no ref reaches the entries before it. These entries still exist, and
 their chain digests prove their position, because the chain digest of an entry is the hash of its parent's chain digest
@@ -93,7 +93,7 @@ class _Search:
         reached, self.damaged = self._follow_refs()
         self._digests: dict[Oid, bytes] = {}
         self._starts = self._find_starts()
-        reached -= self._starts  # it stays a candidate, because only ``meta`` reaches it if all later entries are lost
+        reached -= self._starts  # a candidate: if all later entries are lost, only ``meta`` reaches it
         self._free = {
             oid: node
             for oid, node in self._entries.items()
