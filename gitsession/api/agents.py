@@ -54,7 +54,7 @@ class AgentSessions:
             format: The format of the agent that wrote the file.
             data: The content of the file.
             path: The path of the file. It is required to find the files that the session refers to.
-            name: The path without its extension. It identifies the session if the file contains no session id.
+            name: The path without its extension. This name identifies the session if the file contains no session id.
             final: Whether the file is complete. If so, text after the last line end is imported too.
             group: An id of a group of imports. Consecutive imports of the same group are undone together.
             dry_run: Whether to report the result without writing to the store.
@@ -169,7 +169,7 @@ class AgentSessions:
     def _with_history(
         self, format: Format, source: Source, path: Path, cwd: str | None, done: ImportResult
     ) -> ImportResult:
-        """Add checkpoints of the file contents that the agent recorded. The import is kept even if this fails."""
+        """Add checkpoints of the file contents that the agent recorded. If this fails, the entries stay imported."""
         from gitsession.importing import file_history
 
         try:
@@ -218,8 +218,8 @@ class AgentSessions:
     ) -> ResumePlan:
         """Write the session to the agent's session folder, and return the commands that continue it in the agent.
 
-        No file is overwritten. If the agent already has a file with the beginning of the session, the rest is appended
-        to it.
+        No file is overwritten. If the agent already has a file with the beginning of the session, the later entries are
+        appended to that file.
 
         Args:
             sid: The id of the session.

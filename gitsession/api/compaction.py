@@ -39,8 +39,8 @@ class SessionCompaction:
         - ``"pi"``: Keep the newest tokens, and summarize everything before them.
         - ``"opencode"``: Keep the last two turns if they fit the token budget, and summarize everything else.
         - ``"codex"``: Quote the newest messages of the user, and summarize everything else.
-        - ``"aider"``: Keep the newest half, and summarize everything before it.
-        - ``"from"``: Summarize ``request.at`` and all later entries. Continue from the point before it.
+        - ``"aider"``: Keep the newest half of the context, and summarize everything before it.
+        - ``"from"``: Summarize ``request.at`` and all later entries. Continue from the point before ``request.at``.
         - ``"up-to"``: Summarize all entries before ``request.at``.
 
         Args:

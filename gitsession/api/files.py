@@ -80,7 +80,7 @@ class SessionFiles:
         target: str | Node = "leaf",
         reason: str | None = None,
     ) -> Node:
-        """Record the files once, before or after a tool call. Use it if the call cannot run in a ``checkpoint`` block.
+        """Record the files once, before or after a tool call, if the call cannot run in a ``checkpoint`` block.
 
         Args:
             phase: Whether changes since the last checkpoint belong to the session: ``"before"`` (no) or ``"after"``
@@ -119,9 +119,9 @@ class SessionFiles:
             entry: The entry. Defaults to the newest checkpoint.
 
         Returns:
-            The files in the newest checkpoint that existed at the entry, or in the one that was taken before its calls.
-            If all checkpoints are later, these are the files in the first checkpoint. If there are no checkpoints, the
-            mapping is empty.
+            The files in the newest checkpoint that existed at the entry, or for a message with tool calls, in the
+            checkpoint that was taken before the calls. If all checkpoints are later, these are the files in the first
+            checkpoint. If there are no checkpoints, the mapping is empty.
 
         Raises:
             NotFound: No entry matches the address.
@@ -160,9 +160,9 @@ class SessionFiles:
         """Plan a rewind. Nothing is changed.
 
         Args:
-            at: The entry to return to. If it is a prompt, the conversation continues from the point before it. The
-                files are those that ``SessionFiles.at`` returns: for a message with tool calls, the files before the
-                calls, and for a tool result, the files after the call.
+            at: The entry to return to. If the entry is a prompt, the conversation continues from the point before the
+                prompt. The restored files are those that ``SessionFiles.at`` returns: for a message with tool calls,
+                the files before the calls, and for a tool result, the files after the call.
             parts: The data to restore: ``"both"``, ``"conversation"`` or ``"files"``.
             workspace: The path of the workspace. Defaults to the workspace of the session.
             force: Whether to also revert changes that are not attributed to the session.

@@ -69,9 +69,9 @@ class Imports:
 
         Args:
             path: The path of the file or database.
-            format: The format of the agent that wrote it. By default, it is detected.
-            named: Whether the user named this file. Such a file is read even if it has not changed, and it is an error
-                if it contains no session.
+            format: The format of the agent that wrote the file. By default, the format is detected.
+            named: Whether the user named this file. Such a file is read even if it has not changed, and the import
+                fails if the file contains no session.
 
         Returns:
             The id of the last imported session; ``None`` if none was imported.
@@ -111,7 +111,7 @@ class Imports:
             environment: The environment variables, which can contain the paths of agents' folders.
 
         Returns:
-            The id of the session; ``None`` if it is not in the store.
+            The id of the session; ``None`` if the session is not in the store.
 
         Raises:
             GitSessionError: The import failed.
@@ -136,9 +136,9 @@ class Imports:
         return rows[0].sid if rows else sid
 
     def import_waiting(self) -> None:
-        """Import the postponed files: those that continue a file which was not imported yet.
+        """Import the postponed files. Each of them continues a session that was not in the store yet.
 
-        If the base of a file is still missing from the store, the import of the file fails.
+        If that session is still missing from the store, the import of the file fails.
         """
         self._queue.import_waiting(self.take)
         if self.dry_run:
@@ -147,7 +147,7 @@ class Imports:
             self._fail(each.path, str(each.error), each.error)
 
     def _postpone_dependents(self) -> None:
-        """Move the postponed files whose base this dry run would import to ``postponed``."""
+        """Move the files that continue a session of this dry run from the queue to ``postponed``."""
         coming = {self._ids[path] for path, _, done in self.done if done.moves}
         while found := [each for each in self._queue.waiting if each.error.source_id in coming]:
             for each in found:
@@ -157,14 +157,15 @@ class Imports:
                 self._queue.waiting.remove(each)
 
     def finish(self) -> None:
-        """Update the catalog, and record the status of the imported files in it."""
+        """Update the catalog, and record the status of the imported files there."""
         self.agents.opened.catalogues.get().remember(self._files)
 
     def _one(self, found: FoundSession, *, named: bool, within: bool) -> str | None:
         """Import one session and return its id, or ``None`` if the import failed.
 
-        ``within``: whether the session is in a database, which has a stamp for each session. A session that ``resume``
-        wrote for the agent, and that the agent has not continued, is imported only if the user named it.
+        ``within``: whether the session is in a database. Each session in a database has its own recorded status. A
+        session that ``resume`` wrote for the agent, and that the agent has not continued, is imported only if the user
+        named it.
         """
         with self._recording_failure(found.path):
             seen = self._seen(found.path, found.stamp) if within and not self._final else None

@@ -74,14 +74,14 @@ class Catalogues:
         return found
 
     def close(self) -> None:
-        """Close the catalogs. Calling it again has no effect."""
+        """Close the catalogs. A second call has no effect."""
         for pid, thread in list(self._open):
             if pid == os.getpid():  # a forked child does not close the catalogs of its parent
                 self._open.pop((pid, thread)).close()
 
 
 class Handle:
-    """A session on one of its branches, with its store. ``Session`` shares it with its attributes."""
+    """A session on one of its branches, with its store. A ``Session`` shares this object with its attributes."""
 
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         self.opened = opened

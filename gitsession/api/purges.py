@@ -53,7 +53,7 @@ class Purges:
         return finding.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
-        """Purge the data that a plan selected. It is deleted from this store, and ``undo`` cannot restore it.
+        """Purge the data that a plan selected. The data is deleted from this store, and ``undo`` cannot restore it.
 
         If this process is killed, the purge continues when the store is opened again.
 
@@ -76,7 +76,7 @@ class Purges:
             raise Refused(f"cannot purge: an earlier command, {unfinished[0].description}, was interrupted", hint=hint)
         self._opened.catalogues.close()
         try:
-            redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat it
+            redact_exports.forget_digests(self._objects, plan)  # first, because a continued purge does not repeat this
             return purging.add(self._objects, plan.more, self._opened.clock()) if plan.more else PurgeResult()
         finally:
             self._opened.forget()
@@ -170,7 +170,7 @@ class StoredSecrets:
             sid: The id of the session. By default, all sessions are searched.
 
         Returns:
-            An iterable of the findings. The search runs while you iterate over it.
+            An iterable of the findings. The search runs while you iterate over the result.
 
         Raises:
             NotFound: There is no such session. The error is raised during the iteration.

@@ -101,11 +101,11 @@ class Remotes:
         return remotes.add(self._objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)
 
     def remove(self, name: str) -> Remote:
-        """Remove a remote and return it. Sessions that were fetched from it are kept. Raises ``NotFound``."""
+        """Remove a remote and return it. Sessions from this remote stay in the store. Raises ``NotFound``."""
         return remotes.remove(self._objects.git_dir, name)
 
     def status(self, remote: Remote) -> RemoteStatus:
-        """Compare the refs in the scope of a remote with its last known state, and return those that were not sent.
+        """Return the refs in the scope of a remote that were not sent, based on the remote's last known state.
 
         The remote is not contacted.
         """
@@ -114,7 +114,7 @@ class Remotes:
     def unmatched_scope(self, remote: Remote) -> list[tuple[str, str]]:
         """Return the criteria in a remote's scope that match no session.
 
-        Each criterion is a pair of ``project``, ``agent`` or ``label``, and its value.
+        Each criterion is a pair: ``"project"``, ``"agent"`` or ``"label"``, and the value.
         """
         criteria = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
         criteria += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
@@ -250,7 +250,7 @@ class Remotes:
             remotes.agree(self._objects.git_dir, remote)
 
     def _scope_sids(self, remote: Remote) -> frozenset[str] | None:
-        """Return the ids of the sessions in the scope of a remote; ``None`` if it has no scope."""
+        """Return the ids of the sessions in the scope of a remote; ``None`` if the scope is not limited."""
         scope = remote.scope
         if not scope.is_limited:
             return None
@@ -275,5 +275,5 @@ class Remotes:
         return remotes.find(self._objects.git_dir, name_or_url)
 
     def list(self) -> list[Remote]:
-        """Return the remotes, sorted by name. They are stored in the git configuration of the store."""
+        """Return the remotes in the git configuration of the store, sorted by name."""
         return remotes.list_remotes(self._objects.git_dir)

@@ -224,7 +224,7 @@ class Session:
     # ---- writing
 
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
-        """Append one entry to the branch. It is durable when this method returns; see ``durability`` of ``Store.open``.
+        """Append one entry to the branch. The entry is durable on return; see ``durability`` of ``Store.open``.
 
         Entries that are appended before the first user message are kept in memory. They are written together with that
         message.
@@ -339,8 +339,8 @@ class Session:
 
         Returns:
             The session and the entry. If an agent started this session as a sub-agent, the entry has the tool call. If
-            this session was resumed as a new one (``Store.agents.resume``), the entry is the one that it continues.
-            ``None`` if the origin is not in the store.
+            this session was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied
+            from the original session. ``None`` if the origin is not in the store.
         """
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
@@ -362,7 +362,7 @@ class Session:
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
     def rename(self, title: str) -> None:
-        """Set the title of the session. An empty title removes it.
+        """Set the title of the session. An empty string removes the title.
 
         Raises ``InvalidName`` if the title is too long, and ``NotFound`` if no user message has been appended yet.
         """

@@ -60,8 +60,8 @@ if TYPE_CHECKING:
 def default_path(path: str | None = None) -> Path:
     """Return the path of the user's store.
 
-    It is the first of these that is set: ``path``, ``$GITSESSION_DIR``, and ``gitsession.store`` in the user's git
-    configuration. If none is set, it is a folder in the user's data folder (``gitsession.paths``).
+    The path is the first of these values that is set: ``path``, ``$GITSESSION_DIR``, and ``gitsession.store`` in the
+    user's git configuration. If none is set, the store is in the user's data folder (``gitsession.paths``).
     """
     return paths.store_path(path, os.environ, Path.home(), process.user_setting)
 
@@ -111,7 +111,7 @@ class Store:
 
     @functools.cached_property
     def archive(self) -> ArchivedSessions:
-        """The archived sessions, which are kept behind one ref."""
+        """The archived sessions, which are stored behind one ref."""
         from gitsession.api.trash import ArchivedSessions
 
         return ArchivedSessions(self._opened)
@@ -157,7 +157,7 @@ class Store:
             The open store.
 
         Raises:
-            NotAStore: There is no store at the path, or it is of an unsupported kind.
+            NotAStore: There is no store at the path, or the store is of an unsupported kind.
             Corrupt: The store is damaged.
             Unavailable: The store cannot be created, or its files cannot be opened.
             ValueError: The value of ``durability`` is not supported.
@@ -231,7 +231,7 @@ class Store:
     # ---- sessions
 
     def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
-        """Create a session. It is stored when its first user message is appended.
+        """Create a session. The session is stored when its first user message is appended.
 
         Entries that are appended before that message are kept in memory. Until then, ``context()`` returns an empty
         context without these entries, and methods that require a stored session or entry raise ``NotFound``. Examples
@@ -290,7 +290,7 @@ class Store:
     def catalogue(self, *, fresh: bool = True) -> Catalogue:
         """Return the catalog (the derived index of the store) of the calling thread.
 
-        Call it in each thread, and do not share the result: each thread has its own SQLite connection.
+        Call this method in each thread, and do not share the result: each thread has its own SQLite connection.
 
         Args:
             fresh: Whether to update the catalog first. An update reads each changed session in full.
@@ -383,7 +383,7 @@ class Store:
 
         Args:
             path: The path of an agent's session file or database.
-            agent: The agent that wrote the file. By default, it is detected.
+            agent: The agent that wrote the file. By default, the agent is detected.
             final: Whether the file is complete. If so, text after the last line end is imported too.
             dry_run: Whether to report the result without writing to the store.
 
@@ -426,7 +426,7 @@ class Store:
         """Export a session in the format of an agent, or as JSON Lines or Markdown.
 
         In the format of the session's own agent, imported lines are exported unchanged. Entries that gitsession wrote
-        are converted to that format and follow them.
+        are converted to that format and follow the imported lines.
 
         Args:
             session: The id of the session, or another address that ``Store.session`` accepts.
@@ -517,7 +517,7 @@ class Store:
         Raises:
             NotFound: There is nothing to undo.
             Refused: Later changes would be lost, the command also changed sessions outside ``session`` or ``project``,
-                or it set a label or title that was already sent to another store.
+                or the command set a label or title that was already sent to another store.
         """
         return self._take_next("undo", workspace, session, project)
 
@@ -592,8 +592,8 @@ class Store:
             max_seconds: The maximum duration of the check, in seconds.
             quick: Whether to check only data that was added since the last complete check without findings. If there
                 was no such check, all data is checked.
-            notices: Whether to also report irregularities that the agent itself may have written. They require a
-                complete check.
+            notices: Whether to also report irregularities that the agent itself may have written. Such a report
+                requires a complete check.
 
         Returns:
             The findings.
@@ -630,8 +630,8 @@ class Store:
         """Restore damaged data from copies and quarantine damaged files. Nothing is deleted.
 
         Args:
-            sources: Repositories, session files or URLs to copy lost objects from. They are tried first, followed by
-                the alternates, the imported files of agents, and the remotes.
+            sources: Repositories, session files or URLs to copy lost objects from. These sources are tried first,
+                followed by the alternates, the imported files of agents, and the remotes.
             dry_run: Whether to report the repairs without making them.
 
         Returns:
@@ -664,7 +664,7 @@ class Store:
         self.objects.flush()
 
     def close(self) -> None:
-        """Flush and close the store, and merge packs if there are many. Calling it again has no effect."""
+        """Flush and close the store, and merge packs if there are many. A second call has no effect."""
         if self._tends and not self.objects.is_closed:
             self._settle()
         self._opened.catalogues.close()

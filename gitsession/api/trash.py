@@ -103,7 +103,7 @@ def _find(part: str, sids: Iterable[str], place: str, option: str) -> str:
 
 
 class ArchivedSessions:
-    """The archive of a store: ``store.archive``. Archived sessions are complete, and one ref keeps all of them."""
+    """The archive of a store: ``store.archive``. Archived sessions are complete and are stored behind one ref."""
 
     def __init__(self, opened: OpenStore) -> None:
         self._opened = opened

@@ -112,7 +112,7 @@ def of_folder(store: ObjectStore, rows: Sequence[Row], folder: CurrentFolder) ->
     """Return a scope with the sessions of a folder, of folders above or below it, and of its project.
 
     A session whose folder is unknown is in every scope. ``rows``: the sessions in the catalog. If an operation removed
-    a session, it is not in the catalog, and its folder is read from the entries to which its refs pointed.
+    a session, that session is not in the catalog, and its folder is read from the entries to which its refs pointed.
     """
     known = {row.sid: _SessionLocation(row.sid, row.project, row.identity) for row in rows}
     identity = functools.cache(folder.identity)
