@@ -1,9 +1,9 @@
 """The archive: complete sessions behind one ref, without refs of their own (docs/explanation/archive.md).
 
-The archive is a grow-only set. It is equal in all stores that have synced with each other. For each session, it
+The archive is a grow-only set. The set is equal in all stores that have synced with each other. For each session, it
 contains the number of times that the session was archived or restored, and every branch tip at the time of archiving.
-The number and the tips only grow, so sets can be merged by union in any order. docs/reference/format.md, "The archive",
-defines the bytes.
+The number only grows, and no tip is ever removed, so sets can be merged by union in any order.
+docs/reference/format.md, "The archive", defines the bytes.
 
 A commit of the archive contains the whole set. Histories that are new in the set are reachable from the commit. The
 first parents of the commit are the archive commits that it continues: none, one, or two that were merged. The commit
@@ -89,7 +89,7 @@ class Archive:
         return oid in tips or any(reaches(read, tip, oid) for tip in tips)
 
     def with_turn(self, sid: str, ends: Iterable[End] = ()) -> Archive:
-        """Return the set with the session archived, or restored if it was archived. ``ends``: tips to add."""
+        """Return a set in which the session is archived, or restored if it was archived. ``ends``: tips to add."""
         turns = {**self.turns, sid: self.turns.get(sid, 0) + 1}
         return Archive(turns, {**self.ends, sid: self.of(sid) | frozenset(ends)})
 
@@ -151,7 +151,7 @@ def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
 
 class ArchiveCommit(NamedTuple):
-    """A commit of the archive. ``before``: archive commits that it continues; ``tips``: its parents that are tips."""
+    """A commit of the archive. ``before``: the archive commits that it continues; ``tips``: the other parents."""
 
     tree: Oid
     before: tuple[Oid, ...]
@@ -160,7 +160,7 @@ class ArchiveCommit(NamedTuple):
 
 
 def link(data: bytes) -> ArchiveCommit | None:
-    """Return the fields of an archive commit; ``None`` for another commit.
+    """Return the fields of an archive commit; ``None`` for any other commit.
 
     Raises ``Malformed`` if ``data`` is not a commit.
     """
@@ -175,8 +175,8 @@ def link(data: bytes) -> ArchiveCommit | None:
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
     """Return the commits that extend the set at ``tip`` to its superset ``after``; none if the two sets are equal.
 
-    If there are more new tips than one commit can have, several commits are made. Each contains the part of the set
-    whose tips are reachable from it. Raises ``Malformed``.
+    If there are more new tips than one commit can have, several commits are made. Each of them contains the sessions
+    whose tips are reachable from that commit. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
@@ -222,7 +222,7 @@ _SET = GrowOnlySet(
 )
 
 read, is_ancestor, merge, encode = _SET.read, _SET.is_ancestor, _SET.merge, _SET.encode
-"""Functions that read the set of a store, test for a descendant, merge two tips, and encode a commit."""
+"""Functions that read the set of a store, test whether a commit is an ancestor, merge two tips, and encode a commit."""
 
 
 def named(archive: Archive) -> dict[str, Oid]:
@@ -234,7 +234,7 @@ def named(archive: Archive) -> dict[str, Oid]:
 
 
 class UnarchivedStore(StoreProxy):
-    """A read-only view of a store in which no session is archived."""
+    """A read-only view of a store in which archived sessions have refs, like other sessions."""
 
     @classmethod
     def of(cls, store: ObjectStore) -> ObjectStore:

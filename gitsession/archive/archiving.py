@@ -37,7 +37,7 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
-    """Archive sessions; return their ids. If it raises ``NotFound`` or ``Refused``, nothing is changed."""
+    """Archive sessions; return their ids. Raises ``NotFound`` or ``Refused``; in this case, nothing is changed."""
     done = []
     with store.transaction() as tx:
         archived = archive_set.read(store)
@@ -102,8 +102,8 @@ def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[Syn
 def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
     """Delete the refs of archived sessions; return the names of the deleted refs.
 
-    If a session has entries that are not in the archive, it is restored if ``grow`` is set. Otherwise it is not
-    changed.
+    If a session has entries that are not in the archive, its refs are not deleted. If ``grow`` is set, such a session
+    is restored from the archive.
     """
     if not _refs_of_archived(store, archive_set.read(store)):
         return []
@@ -132,7 +132,7 @@ def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True)
 
 
 def is_archived(archived: Archive, name: str, oid: Oid, read: histories.Read) -> bool:
-    """Return whether a ref belongs to an archived session and its whole history is archived."""
+    """Return whether the ref ``name`` belongs to an archived session and the history of ``oid`` is archived."""
     return refs.session_of(name) in archived and archived.holds(read, name, oid)
 
 
@@ -176,7 +176,7 @@ def _last_choices(store: ObjectStore, sid: str) -> dict[str, str]:
 
 
 def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) -> None:
-    """Delete the symbolic refs of ``sids``, whose branches are deleted. git reports dangling ones as damage."""
+    """Delete the symbolic refs of ``sids``, because git reports symbolic refs to deleted branches as damage."""
     for name in (name for sid in sids for name in refs.choices(sid)):
         value = store.ref(name)
         if value is not None:

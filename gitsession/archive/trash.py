@@ -1,8 +1,8 @@
 """The trash: sessions whose refs are below ``refs/gitsession/trash/``.
 
-They are complete, but they are not listed by default. The commands ``rm`` and ``restore`` are recorded in the operation
-log, so ``undo`` reverts them. They do not change the refs of remotes. Retention rules select sessions by age, number
-and size, to move them to the trash. A label can protect a session.
+These sessions are complete, but are not listed by default. The commands ``rm`` and ``restore`` are recorded in the
+operation log, so ``undo`` reverts them. The commands do not change the refs of remotes. Retention rules select sessions
+by age, number and size, to move them to the trash. A label can protect a session.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, new: str, value: RefValue) -> None:
     """Move the ref ``old`` to ``new``.
 
-    If ``new`` exists, the longer history is kept. Raises ``Refused`` if both have diverged.
+    If ``new`` exists, the longer history is kept. Raises ``Refused`` if the two histories have diverged.
     """
     existing = store.ref(new)
     if existing is None or archive_set.reaches(store.read, value, existing):
@@ -75,7 +75,10 @@ def _move_choices(
     store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
     rename: Callable[[str], str]
 ) -> None:
-    """Point a session's symbolic refs to the new names of ``moved`` refs. git reports dangling ones as damage."""
+    """Point a session's symbolic refs to the new names of ``moved`` refs.
+
+    Git reports dangling symbolic refs as damage.
+    """
     for name in refs.choices(sid):
         value = store.ref(name) or ""
         target = refs.target(value)
@@ -133,7 +136,7 @@ def select_expired(
     """Select the sessions that expire. ``rows``: rows of the catalog, newest session first.
 
     A session that a rule selects expires, unless ``keep`` or ``label`` protects it. If ``keep`` is the only rule, all
-    other sessions expire. ``labels`` and ``size`` are called only for sessions for which a rule requires them.
+    unprotected sessions expire. ``labels`` and ``size`` are called only if a rule requires the result.
     """
     found = []
     total = 0
