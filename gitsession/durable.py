@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def read_regular(path: Path | str) -> bytes | None:
-    """Return the content of a file, up to its size when it was opened; ``None`` if it does not exist.
+    """Return the content of a file, up to its size at the time of opening; ``None`` if the file does not exist.
 
     Raises ``OSError``, also for a file that is not regular, because reading a pipe or a device could block or never
     end.
@@ -29,7 +29,7 @@ def read_regular(path: Path | str) -> bytes | None:
 
 
 def write_all(fd: int, data: bytes, at: int) -> None:
-    """Write ``data`` at offset ``at``, in bytes. After a partial write, continue with the rest."""
+    """Write ``data`` at offset ``at``, in bytes. After a partial write, write the remaining bytes."""
     written = os.pwrite(fd, data, at)
     if written < len(data):
         view = memoryview(data)
@@ -38,7 +38,7 @@ def write_all(fd: int, data: bytes, at: int) -> None:
 
 
 def write_new(path: Path | str, data: bytes, *, mode: int = 0o600, sync: bool = True) -> None:
-    """Create a file with ``data``. Its name is durable only after ``sync_directory``. Raises ``FileExistsError``.
+    """Create a file with ``data``. The new name is durable only after ``sync_directory``. Raises ``FileExistsError``.
 
     If the data cannot be written completely, the file is removed.
     """

@@ -10,7 +10,7 @@ class GitSessionError(Exception):
     """Base class of all errors of gitsession.
 
     Attributes:
-        hint: The suggested next step. It is never a complete destructive command.
+        hint: The suggested next step. A hint is never a complete destructive command.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:

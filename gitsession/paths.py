@@ -1,8 +1,8 @@
 """The path of the user's store.
 
-It is the first of these that is set: the path that the caller passes, ``$GITSESSION_DIR``, and ``gitsession.store`` in
-the user's git configuration. If none is set, it is a folder in the user's data folder. Parent directories are never
-searched.
+The path is the first of these values that is set: the path that the caller passes, ``$GITSESSION_DIR``, and
+``gitsession.store`` in the user's git configuration. If none is set, the store is in the user's data folder. Parent
+directories are never searched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SETTING = "gitsession.store"
 def store_path(path: str | None, environ: Mapping[str, str], home: Path, setting: Callable[[str], str | None]) -> Path:
     """Return the path of the store.
 
-    ``setting``: a function that reads a git setting. It is called only if no other value is set.
+    ``setting``: a function that reads a git setting. The function is called only if no other value is set.
     """
     chosen = path or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:

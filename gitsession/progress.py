@@ -1,4 +1,4 @@
-"""Progress reports of long operations. There are none if no watcher is set."""
+"""Progress reports of long operations. Without a watcher, no progress is reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 @contextmanager
 def by(watcher: Watcher | None) -> Iterator[None]:
-    """Report progress to ``watcher`` within the block. Other threads are not affected."""
+    """Report progress to ``watcher`` within a ``with`` block. Other threads are not affected."""
     token = _watcher.set(watcher)
     try:
         yield
