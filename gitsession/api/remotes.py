@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.api.opened import OpenStore
-from gitsession.discovery import projects
 from gitsession.errors import NotFound
 from gitsession.formats import FORMATS
-from gitsession.index import names
 from gitsession.index.catalogue import Row
-from gitsession.index.current_folder import is_of
 from gitsession.store import refs
 from gitsession.sync import cloning, pushing, remotes, syncing
 from gitsession.sync.pushing import RemoteStatus
-from gitsession.sync.remotes import Remote, Scope
+from gitsession.sync.remotes import Remote
+from gitsession.sync.scope import Scope, sessions_in
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import TransportOptions
 
@@ -119,7 +117,8 @@ class Remotes:
         criteria = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
         criteria += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
         criteria += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
-        return [(kind, value) for kind, value, scope in criteria if not self._scope_sids(replace(remote, scope=scope))]
+        catalogue = self._opened.catalogues.get()
+        return [(kind, value) for kind, value, scope in criteria if not sessions_in(scope, catalogue)]
 
     def plan_push(self, remote: str = "") -> PushPlan:
         """Return the sessions that a push would send, based on the last known state of the remote.
@@ -250,22 +249,7 @@ class Remotes:
             remotes.agree(self._objects.git_dir, remote)
 
     def _scope_sids(self, remote: Remote) -> frozenset[str] | None:
-        """Return the ids of the sessions in the scope of a remote; ``None`` if the scope is not limited."""
-        scope = remote.scope
-        if not scope.is_limited:
-            return None
-        catalogue = self._opened.catalogues.get()
-        folders = {project: projects.identity_of(Path(project)) for project in scope.projects}
-        found = {
-            row.sid
-            for row in catalogue.sessions()
-            if (not folders or any(is_of(row, *item) for item in folders.items()))
-            and (not scope.agents or row.agent in scope.agents)
-        }
-        if scope.labels:
-            labels = {sid: names.names(catalogue, sid).labels.values() for sid in found}
-            found = {sid for sid in found if not set(scope.labels).isdisjoint(labels[sid])}
-        return frozenset(found)
+        return sessions_in(remote.scope, self._opened.catalogues.get()) if remote.scope.is_limited else None
 
     def _remote(self, name_or_url: str) -> Remote:
         """Return a remote by its name or its URL."""

@@ -18,6 +18,7 @@ from gitsession.errors import GitSessionError, InvalidName, NotFound, Refused
 from gitsession.git import config, process
 from gitsession.git.types import Oid, Reader
 from gitsession.store import create, histories, refs
+from gitsession.sync.scope import UNLIMITED, Scope
 
 HOME = "gitsession.home"
 NAMESPACE = "gitsession"
@@ -38,32 +39,6 @@ _HOST_ALONE = re.compile(r"[^@/:\s]+@[^@/:\s]+")
 _SCOPED = "gitsession-"
 """Prefix of the settings of a scope."""
 _AGREED = f"{_SCOPED}agreed"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Scope:
-    """The limits on the sessions that are sent to a remote. A session must match one value of each limit that is set.
-
-    Attributes:
-        projects: Folders or ids of projects.
-        agents: Names of agents.
-        labels: Labels of entries.
-        is_all: True for all sessions. The first push then needs no confirmation.
-    """
-
-    projects: tuple[str, ...] = ()
-    agents: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    is_all: bool = False
-
-    @property
-    def limits(self) -> dict[str, tuple[str, ...]]:
-        """The values of each limit, by the name of its setting."""
-        return {"project": self.projects, "agent": self.agents, "label": self.labels}
-
-    @property
-    def is_limited(self) -> bool:
-        return any(self.limits.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +65,7 @@ class Remote:
     is_named: bool = True
     is_new: bool = False
     settings: tuple[tuple[str, str], ...] = ()
-    scope: Scope = Scope()
+    scope: Scope = UNLIMITED
     is_agreed: bool = False
 
     @property
@@ -198,7 +173,7 @@ def find(git_dir: Path, name: str = "") -> Remote:
 
 
 def add(
-    git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False, scope: Scope = Scope()
+    git_dir: Path, name: str, url: str, *, namespace: str = "", home: bool = False, scope: Scope = UNLIMITED
 ) -> Remote:
     """Add a remote.
 

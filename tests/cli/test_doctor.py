@@ -18,6 +18,7 @@ from gitsession import Message, Store
 from gitsession.cli import app as command_line
 from gitsession.store import create, published, refs
 from gitsession.sync import remotes
+from gitsession.sync.scope import Scope
 
 Run = Callable[..., str]
 TOKEN = "ghp_" + "0123456789abcdefghijABCDEFGHIJ012345"
@@ -69,7 +70,7 @@ def test_store_without_extras_has_no_such_lines(run: Run, path: Path) -> None:
 
 def test_doctor_lists_remotes_with_missing_refs(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello", "there")
-    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=Scope(is_all=True))
     assert line(run("doctor"), "remote origin").endswith("never contacted; 2 refs here: `gitsession sync origin`")
     run("sync")
     assert line(run("doctor"), "remote origin") == "ok remote origin had all refs here at the last contact"
@@ -87,7 +88,7 @@ def test_sessions_outside_the_scope_of_a_remote_are_not_missing_there(run: Run, 
         shared = store.new_session(agent="pi")
         shared.append(Message.user("shared"))
         store.new_session(agent="other").append(Message.user("private"))
-    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(agents=("pi",)))
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=Scope(agents=("pi",)))
     told = line(run("doctor"), "remote origin")
     assert told == "-- remote origin never contacted; 2 refs in its scope: `gitsession sync origin`"
     run("sync", "--yes")
@@ -101,7 +102,7 @@ def test_sessions_outside_the_scope_of_a_remote_are_not_missing_there(run: Run, 
 
 def test_unfinished_push_is_reported(run: Run, path: Path, tmp_path: Path) -> None:
     sid = talk(path, "hello")
-    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=remotes.Scope(is_all=True))
+    remotes.add(path, "origin", str(hub(tmp_path / "hub.git")), scope=Scope(is_all=True))
     run("sync")
     published.record(path, "origin", {refs.leaf(sid): "ab" * 20})
     told = line(run("doctor"), "push origin")
