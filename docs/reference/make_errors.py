@@ -36,6 +36,7 @@ PLAIN = {
     ".nothing": "reason",
     ".parent": "folder",
     ".st_size": "size",
+    ".top": "folder",
 }
 """Placeholders for names that a reader of the page would not understand. The name of an attribute has a dot."""
 RESULTS = {"_name_of": "type", "len": "number"}

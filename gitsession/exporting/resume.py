@@ -129,7 +129,7 @@ def plan(
     format = with_capability(agent, Resumable)
     if format is None:
         raise Refused(
-            f"cannot resume in '{agent}': it cannot continue a session from a file",
+            f"cannot resume in '{agent}': the agent cannot continue a session from a file",
             hint=f"pass --in with one of {', '.join(all_with_capability(Resumable))}",
         )
     if at is not None and not any(node.kind == Message.kind for node in graph.history(store, at.oid)):

@@ -170,7 +170,7 @@ def import_source(
             except RefMoved:
                 continue
     raise Unavailable(
-        "another process keeps writing to the session", hint="try again when it has finished"
+        "another process keeps writing to the session", hint="try again when that process has finished"
     )
 
 

@@ -177,7 +177,7 @@ def _bare(repository: Path) -> Path:
         )
     if lines[1] != "sha1" or values(repository, "extensions.refstorage"):
         raise NotAStore(
-            f"cannot use '{repository}' as a server: its object ids must be SHA-1, and its refs stored in files",
+            f"cannot use '{repository}' as a server: its object ids must be SHA-1 and its refs must be stored in files",
             hint="run `git init --bare --object-format=sha1` to create a repository",
         )
     elsewhere = values(repository, "core.hooksPath")

@@ -90,7 +90,7 @@ class ObjectRemoval:
         output = process.run(self._store.git_dir, *_PACK, stdin=oid_lines, timeout_seconds=3600).out.decode().split()
         new = PackIndex(f"{self._directory}/pack-{output[0]}.idx") if len(output) == 1 else None
         if new is None or {raw.hex() for raw in new.names()} != retained:
-            raise Unavailable("cannot drop objects: git did not pack all objects to keep (nothing was dropped)")
+            raise Unavailable("cannot drop objects: git did not pack all objects to be kept (nothing was dropped)")
         if any((self._directory / name).with_suffix(".promisor").exists() for name in obsolete):
             (self._directory / f"pack-{output[0]}.promisor").touch()
         sync_directory(self._directory)

@@ -110,7 +110,7 @@ class StoreLock:
 
     def _lock_error(self, holder: str, seconds: float) -> Unavailable:
         message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
-        return Unavailable(message, hint="try again when it has finished")
+        return Unavailable(message, hint="try again when that process has finished")
 
     def _holder(self) -> str:
         """Return the process that holds the lock, from Linux's list of file locks.

@@ -235,7 +235,7 @@ def _remove(file: Path, new: PackIndex) -> None:
     """Remove a pack, then its index. In between, git ignores the index, and a check for lost objects can read it."""
     index = file.with_suffix(".idx")
     if any(new.find(raw) is None for raw in PackIndex(str(index)).names()):
-        raise Unavailable(f"cannot replace pack {file.name}: the new pack lacks some of its objects (both are kept)")
+        raise Unavailable(f"cannot replace pack {file.name}: the new pack is incomplete (both packs are kept)")
     os.unlink(file)
     os.unlink(index)
 

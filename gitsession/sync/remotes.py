@@ -195,7 +195,10 @@ def add(
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
         raise InvalidName(f"invalid namespace {namespace[:80]!r}", hint="choose another name, such as gitsession")
     if any(remote.name == name for remote in list_remotes(git_dir)):
-        raise Refused(f"cannot add remote {name!r}: it already exists", hint="choose another name, or remove it first")
+        raise Refused(
+            f"cannot add remote {name!r}: a remote with this name already exists",
+            hint="choose another name, or remove the existing remote first",
+        )
     location = address(url)
     added = Remote(name, location, _shared_refspecs(namespace) if namespace else _STORE_REFSPECS)
     for key in ("fetch", "push", _AGREED, f"{_SCOPED}all", *(f"{_SCOPED}{kind}" for kind in scope.limits)):

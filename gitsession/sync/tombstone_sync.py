@@ -238,7 +238,8 @@ def _write(store: GitStore, tips: Mapping[str, Oid]) -> Path:
         os.rename(temporary, path)
         sync_directory(folder)
     except OSError as error:
-        raise Unavailable(f"cannot save a copy of the entries that only this store has: {error.strerror}") from error
+        what = "cannot save a copy of the entries that exist only in this store"
+        raise Unavailable(f"{what}: {error.strerror}") from error
     return path
 
 

@@ -184,7 +184,7 @@ def test_pack_is_kept_if_git_left_out_an_object(store, monkeypatch):
         return real(git_dir, *arguments, **options)
 
     monkeypatch.setattr(process, "run", leaves_out)
-    with pytest.raises(Unavailable, match="both are kept"):
+    with pytest.raises(Unavailable, match="both packs are kept"):
         maintenance.deltify(store)
     whole(store, oids)
 

@@ -291,7 +291,7 @@ def _missing(done: gitsession.RepairResult) -> Iterator[str]:
     yield from first(lines, _SHOWN, ": --json lists them", indent="  ")
     for line in done.unassigned[:_SHOWN]:
         said = count(len(line.entries), "entry", "entries")
-        yield f"unassigned: {said} up to {line.entries[0].oid}, of one of {', '.join(line.sessions)}"
+        yield f"unassigned: {said} up to {line.entries[0].oid}, of one of the sessions {', '.join(line.sessions)}"
     if len(done.unassigned) > _SHOWN:
         yield f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them"
     yield from (f"still missing: {ref.name} {ref.what}" for ref in plan.lost_refs)
@@ -313,7 +313,7 @@ def _location(hole: LostRecords) -> str:
         what = f"an entry of session {session}" if session else f"a value of {jump.ref}"
         between = f"between {jump.before[:12]} and" if jump.before else "before"
         places.append(f"{what} {between} {jump.after[:12] if jump.after else 'its removal'}")
-    return ", ".join(places) or "no later record shows what it was"
+    return ", ".join(places) or "no later record identifies the lost data"
 
 
 _SIGNATURE_TEXTS = {

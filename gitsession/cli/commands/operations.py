@@ -86,7 +86,7 @@ def _run(app: App, verb: str, session: str | None, everywhere: bool, workspace: 
     say(f"{what}: {operation.command} ({clock(operation.at_ms)}, {count(len(operation.moves), 'ref')})")
     for stay in operation.stays:
         instead = f" ({stay.instead} is at the previous entry and is the active branch)" if stay.instead else ""
-        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because {stay.remote} may have it{instead}")
+        say(f"  {stay.ref.removeprefix(refs.SESSIONS)} is kept, because remote {stay.remote} may contain it{instead}")
     if done.outcomes:
         checkpoints.print_files(done)
 

@@ -121,7 +121,8 @@ def _print_plan(plan: gitsession.PurgePlan, *, redacts: bool) -> None:
 
     lines = [_named(hit) for hit in plan.entries]
     lines += [
-        f"{_named(hit)} (only the agent's lines beside it are redacted; the message stays)" for hit in plan.redacted
+        f"{_named(hit)} (only the agent's lines that accompany the message are redacted; the message stays)"
+        for hit in plan.redacted
     ]
     for line in first(lines, _SHOWN, " entries: --json lists them"):
         say(line)
@@ -134,7 +135,7 @@ def _print_plan(plan: gitsession.PurgePlan, *, redacts: bool) -> None:
     for line in first(lines, _SHOWN, " files: --json lists them"):
         say(line)
     for problem in plan.problems:
-        say(f"stays: {problem.where}: {problem.what}")
+        say(f"not purged: {problem.where}: {problem.what}")
     if not plan.is_empty:
         for note in _ALWAYS:
             say(f"not reached: {note}")

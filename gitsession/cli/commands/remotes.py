@@ -459,7 +459,7 @@ def _more(app: App, branch: gitsession.SyncedBranch) -> list[str]:
 
     parsed = refs.parse(branch.ref)
     if branch.outcome == "refused":
-        suffix = f" (in this store, it is {branch.beside.rpartition('/')[2]})" if branch.beside else ""
+        suffix = f" (in this store, the branch is named {branch.beside.rpartition('/')[2]})" if branch.beside else ""
         return [f"{branch.why}{suffix}"]
     if branch.outcome != "forked" or parsed is None:
         return [branch.why] if branch.why else []
