@@ -58,15 +58,15 @@ def export_command(
         raise Refused(what, hint=hint)
     warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "pass --with-secrets to restore them")
     if sent.left_out:
-        why = "the original file does not contain" if as_it_came else "follow lines that the agent has rewritten"
-        entries = f"{count(sent.left_out, 'entry', 'entries')} created by gitsession, which {why}"
+        where = ", so not in the original file" if as_it_came else " after lines that the agent has rewritten"
+        entries = f"{count(sent.left_out, 'entry', 'entries')} created by gitsession{where}"
         warn(f"left out: {entries} (pass SESSION@ENTRY to export the history of one entry)")
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
         _report_unimported(app.store().catalogue().files_of(found.id), sent.data)
     if sent.other_files and not (output is not None and output.is_dir()):
         more = count(len(sent.other_files), "other file")
-        warn(f"the session has {more} of its agent: pass -o FOLDER to write all files")
+        warn(f"not written: {more} of this session (pass -o FOLDER to write all files)")
     if output is None:
         sys.stdout.buffer.write(sent.data)
         sys.stdout.buffer.flush()
