@@ -572,7 +572,7 @@ class _Entries:
         self.tips[name] = node.oid
 
     def _extend_active(self, node: Node) -> None:
-        """If ``node`` is the tip of the active branch, let new entries extend that branch.
+        """Let new entries extend the active branch if ``node`` is the tip of this branch.
 
         The branch is extended even if the user created it.
         """
