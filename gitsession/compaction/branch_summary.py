@@ -16,9 +16,9 @@ from gitsession.model.entries import BranchSummary, Compaction, Message
 from gitsession.sessions.node import Node
 
 NEARLY_FULL = 0.9
-"""If less than this share of the budget is used, an earlier summary is included even if it does not fit.
+"""Share of the budget below which an earlier summary is included even if it does not fit.
 
-An earlier summary replaces many entries.
+The limit applies to the used part of the budget. An earlier summary replaces many entries.
 """
 
 NAME = "branch"
