@@ -43,7 +43,7 @@ from gitsession.store.lock import packing
 DONE = f"{create.CONTROL}/purged"
 TRIES = 6
 _NEW_VALUES_MAX = 256
-"""If more refs than this have changed, a check records the state, so that the next check covers only later changes."""
+"""Number of changed refs above which a check records the state, so that the next check covers only later changes."""
 
 _WAIT = "when these processes have finished, run `gitsession doctor` to complete the purge"
 _HINT = "solve the problem, then run `gitsession doctor` to complete the purge"
