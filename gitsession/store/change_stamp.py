@@ -1,6 +1,7 @@
-"""A fingerprint of a store from file names and times, for programs that start often and usually find no change.
+"""A fingerprint of a store, computed from the names and times of files.
 
-This module imports no CBOR, hashing or git code: session listing uses it to check whether the index is up to date.
+If two fingerprints are equal, the store has not changed. Session listing uses this to check whether the index is up to
+date. To start quickly, this module imports no CBOR, hashing or git code.
 
 To change a loose ref, git renames a file into the ref's directory, which changes the modification time of the
 directory. One ``stat`` of each session's directory is therefore enough. A time in the last second is not trusted,

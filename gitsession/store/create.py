@@ -210,9 +210,9 @@ def _build(path: Path) -> None:
 
 
 def _move_in(path: Path, temporary: Path) -> None:
-    """Move the files that were written to ``path`` before the store existed into the new store; remove ``path``.
+    """Move the files at ``path`` into the new store at ``temporary``; remove ``path``.
 
-    If a hook writes more files to ``path`` meanwhile, these are moved, too.
+    Agents' hooks wrote these files before the store existed. Files that a hook writes meanwhile are moved, too.
     """
     for _ in range(_TRIES):
         if not is_spool_only(path):

@@ -56,10 +56,10 @@ class ObjectRemoval:
         return dict(line.split(" ", 1) for line in output.splitlines())
 
     def drop(self, victims: AbstractSet[Oid], is_settled: Callable[[], bool]) -> bool:
-        """Drop ``victims``; return False if other processes wrote meanwhile and the victims must be selected again.
+        """Drop ``victims``; return False if other processes wrote meanwhile, so that the selection must be repeated.
 
-        The caller must hold the lock ``packing``. ``is_settled``: called while the store's lock is held; returns
-        whether no ref leads to any of ``victims``. Raises ``Unavailable``.
+        The caller must hold the lock ``packing``. ``is_settled``: a function that returns True if no ref leads to any
+        of ``victims``. It is called while the store's lock is held. Raises ``Unavailable``.
         """
         try:
             obsolete = [name for name in self._seen if name.endswith(".idx") and self._holds(name, victims)]

@@ -1,4 +1,4 @@
-"""A record of the values that flushes gave to refs. It shows which refs another program deleted or moved back.
+"""A record of the values that flushes gave to refs. The record shows which refs another program deleted or moved back.
 
 ``<store>/gitsession/flushed`` has a line for each ref that a flush moved: ``<journal> <before> <after> <ref>``. The
 fields are the number of the oldest journal file that was flushed, the old and the new value of the ref (zeros if the

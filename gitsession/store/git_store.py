@@ -182,7 +182,7 @@ class GitStore:
 
     @contextmanager
     def without_fetching(self) -> Iterator[None]:
-        """Run a block in which this thread fetches no missing objects: a full scan must not download all objects."""
+        """Keep this thread from fetching missing objects, because a full scan must not download all objects."""
         before, self._thread_state.nobody = getattr(self._thread_state, "nobody", False), True
         try:
             yield

@@ -2,10 +2,10 @@
 
 The name depends only on content: ``<base>.<8 base32 characters of a chain digest>``. *Our* branch is the one that is
 renamed; *their* branch keeps the name. The chain digest is that of our first entry that their branch lacks. If a third
-branch has this name and contains that entry, the digest of our first entry that the third branch lacks is used. If an
-unrelated branch has the name, the name gets 13, 26 or 52 characters. Published branches only grow. So that entry, and
-therefore the name, is the same in every store and after any crash, retry or later fetch. Second parents are ignored:
-the second parent of a summary can be any entry.
+branch already has this name and contains that entry, the chain digest of our first entry that the third branch lacks is
+used instead. If an unrelated branch has the name, the name gets 13, 26 or 52 characters. Published branches only grow.
+So that entry, and therefore the name, is the same in every store and after any crash, retry or later fetch. Second
+parents are ignored: the second parent of a summary can be any entry.
 """
 
 from __future__ import annotations

@@ -70,9 +70,10 @@ class ObjectStore(Reader, Protocol):
         """Return the values of all refs that acknowledged transactions moved and that may not be moved in git yet."""
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
-        """Return the remote that may have commits of the ref ``name`` that are not in ``new`` (``None``: a deletion).
+        """Return a remote that may have commits of the ref ``name`` that are not in ``new``.
 
-        Returns ``None`` if there is no such remote. The ref may then be moved back.
+        ``new``: the new value of the ref; ``None`` for a deletion. Returns ``None`` if there is no such remote. The ref
+        may then be moved to ``new``.
         """
 
     def spill(self) -> PackSpill | None:

@@ -301,7 +301,7 @@ class Journal:
         return file
 
     def _read(self, file: _File, locked: bool) -> list[tuple[int, JournalRecord]]:
-        """Return the records after those already read, up to the first one that does not verify."""
+        """Return the records that were not read yet, up to the first one that does not verify."""
         file.unsure = file.unsure and not locked
         if file.damaged:
             return []

@@ -20,8 +20,8 @@ from gitsession.errors import Unavailable
 from gitsession.store import create
 
 # A process that has waited longer tries more often, so that busy writers do not starve it. Measured with 8 writers: the
-# longest wait is a quarter of the wait with growing pauses. A wait of more than a second means that one process holds
-# the lock for a long time, not that many writers compete.
+# longest wait is a quarter of the longest wait with growing pauses. A wait of more than a second means that one process
+# holds the lock for a long time, not that many writers compete.
 _FIRST_PAUSE, _SHORTEST_PAUSE, _CROWD_SECONDS = 0.002, 0.0002, 1.0
 
 

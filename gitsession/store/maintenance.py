@@ -89,7 +89,7 @@ def _damaged_packs(git_dir: Path) -> Iterator[tuple[str, str]]:
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """Repack all packs except the files ``waiting``. Those packs have no deltas, and `git repack` would add none."""
+    """Repack all packs except ``waiting``: these files have no deltas, and `git repack` would add none."""
     try:
         process.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:

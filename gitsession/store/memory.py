@@ -22,7 +22,7 @@ _WAIT_SECONDS = 10.0
 
 
 class MemoryStore:
-    """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets. Only the built-in rules are used."""
+    """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets that match the built-in rules."""
 
     def __init__(self, *, redacts: bool = True) -> None:
         self.vault = Vault(None)

@@ -27,9 +27,9 @@ _HEADS = "refs/heads/"
 def find_remote(
     git_dir: Path, read: Read, tracking: Mapping[str, RefValue], ref: str, new: RefValue | None
 ) -> str | None:
-    """Return a remote that may have commits of ``ref`` that are not in ``new`` (``None``: a deletion), or ``None``.
+    """Return a remote that may have commits of ``ref`` that are not in ``new``; ``None`` if there is no such remote.
 
-    ``tracking``: the remote-tracking refs of all remotes.
+    ``new``: the new value of ``ref``; ``None`` for a deletion. ``tracking``: the remote-tracking refs of all remotes.
     """
     for remote, value in list_values(git_dir, tracking, ref):
         try:

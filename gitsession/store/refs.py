@@ -50,7 +50,7 @@ def new_sid(at_ms: int) -> str:
 
 
 def imported_sids(agent: str, source_id: str, started_ms: int) -> tuple[str, str]:
-    """Return the ids that an imported session can have. They are the same in every store.
+    """Return the ids that an imported session can have. These ids are the same in every store.
 
     The session has the first id, unless another session already has it.
     """

@@ -1,9 +1,9 @@
 """Temporary packs for a transaction with too many objects for memory. The packs exist until the transaction commits.
 
-The originals of redacted payloads are kept in a separate vault. The packs and this vault are in one folder per
-transaction below the store. Neither git nor a flush reads this folder, so the store's lock is not held while it is
-written. The process locks its folder. A folder that no process has locked belongs to a killed process. The next large
-import, ``maintain`` or a purge removes it.
+The originals of redacted payloads are stored in a separate vault. The packs and this vault are in one folder per
+transaction below the store. Neither git nor a flush reads this folder, so the store's lock is not held while the folder
+is written. The process locks its folder. A folder that no process has locked belongs to a killed process. The next
+large import, ``maintain`` or a purge removes it.
 """
 
 from __future__ import annotations

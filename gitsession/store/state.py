@@ -1,8 +1,8 @@
 """The current content of a store: data staged by a thread, data acknowledged in the journal, and data in git.
 
-``StoreState`` owns all three parts. The journal and ``Overlay`` (the sum of the journal's records, in memory) change
-together. If an error interrupts a change of both, their state is unknown, and the next read starts at the beginning of
-the journal.
+``StoreState`` owns all three. The journal and ``Overlay`` (the objects and ref moves of all journal records, in memory)
+change together. If an error interrupts a change of both, their state is unknown, and the next read starts at the
+beginning of the journal.
 
 The journal is read before git, because data is in git before it leaves the journal. An object that is found in neither
 may have been flushed between the two reads. So both are searched once more.
@@ -157,11 +157,12 @@ class Staging:
 
 
 class Overlay:
-    """The sum of the pending journal records, grouped by journal file so that a removed file's records can be dropped.
+    """The objects and ref moves of all pending journal records.
 
-    A chain lists the values of a ref since the journal's oldest record, beginning with the value before that record.
-    While a chain exists, it overrides the value of the ref in the repository. A flush replaces a value in the
-    repository only if the chain contains that value.
+    The records are grouped by journal file, so that the records of a removed file can be dropped. A chain lists the
+    values of a ref since the journal's oldest record, beginning with the value before that record. While a chain
+    exists, it overrides the value of the ref in the repository. A flush replaces a value in the repository only if the
+    chain contains that value.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Transactions on the store. They run one at a time, under the store's lock.
+"""Transactions on the store. Transactions run one at a time, under the store's lock.
 
 A transaction is acknowledged as soon as its record is in the journal. If the write of a record fails, the record is
 blanked. If the blanking fails, too, the record may still be in the journal, and other processes may have read it,
@@ -299,10 +299,11 @@ def _summed(moves: list[Move]) -> list[Move]:
 
 
 class _LockContext:
-    """A context manager that holds the lock. It is a class because a generator would take twice as long.
+    """A context manager that holds the lock.
 
-    Ctrl-C can interrupt ``__enter__`` or ``__exit__`` before its first statement. The program may then continue, and
-    nothing would release the lock. So the lock is also released when this object is deleted.
+    The context manager is a class because a generator would take twice as long. Ctrl-C can interrupt ``__enter__`` or
+    ``__exit__`` before its first statement. The program may then continue, and nothing would release the lock. So the
+    lock is also released when this object is deleted.
     """
 
     __slots__ = ("_is_open", "_writer")
@@ -367,7 +368,7 @@ class IdleTimer:
     """A timer that calls ``callback`` when ``touch`` has not been called for ``delay_seconds`` seconds.
 
     Even if the calls of ``touch`` continue, the timer calls ``callback`` at most ``limit_seconds`` seconds after the
-    first of these calls. The first call of ``touch`` starts a thread, and later calls only read the clock.
+    first of these calls. A call of ``touch`` starts a thread if none is running, and otherwise only reads the clock.
     """
 
     def __init__(self, callback: Callable[[], object], delay_seconds: float, limit_seconds: float) -> None:
