@@ -1,4 +1,4 @@
-"""A reader for objects that only git can find, such as those in its quarantine.
+"""A reader for objects that only git can find, such as the objects in git's quarantine.
 
 One `git cat-file` process serves all reads. The size of an object is read before its content, so an object that exceeds
 the caller's limit is never inflated.

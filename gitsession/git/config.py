@@ -1,6 +1,6 @@
 """The files ``HEAD`` and ``config``, without which git does not recognize a repository.
 
-These files contain no sessions, so they can be written again if they are lost. Existing settings are kept.
+These files contain no sessions, so they can be written again if they are lost. Existing settings are not changed.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def redaction(git_dir: Path) -> RedactionSettings:
 
 
 def settings_of(git_dir: Path) -> dict[str, str]:
-    """Return the settings of the store's own configuration, keyed as by ``settings``; none if the file is missing."""
+    """Return the settings of the store's own configuration, keyed as by ``settings``; empty if the file is missing."""
     return settings(_text(git_dir / FILE) or "")
 
 
@@ -109,8 +109,8 @@ def missing_settings(git_dir: Path) -> dict[str, str]:
 def migrate(git_dir: Path) -> None:
     """Replace the refspecs of earlier versions that make a plain `git fetch` move and delete local branches.
 
-    Refspecs in any other form are the user's own and are kept. If the file is locked or not writable, the next writer
-    that opens the store tries again.
+    Refspecs in any other form were set by the user and are not changed. If the file is locked or not writable, the next
+    writer that opens the store tries again.
     """
     file = git_dir / FILE
     if _without_branch_refspecs(_text(file) or "") is None:

@@ -36,7 +36,7 @@ _DERIVED = {
 class BadFile:
     """A damaged file.
 
-    ``path``: relative to the store. ``fresh``: a new index for a pack of which only the index is damaged.
+    ``path``: relative to the store. ``fresh``: for the damaged index of an intact pack, the path of a new index.
     """
 
     path: str
@@ -103,7 +103,10 @@ def _quick_check(file: Path, index: Path | None) -> Iterator[BadFile]:
 
 
 def quarantined_packs(bad: Sequence[BadFile]) -> set[str]:
-    """Return the names of the indexes of those packs in ``bad`` that are moved to the quarantine as a whole."""
+    """Return the names of the indexes of the packs in ``bad``.
+
+    Such a pack is moved to the quarantine with its index.
+    """
     return {Path(found.path).stem + ".idx" for found in bad if found.path.endswith(".pack")}
 
 

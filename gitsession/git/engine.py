@@ -356,7 +356,7 @@ class Side(NamedTuple):
 class Comparison(NamedTuple):
     """The difference between two versions of one file.
 
-    ``text``: the patch; ``None`` if ``may_compare`` returned False. ``added`` and ``deleted``: numbers of lines;
+    ``text``: the patch; ``None`` if ``may_compare`` rejected the file. ``added`` and ``deleted``: numbers of lines;
     ``None`` for a binary file, or without a patch.
     """
 

@@ -42,8 +42,7 @@ _Base = tuple[int, bytes]
 class Packs:
     """The packs of one object directory. Threads may share it.
 
-    ``broken``: packs whose index cannot be used, by file name, each with the reason. Objects in these packs cannot be
-    found.
+    ``broken``: the reason why an index or a pack cannot be used, by file name. Objects in these packs cannot be found.
     """
 
     def __init__(self, object_dir: str, object_bytes_max: int) -> None:

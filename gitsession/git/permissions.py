@@ -1,4 +1,4 @@
-"""Detection of store files that this process has no permission to read. They must not be treated as damaged."""
+"""Detection of store files that this process has no permission to read. Such files must not be treated as damaged."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _REPOSITORY_FILES = (
 )  # fmt: skip
 _REF_FOLDERS = ("refs", "logs")
 _FILE_SETTING = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
-"""Settings that name another file for git to read."""
+"""Settings whose value is the path of another file that git reads."""
 _FSCK_SECONDS = 3600.0
 _LONG_SECONDS = 3.0
 _USER_VARIABLES = (
@@ -50,14 +50,14 @@ _USER_VARIABLES = (
     "GIT_SSH_COMMAND",
     "GIT_SSH_VARIANT",
 )
-"""Git variables that are kept if the user's configuration is used. None of them selects another repository."""
+"""Git variables that are passed to git if the user's configuration is used. None of them selects another repository."""
 
 _PASSED_VARIABLES = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
 QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
 """Variables that git sets for its hook `pre-receive`.
 
-They name the folders of pushed objects that are not accepted yet.
+These variables name the folders of pushed objects that are not accepted yet.
 """
 
 
@@ -96,8 +96,8 @@ def run(
 ) -> ProcessResult:
     """Run git and wait. Raises ``Unavailable`` if git is missing or too slow, or for an exit code not in ``accept``.
 
-    ``variables``: git variables for the child; none are copied from the environment. ``obstacle``: called once, if git
-    runs for more than 3 seconds; returns the path of a file that git waits for, or "".
+    ``variables``: git variables for the child; git variables of this process are not copied. ``obstacle``: called once,
+    if git runs for more than 3 seconds; returns the path of a file that git waits for, or "".
 
     Raises ``BlockedRead`` if git waits for the file that ``obstacle`` returns, or for a configuration file that is a
     pipe or a device.

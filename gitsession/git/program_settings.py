@@ -35,7 +35,7 @@ _TRANSPORT = re.compile(r"[A-Za-z0-9+.-]+::|-")
 
 
 _REMOTES = ("remotes", "branches")
-"""Folders in which git before 1.5 kept remotes. Later versions of git still read them."""
+"""Folders in which git before 1.5 stored remotes. Later versions of git still read them."""
 
 
 def unsafe_settings(git_dir: Path) -> list[str]:

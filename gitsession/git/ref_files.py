@@ -1,4 +1,4 @@
-"""Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of refs.
+"""Refs as git stores them: valid names and values, the text of ``packed-refs``, and a reader of loose and packed refs.
 
 Names under ``refs/heads/sessions/`` are pushed to machines whose file systems ignore case or reserve some names. So
 names there may contain only lower-case letters, digits and ``._-``, which all file systems keep distinct.

@@ -226,8 +226,8 @@ class RefWriter:
     def delete(self, expected: Mapping[str, Collection[RefValue | None]]) -> dict[str, Exception]:
         """Delete each ref whose current value is in ``expected``; return the errors of failed deletions by name.
 
-        A ref with another value was moved by another program and is kept. Raises ``OSError`` if no lock file can be
-        created at all.
+        If a ref has another value, another program moved the ref, and the ref is not deleted. Raises ``OSError`` if no
+        lock file can be created at all.
         """
         current = {name: self.refs.read(name) for name in expected}
         missing = [name for name, value in current.items() if value is None]
