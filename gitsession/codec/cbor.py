@@ -1,9 +1,9 @@
 """The CBOR profile of gitsession: a subset of RFC 8949 in which every value has exactly one encoding.
 
 The profile allows maps with text keys in insertion order (the order of arguments is significant), definite lengths,
-shortest integers in [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false and null. It does not
-allow NaN, infinity, tags, duplicate keys or trailing bytes. Arrays and maps are nested at most ``DEPTH_MAX`` levels
-deep. Only this module imports cbor2.
+shortest integers in [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false and null. The profile
+does not allow NaN, infinity, tags, duplicate keys or trailing bytes. Arrays and maps are nested at most ``DEPTH_MAX``
+levels deep. Only this module imports cbor2.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 """The path to a value: the keys from the root."""
 
 _DEPTH_LEFT = 8
-"""Number of the ``DEPTH_MAX`` levels that are reserved for the containers around a value of another program."""
+"""Number of levels, out of ``DEPTH_MAX``, that are reserved for the containers around a value of another program."""
 
 _BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
 _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"

@@ -119,7 +119,7 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
-    """Return those rows of a table of holes whose content is in separate blobs. Raises ``Malformed``."""
+    """Return the rows of a table of holes whose content is in separate blobs. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, PlaceholderSpan)]
 
 

@@ -137,7 +137,7 @@ def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
 
 
 def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
-    """Check all fields; return those that differ from their defaults."""
+    """Check all fields; return the fields that differ from their defaults."""
     plain: dict[str, cbor.Plain] = {}
     for field in _fields(type(value)):
         item = getattr(value, field.name)
