@@ -1,9 +1,9 @@
 """Entries of a session: one frozen dataclass for each kind (docs/reference/format.md, "Kinds").
 
-These classes hold the content of entries. They have no id, no parent and no method that stores them. The package reads
-no clock: times are passed as ``at_ms``, in Unix time in ms. A field that refers to another entry contains the id by
-which the writer identifies that entry: a chain digest in entries that gitsession wrote, the agent's id in imported
-entries. The package ``sessions`` resolves these references.
+These classes hold the content of entries. Their objects have no id, no parent and no method that stores them. The
+package reads no clock: times are passed as ``at_ms``, in Unix time in ms. A field that refers to another entry contains
+the id by which the writer identifies that entry: a chain digest in entries that gitsession wrote, the agent's id in
+imported entries. The package ``sessions`` resolves these references.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Entry:
     Attributes:
         at_ms: The time of the entry, Unix time in ms. 0 if it is unknown; ``Session.append`` replaces 0 by the current
             time.
-        extra: Unknown fields, for example of a later version of the format. They are preserved.
+        extra: Unknown fields, for example of a later version of the format. Unknown fields are preserved.
     """
 
     kind: ClassVar[str] = ""
@@ -348,7 +348,7 @@ class Checkpoint(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fork(Entry):
-    """The first entry of a fork. It follows an entry of another session.
+    """The first entry of a fork. The entry before it belongs to another session.
 
     ``title``, ``labels``: the title and the labels of the other session when the fork was created. ``source_id``: the
     agent's id of the fork, if the agent created it. The agent's file of the fork then continues the file of the other
@@ -391,7 +391,7 @@ class Attachment(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Project(Entry):
-    """The project of the session, only on branch ``meta``. It is computed on the machine with the working directory."""
+    """The project of the session, only on ``meta``. The machine with the working directory computes the project."""
 
     kind: ClassVar[str] = "project"
     identity: str
@@ -463,7 +463,7 @@ class Opaque(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UnknownEntry(Entry):
-    """An entry of an unknown kind, written by a later version or by an agent. It is preserved unchanged.
+    """An entry of an unknown kind, written by a later version or by an agent. The entry is preserved unchanged.
 
     Attributes:
         name: The name of the kind.

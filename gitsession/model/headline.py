@@ -1,8 +1,8 @@
 """The text of a commit message, taken from the payload. FROZEN under view 1.
 
 The message determines the id of the commit. Its rules are therefore frozen under a view number
-(docs/reference/format.md). The modules that decode payloads (``codec`` for those of gitsession, ``formats`` for those
-of agents) return a ``Headline``. ``codec.message`` cleans, shortens and formats its text.
+(docs/reference/format.md). The modules that decode payloads (``codec`` for payloads of gitsession, ``formats`` for
+payloads of agents) return a ``Headline``. ``codec.message`` cleans, shortens and formats its text.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Headline:
 def clean(text: str) -> str:
     """Return ``text`` without control, bidirectional and invisible characters, which could manipulate a terminal.
 
-    Line ends are kept. A tab becomes a space.
+    Line ends are not removed. A tab becomes a space.
     """
     if text.isascii() and text.isprintable():
         return text

@@ -1,7 +1,7 @@
 """Messages that contain both tool calls and their results, as some agents store them.
 
-A message of an agent stays one entry. A result in such a message becomes a block after the block of the call.
-``unfold`` splits such an entry into the messages that the model receives.
+Such a message stays one entry. Each result in the message becomes a block after the block of its call. ``unfold``
+splits such an entry into the messages that the model receives.
 """
 
 from __future__ import annotations

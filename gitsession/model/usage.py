@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 TOKENS_MAX = 2**40
-"""Maximum number of tokens of an answer. It is higher than any real count, and prevents the overflow of sums."""
+"""Maximum number of tokens of an answer.
+
+The maximum is higher than any real count, and prevents the overflow of sums.
+"""
 
 _COUNT_NAMES = (
     (
