@@ -57,7 +57,7 @@ def derived(store: ObjectStore, sid: str, leaves: Mapping[str, Oid]) -> str:
 
 
 def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
-    """Return the node of a tip; ``None`` if it is not a readable entry, so that its branch cannot become active."""
+    """Return the node of a tip; ``None`` if the tip is not a readable entry. Its branch then cannot become active."""
     try:
         return load(store, oid)
     except DAMAGE:

@@ -61,7 +61,7 @@ class Draft:
 
     @property
     def replaces(self) -> bytes:
-        """The digest in the ``Replaces`` trailer. It is empty for a tombstone, whose payload contains the digest."""
+        """The digest in the ``Replaces`` trailer; empty for a tombstone, whose payload contains the digest."""
         return b"" if self.headline.role == Tombstone.kind else self.of
 
 
@@ -124,7 +124,7 @@ def draft_record(format: Format, record: Record, guard: Guard | None, redacted: 
 def digests(draft: Draft) -> list[str]:
     """Return the digests under which a tombstone set can contain an entry.
 
-    They are the digest of the stored payload and, for an agent's entry, the digest of the payload before redaction.
+    These are the digest of the stored payload and, for an agent's entry, the digest of the payload before redaction.
     """
     stored = [draft.stored]
     if draft.original is not None and draft.form != layout.OWN:

@@ -111,7 +111,7 @@ def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
 
 
 def entry_of(store: Reader, node: Node) -> Entry:
-    """Return the content of an entry, as far as this release supports it. A damaged entry becomes ``Opaque``."""
+    """Return the content of an entry. A damaged entry, or an entry of an unknown agent, becomes ``Opaque``."""
     return decode_entry(store, node).entry
 
 

@@ -1,4 +1,4 @@
-"""Gaps: values that replace entries that cannot be read."""
+"""Gaps: positions in a history where an entry cannot be read."""
 
 from __future__ import annotations
 

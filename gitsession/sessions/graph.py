@@ -64,7 +64,7 @@ def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
 
 
 def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
-    """Return the tip of one branch without reading the others; ``None`` if there is no such branch.
+    """Return the tip of one branch without reading other branches; ``None`` if there is no such branch.
 
     ``name`` can be any text. The result is also ``None`` for a name that is not valid for a branch, because git keeps
     lock files beside the refs.

@@ -88,7 +88,10 @@ class GrowOnlySet(Generic[Value]):
         )
 
     def commit(self, value: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
-        """Return a new commit of the set, and its objects. The time is limited to the range that git supports."""
+        """Return a new commit of the set, and its objects. See ``encode`` for the arguments.
+
+        The time is limited to the range that git supports.
+        """
         tree, objects = self._tree_of(value)
         data = self.encode(value, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
         oid = oid_of("commit", data)

@@ -33,10 +33,10 @@ SERVICE_TIER = "service_tier"
 """The name under which omp's service tier is recorded among the modes, although it is not a mode."""
 
 NEWEST = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
-"""The kinds of which only the newest entry is relevant."""
+"""Kinds for which only the newest entry is relevant."""
 
 CUMULATIVE = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
-"""The kinds of which older entries can also be relevant."""
+"""Kinds for which older entries can also be relevant."""
 
 
 CONTEXT_KINDS = frozenset(

@@ -14,8 +14,9 @@ from gitsession.sessions.node import Node
 class IndexedEntry:
     """An entry in a catalog. ``oid``, ``kind``, ``chain``, ``source``: the same values as in its node.
 
-    ``payload``: the blob with the whole payload; "" if there is no single blob, or if it is unknown. ``above``: the
-    nearest earlier entry that can add content to the context; "" if there is none, ``None`` if it is unknown.
+    ``payload``: the blob with the whole payload; "" if the payload is in several objects, or if the blob is unknown.
+    ``above``: the nearest earlier entry that can add content to the context; "" if there is none, ``None`` if it is
+    unknown.
     """
 
     oid: Oid

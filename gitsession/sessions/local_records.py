@@ -1,6 +1,6 @@
 """Records of purges and exports that a store keeps only on this machine.
 
-No ref reaches them, and they are never sent. They contain no text of a session.
+No ref reaches these records, and they are never sent. The records contain no text of a session.
 
     purged-ids     a digest of the agent's id and the time of each purged entry, one per line
     renamed        the old and the new oid of each commit that a purge changed, so that old addresses still work
@@ -89,7 +89,7 @@ def _renamed(git_dir: Path) -> dict[Oid, Oid]:
 
 
 def _append(path: Path, lines: bytes) -> None:
-    """Append ``lines``. They begin with a line end, in case a full disk or a power failure truncated the last line."""
+    """Append ``lines``, which begin with a line end: a full disk or a power failure may have cut the last line."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
     with os.fdopen(fd, "ab") as file:
         file.write(lines)

@@ -16,8 +16,8 @@ from gitsession.git.types import Oid
 class SessionMark:
     """A mark.
 
-    ``what``: ``label``, ``title``, ``slot`` or ``header``. A ``slot`` is a title that an agent's file has on ``meta``.
-    ``line``: the line number in the agent's file; ``None`` for an entry that gitsession wrote.
+    ``what``: ``label``, ``title``, ``slot`` or ``header``. A ``slot`` is an imported title on ``meta``. ``line``: the
+    line number in the agent's file; ``None`` for an entry that gitsession wrote.
     """
 
     what: str
@@ -29,7 +29,7 @@ class SessionMark:
 
     @property
     def order(self) -> tuple[int, int, int, bytes]:
-        """The sort key: imported marks in file order, then those of gitsession by time and chain digest."""
+        """The sort key: imported marks in file order, then gitsession's marks by time and chain digest."""
         return (0, self.line, 0, b"") if self.line is not None else (1, 0, self.at_ms, self.chain)
 
 

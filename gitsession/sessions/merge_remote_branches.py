@@ -1,4 +1,4 @@
-"""Merge of a store's session refs with those of a remote. No entry is lost, and no branch is overwritten.
+"""Merge of a store's session refs with a remote's session refs. No entry is lost, and no branch is overwritten.
 
 The local tip and the remote tip of each ref determine the outcome:
 

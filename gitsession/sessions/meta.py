@@ -114,7 +114,7 @@ def is_exported_line(node: Node) -> bool:
 
 
 def segment_of(node: Node) -> str | None:
-    """Return the segment to which a tail or header on ``meta`` belongs; ``None`` for other lines."""
+    """Return the segment of a file's tail or of a header line on ``meta``; ``None`` for other lines."""
     has_segment = node.source is not None and (node.source.line == TAIL or node.kind == kinds.SessionHeader.kind)
     return node.source.id if node.source is not None and has_segment else None
 

@@ -84,8 +84,8 @@ def load(store: Reader, oid: Oid) -> Node:
 def short_id(chain: bytes) -> str:
     """Return the id that gitsession's own entries have in agents' files. FROZEN.
 
-    It is the first eight hexadecimal digits of the chain digest. Lines that the agent writes later refer to the entry
-    by this id, and are stored unchanged.
+    The id is the first eight hexadecimal digits of the chain digest. Lines that the agent writes later refer to the
+    entry by this id, and are stored unchanged.
     """
     return chain[:4].hex()
 

@@ -39,7 +39,7 @@ class Move:
 
 
 class WorkspaceWrite(NamedTuple):
-    """A write to a workspace by a command.
+    """A write of a command to a workspace.
 
     ``safety``, ``result``: the checkpoints before and after the write.
     """
@@ -198,7 +198,7 @@ def history(store: ObjectStore) -> Iterator[Operation]:
 
 
 def history_from(store: ObjectStore, oid: Oid | None) -> Iterator[Operation]:
-    """Yield the operation ``oid`` and those before it."""
+    """Yield the operation ``oid`` and all operations before it."""
     while oid is not None:
         operation = load(store, oid)
         yield operation
@@ -360,9 +360,9 @@ def next_step(store: ObjectStore, verb: Verb, scope: UndoScope = unlimited) -> U
 
 
 def _keep_published(store: ObjectStore, moves: Iterable[Move]) -> tuple[list[Move], list[PublishedRef]]:
-    """Return the moves to apply, and the refs to keep. Raises ``Refused``.
+    """Return the moves to apply, and the refs that are not moved. Raises ``Refused``.
 
-    A branch that a remote may have is neither moved back nor removed. Otherwise the next fetch would restore it:
+    A branch that a remote may have is neither moved back nor removed, because the next fetch would restore it:
 
         removal of a branch      the branch is kept
         moving a branch back     the branch is kept; a new branch at the old value becomes the active branch

@@ -116,7 +116,7 @@ def _calls(
 
 
 def _calls_in(store: ObjectStore, node: Node) -> list[ToolCall]:
-    """Return the tool calls in an entry; none if it cannot be read."""
+    """Return the tool calls in an entry; an empty list if the entry cannot be read."""
     entry = content.entry_of(store, node)
     return [each for each in entry.content if isinstance(each, ToolCall)] if isinstance(entry, Message) else []
 

@@ -312,7 +312,7 @@ class StoredSession:
         return node
 
     def rename(self, title: str) -> None:
-        """Set the title of the session. An empty title removes the title."""
+        """Set the title of the session. An empty string removes the title."""
         entry = kinds.Title(title=clean_name(title) or None, at_ms=self._clock())
         self._append_meta(entry, f"name {self.id} {entry.title or '(none)'}")
 

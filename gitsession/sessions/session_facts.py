@@ -86,7 +86,7 @@ def segment_starts(tree: Tree, segments: Collection[str]) -> dict[Oid, str]:
 def segment_at(tree: Tree, starts: Mapping[Oid, str], oid: Oid | None) -> str | None:
     """Return the id of the segment (a later file of the same session) that contains the entry ``oid``.
 
-    Returns ``None`` if the entry is in the session's first file.
+    Return ``None`` if the entry is in the session's first file.
     """
     while oid is not None and oid in tree.nodes and oid not in starts:
         oid = tree.parent(oid)

@@ -122,7 +122,7 @@ class RedactedEntry:
 
 
 def replacement(store: ObjectStore, node: Node, guard: Guard) -> RedactedEntry | None:
-    """Return the replacement of an entry; ``None`` if there is nothing to redact. Existing placeholders are kept."""
+    """Return the replacement of an entry; ``None`` if there is nothing to redact. Existing placeholders stay."""
     parts = entry_tree(store, node)
     data = full_payload(store, node, parts)
     redacted = guard.redact(parts.form, data)

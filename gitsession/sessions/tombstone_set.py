@@ -130,7 +130,7 @@ class Tombstones:
         return Tombstones(frozenset(removed), replaced, sessions)
 
     def roots_of(self, sid: str) -> frozenset[str]:
-        """Return the digests of the first entries of a purged session; none if it was not purged."""
+        """Return the digests of the first entries of a purged session; an empty set for other sessions."""
         return self.sessions.get(sid, frozenset())
 
     def has_entry(self, digest: str) -> bool:
@@ -318,7 +318,7 @@ def add(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Col
 def _without_intermediates(tombstones: Tombstones, published: Tombstones) -> Tombstones:
     """Return the set without intermediate replacements, so that each entry has only its last replacement.
 
-    Replacements in ``published``, the published set, are kept.
+    Replacements in ``published``, the published set, are not removed.
     """
     final = {
         key: by if published.replaced.get(key) == by else tombstones.replacement_of(key)
@@ -347,10 +347,10 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
     """Merge two redacted versions of one entry: return a payload that omits everything that either version omits.
 
     In general, such a payload cannot be computed without the original. ``None`` is then returned, and the entry is
-    removed. An entry at which a session begins (``session`` or ``fork``) cannot be removed on its own, so the parts
-    that are equal in both versions are kept, and each string that differs is replaced completely. ``None`` is returned
-    if other parts differ. The result does not depend on the number or order of the versions. FROZEN: every store must
-    compute the same payload.
+    removed. An entry at which a session begins (``session`` or ``fork``) cannot be removed on its own, so the result
+    contains the values that are equal in both versions, and a placeholder for each string that differs. ``None`` is
+    returned if other values differ. The result does not depend on the number or order of the versions. FROZEN: every
+    store must compute the same payload.
     """
     if form != layout.OWN:
         return None
@@ -366,7 +366,7 @@ def _joined_payload(form: str, one: bytes, other: bytes) -> StoredPayload | None
 
 
 def _joined_value(one: cbor.Plain, other: cbor.Plain) -> cbor.Plain:
-    """Return a value in which each string that differs is replaced. Raises ``Malformed`` if other parts differ."""
+    """Return a value in which each string that differs is replaced. Raises ``Malformed`` if other values differ."""
     if isinstance(one, dict) and isinstance(other, dict) and one.keys() == other.keys():
         return {key: _joined_value(value, other[key]) for key, value in one.items()}
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

@@ -7,8 +7,8 @@ existing entry T, such a tree L and the entry C after the gap:
 
     chain(chain(T, digest of L), digest of C) == C's chain    proves the order T, the lost entry, C
 
-Two successive lost entries are found in the same way. Without the tree there is no proof. A history that can only
-belong to the session is then added to it, but not connected to the entries after the gap.
+Two successive lost entries are found in the same way. Without the tree there is no proof. A history that can belong
+only to the damaged session is then added to the session, but is not connected to the entries after the gap.
 """
 
 from __future__ import annotations
