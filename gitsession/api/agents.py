@@ -53,7 +53,7 @@ class AgentSessions:
         Args:
             format: The format of the agent that wrote the file.
             data: The content of the file.
-            path: The path of the file. It is required to find the files that the session refers to.
+            path: The path of the file. The path is required to find the files that the session refers to.
             name: The path without its extension. This name identifies the session if the file contains no session id.
             final: Whether the file is complete. If so, text after the last line end is imported too.
             group: An id of a group of imports. Consecutive imports of the same group are undone together.
@@ -200,7 +200,7 @@ class AgentSessions:
         return rows[0].sid if rows else catalogue.by_segment(agent, source_id)
 
     def _project(self, cwd: str | None) -> str | None:
-        """Return the project of a session's folder. It is computed once for each folder."""
+        """Return the project of a session's folder, which is computed once for each folder."""
         if cwd is None:
             return None
         if cwd not in self._projects:

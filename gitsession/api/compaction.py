@@ -39,7 +39,8 @@ class SessionCompaction:
         - ``"pi"``: Keep the newest tokens, and summarize everything before them.
         - ``"opencode"``: Keep the last two turns if they fit the token budget, and summarize everything else.
         - ``"codex"``: Quote the newest messages of the user, and summarize everything else.
-        - ``"aider"``: Keep the newest half of the context, and summarize everything before it.
+        - ``"aider"``: Keep the newest entries, up to half of the number of tokens to keep, and summarize everything
+          before them.
         - ``"from"``: Summarize ``request.at`` and all later entries. Continue from the point before ``request.at``.
         - ``"up-to"``: Summarize all entries before ``request.at``.
 
@@ -61,8 +62,8 @@ class SessionCompaction:
     def plan_leaving(self, to: str | Node, *, profile: str | None = None, window: int | None = None) -> Plan:
         """Plan a summary of this handle's branch before a switch to another branch.
 
-        The summary covers the entries since the branch diverged from the history of ``to``. It is appended after
-        ``to``.
+        The summary covers the entries since the branch diverged from the history of ``to``. The summary is appended
+        after ``to``.
 
         Args:
             to: The entry from which the session will continue.

@@ -197,7 +197,7 @@ class Imports:
 
     @contextmanager
     def _recording_failure(self, path: Path) -> Iterator[None]:
-        """Record an error of the block as a failure, so that the other imports continue."""
+        """Record an error in the ``with`` block as a failure, so that the other imports continue."""
         try:
             yield
         except NoBase:

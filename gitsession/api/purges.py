@@ -95,7 +95,7 @@ class Purges:
         return redact_exports.redact(self._objects, plan)
 
     def settle(self, *, thorough: bool = False) -> PurgeResult:
-        """Repeat purges of data that a fetch or a git command restored. This is fast if there is no such data.
+        """Repeat purges of data that a fetch or a git command restored. The call is fast if there is no such data.
 
         Args:
             thorough: Whether to search all objects, including those that no ref reaches.

@@ -31,7 +31,8 @@ class PushPlan:
             it was added with ``all``, if the store was cloned from it, or after the first push or sync of its whole
             scope that sent a session.
         archived: The ids of sessions that are sent only as part of the archive.
-        unlisted: The ids of sessions whose import was undone. They are not listed, but their checkpoints are sent.
+        unlisted: The ids of sessions whose import was undone. Such sessions are not listed, but their checkpoints are
+            sent.
     """
 
     remote: str
@@ -75,8 +76,8 @@ class Remotes:
             url: The URL of the remote, or the path of a repository.
             namespace: The namespace of the sessions, if the remote is a code repository. The refs of the sessions are
                 below ``refs/<namespace>/``.
-            home: Whether the remote becomes the home remote. If branches of two remotes have diverged, those of the
-                home remote keep their names.
+            home: Whether the remote becomes the home remote. If branches of two remotes have diverged, the branches of
+                the home remote keep their names.
             projects: Folders or project identities. If there are any, only their sessions are sent.
             agents: Names of agents. If there are any, only sessions of these agents are sent.
             labels: Labels. If there are any, only sessions with one of these labels are sent.

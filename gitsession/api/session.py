@@ -38,7 +38,7 @@ class Session:
 
     ``Store.new_session`` and ``Store.session`` return a handle. Methods return entries as ``Node``. ``read`` returns
     the content of an entry. ``session.files`` provides the operations on the workspace, and ``session.compaction``
-    those on the context.
+    provides the operations on the context.
 
     To pass an entry as an argument, use a ``Node`` or an address. An address is ``"leaf"``, ``"root"``, ``"leaf~2"``,
     the name of a branch, a label, the agent's id of the entry, or the beginning of a chain digest or object id.
@@ -133,8 +133,8 @@ class Session:
         """Return the context that the model would receive after the entry ``at`` (docs/reference/context.md).
 
         To count tokens, read ``context().tokens.used``. To convert the context to a request, call its ``request``
-        method. Until the first user message is appended, the context is empty: it does not include entries that were
-        appended before that message.
+        method. Until the first user message is appended, the context is empty: entries that were appended before that
+        message are not included.
 
         Args:
             at: The entry.
@@ -172,21 +172,22 @@ class Session:
         """Replace older entries in the context with a summary: append one ``compaction`` entry.
 
         The summary ends with the paths of the files that the agent read and changed in the summarized entries. If only
-        the end of a turn is kept, the beginning of the turn is also in the summary. A beginning of at most 1,000
-        characters is quoted, and a longer one is summarized separately.
+        the end of a turn stays in the context, the summary includes the beginning of the turn. A beginning of at most
+        1,000 characters is quoted, and a longer one is summarized separately.
 
         Args:
-            plan: A plan that ``compaction.plan`` returned. It replaces ``strategy``, ``profile`` and ``keep_tokens``.
-            writing: Options of the summary. They replace ``focus`` and ``summarizer``.
+            plan: A plan that ``compaction.plan`` returned. A plan replaces ``strategy``, ``profile`` and
+                ``keep_tokens``.
+            writing: Options of the summary. These options replace ``focus`` and ``summarizer``.
             strategy: The compaction strategy: ``"pi"`` (the default), ``"opencode"``, ``"codex"`` or ``"aider"``. For
                 ``"from"`` and ``"up-to"``, which require an entry, pass a ``plan``. See ``compaction.plan``.
             profile: A context profile; see ``context``. Defaults to the profile of the session's agent.
-            keep_tokens: The number of tokens at the end of the context that are kept unchanged. Defaults to the number
-                that the agent keeps.
+            keep_tokens: The number of tokens at the end of the context that stay unchanged. Defaults to the number that
+                the agent keeps.
             focus: The topics that the summary should focus on.
             summarizer: The name of a summarizer, or an object with a method ``summarise``. The names are
-                ``"extractive"`` (the default, which uses no model), ``"command"``, ``"http"`` and those of plugins.
-                Named summarizers are configured in the user's git configuration.
+                ``"extractive"`` (the default, which uses no model), ``"command"``, ``"http"`` and the names of plugins'
+                summarizers. Named summarizers are configured in the user's git configuration.
             undoable: Whether to log an operation. ``Store.undo`` can then remove the entry as long as it is the tip.
 
         Returns:
@@ -226,8 +227,8 @@ class Session:
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Append one entry to the branch. The entry is durable on return; see ``durability`` of ``Store.open``.
 
-        Entries that are appended before the first user message are kept in memory. They are written together with that
-        message.
+        Entries that are appended before the first user message are kept in memory. These entries are written together
+        with that message.
 
         Args:
             entry: The entry.
@@ -287,7 +288,8 @@ class Session:
     def fork(self, at: str | Node = "leaf") -> Session:
         """Create a session that continues this one at an entry.
 
-        A fork shares the history and the checkpoints of this session. It adds only one ref and one entry to the store.
+        A fork shares the history and the checkpoints of this session. The fork adds only one ref and one entry to the
+        store.
 
         Args:
             at: The entry.

@@ -322,8 +322,8 @@ class Store:
         """Search the conversations of all sessions.
 
         Args:
-            query: The words to search for. All of them must occur. Words in quotation marks must be adjacent.
-                ``log*`` matches all words that begin with ``log``.
+            query: The words to search for. All words must occur. Words in quotation marks must be adjacent. ``log*``
+                matches all words that begin with ``log``.
             agent: Search only sessions of this agent.
             project: Search only sessions that belong to the project of this folder, or whose working directory is this
                 folder or a folder below it.
@@ -437,8 +437,8 @@ class Store:
             with_secrets: Whether to export the secrets whose originals are in the local vault, instead of placeholders.
 
         Returns:
-            The content of the file. ``other_files`` contains the session's other files, and those of the sessions that
-            it continues. ``hidden`` is the number of placeholders.
+            The content of the file. ``other_files`` contains the session's other files, and the files of the sessions
+            that it continues. ``hidden`` is the number of placeholders.
 
         Raises:
             NotFound: No session matches.
@@ -558,7 +558,7 @@ class Store:
     def repository(self, transaction: Transaction | None = None) -> StoreRepository:
         """Return a ``pygit2.Repository`` of this store for the calling thread (docs/reference/git.md).
 
-        The repository includes entries that are not flushed yet. It cannot move refs.
+        The repository includes entries that are not flushed yet. The repository cannot move refs.
 
         Args:
             transaction: A transaction of ``objects.transaction()``, which stores the objects that are created in the

@@ -40,7 +40,7 @@ class Trash:
         self._opened = opened
 
     def put(self, *sessions: str) -> None:
-        """Move sessions to the trash, as one operation for ``undo``. Copies in remotes are kept.
+        """Move sessions to the trash, as one operation for ``undo``. Copies in remotes stay there.
 
         Args:
             sessions: The ids of the sessions.
@@ -144,8 +144,8 @@ class ArchivedSessions:
         """Return the archived sessions, the newest first.
 
         Args:
-            number: The maximum number of sessions. If there are more, those that began last are returned. By default,
-                all sessions are returned.
+            number: The maximum number of sessions. If there are more, the sessions that began last are returned. By
+                default, all sessions are returned.
         """
         archive = archive_set.read(self._opened.objects)
         return described(ArchiveView(self._opened.objects, archive), sorted(archive, reverse=True)[:number])
