@@ -173,7 +173,7 @@ def link(data: bytes) -> ArchiveCommit | None:
 
 
 def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
-    """Return the commits that extend the set at ``tip`` to its superset ``after``; none if the two sets are equal.
+    """Return the commits that extend the set at ``tip`` to its superset ``after``; or no commit if the sets are equal.
 
     If there are more new tips than one commit can have, several commits are made. Each of them contains the sessions
     whose tips are reachable from that commit. Raises ``Malformed``.
@@ -303,10 +303,7 @@ def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str,
 
 
 def reaches(read: histories.Read, end: Oid, oid: Oid) -> bool:
-    """Return whether ``oid`` is in the history of ``end``, as far as that can be read.
-
-    Raises ``Unavailable``.
-    """
+    """Return whether ``oid`` is in the history of ``end``, as far as the history can be read."""
     try:
         return end == oid or histories.holds(read, end, oid)
     except DAMAGE:
