@@ -12,7 +12,7 @@ T = TypeVar("T")
 Watcher: TypeAlias = Callable[[str, int, int], None]
 """A function that receives the name of the operation, the number of finished items and the total number of items.
 
-It must not raise.
+The function must not raise.
 """
 
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
