@@ -303,7 +303,10 @@ def ends(read: histories.Read, sid: str, archive: Archive, current: Mapping[str,
 
 
 def reaches(read: histories.Read, end: Oid, oid: Oid) -> bool:
-    """Return whether ``oid`` is in the history of ``end``, as far as the history can be read."""
+    """Return whether ``oid`` is in the history of ``end``, as far as the history can be read.
+
+    Raises ``Unavailable``.
+    """
     try:
         return end == oid or histories.holds(read, end, oid)
     except DAMAGE:
