@@ -38,8 +38,8 @@ class Sidecar(NamedTuple):
     ``name``: the name by which entries refer to the file, and under which it is stored. ``paths``: the possible paths
     of the file, relative to the folder of the session file; the first that exists is used. ``sha256``: the required
     hash in hexadecimal; "" if any content is accepted. ``needed``: whether a missing file is reported. ``home``: the
-    path from which the agent reads the file when it resumes the session, below the first of the agent's
-    ``formats.ROOTS``; "" if the agent does not read the file.
+    path, relative to the first of the agent's ``formats.ROOTS``, from which the agent reads the file when it resumes
+    the session; "" if the agent does not read the file.
     """
 
     name: str
