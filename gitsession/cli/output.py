@@ -146,7 +146,10 @@ def warn_of_hidden(hidden: int, problems: Iterable[str] = (), hint: str = "") ->
 
 
 def paged(lines: Iterable[str]) -> None:
-    """Print painted lines. If standard output is a terminal and the lines do not fit, print them through a pager."""
+    """Print lines that may contain color codes.
+
+    If standard output is a terminal and the lines do not fit on the screen, print them through a pager.
+    """
     shown = [] if wants_json() else list(lines)
     text = "\n".join(shown)
     if not text:
