@@ -252,7 +252,7 @@ class PrivateRepository:
             return NO_SNAPSHOT
 
     def _sweep(self) -> None:
-        """Remove indexes that are not current: indexes of snapshots that were killed or not accepted."""
+        """Remove git index files that are not current: those of snapshots that were interrupted or not accepted."""
         for name in os.listdir(self._folder):
             if name.startswith("index.") and name != f"index.{self.state.index_name}":
                 (self._folder / name).unlink(missing_ok=True)
