@@ -33,7 +33,7 @@ class Malformed(GitSessionError):
 
 
 class InvalidName(GitSessionError):
-    """A name of a branch, session or label that cannot be used safely in a ref, a file system or a terminal."""
+    """A branch name, title or label that cannot be used safely in a ref, a file system or a terminal."""
 
 
 class NotFound(GitSessionError):

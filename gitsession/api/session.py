@@ -255,7 +255,7 @@ class Session:
             at: The entry.
 
         Returns:
-            A handle of this session on the new branch. The current handle stays on its branch.
+            A handle to this session, on the new branch. The current handle stays on its branch.
 
         Raises:
             Refused: The session already has a branch or a label with this name.

@@ -273,7 +273,7 @@ class Store:
             cwd: The folder to which ``@`` and ``-`` refer. Defaults to the working directory of the process.
 
         Returns:
-            A handle of the session, on its active branch.
+            A handle to the session, on its active branch.
 
         Raises:
             NotFound: No session matches.

@@ -53,7 +53,7 @@ GROUPS = {
         "export": ("exports", "Write a session to a file in an agent's format"),
         "demo": ("demo", "Create and show a small example store"),
         "completion": ("store", "Print a shell completion script"),
-        "help": ("store", "Show the help of a command"),
+        "help": ("store", "Show help for a command"),
     },
     "Read": {
         "ls": ("sessions", "List sessions"),

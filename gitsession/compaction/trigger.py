@@ -19,7 +19,7 @@ _OVERFLOW = re.compile(
 
 
 def is_over(context: Context, window: int, *, reserve: int | None = None) -> bool:
-    """Return whether less than the reserve is left of the context window.
+    """Return whether the free part of the context window is smaller than the reserve.
 
     Args:
         context: The context.

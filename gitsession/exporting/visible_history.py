@@ -307,7 +307,7 @@ def _update_references(
 
 
 def _chains(entries: Sequence[OutgoingEntry]) -> Iterator[list[OutgoingEntry]]:
-    """Divide ``entries`` into chains without forks, parents before children."""
+    """Divide ``entries`` into chains that do not branch, parents before children."""
     children = Counter(each.parent for each in entries)
     chains: dict[str, list[OutgoingEntry]] = {}
     for each in entries:
@@ -332,7 +332,7 @@ def _renamed(each: OutgoingEntry, names: Mapping[str, str]) -> OutgoingEntry:
 
 
 def _in_order(active: Iterable[OutgoingEntry], side_branches: Iterable[OutgoingEntry]) -> Iterator[OutgoingEntry]:
-    """Yield all entries, parents before children. At a fork, the entries of ``active`` come last."""
+    """Yield all entries, parents before children. Where branches separate, the entries of ``active`` come last."""
     children: dict[str | None, list[OutgoingEntry]] = {}
     for each in side_branches:
         children.setdefault(each.parent, []).append(each)

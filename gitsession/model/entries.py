@@ -435,7 +435,7 @@ class Seal(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Tombstone(Entry):
-    """The replacement of a purged entry. A tombstone does not change the chain digests of later entries.
+    """The replacement for a purged entry. A tombstone does not change the chain digests of later entries.
 
     Attributes:
         of: The digest of the purged entry, in hexadecimal.

@@ -428,7 +428,7 @@ class OffsetMap:
         return self.places[run] + (at - self.starts[run]) * self.sizes[run]
 
     def end(self, at: int) -> int:
-        """Return the original end of the byte before offset ``at``, excluding the marks after the byte."""
+        """Return the original offset at which the byte before ``at`` ends, without any marks after this byte."""
         run = bisect_right(self.starts, at - 1) - 1
         return self.places[run] + (at - self.starts[run]) * self.sizes[run]
 

@@ -149,7 +149,7 @@ def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
 
 
 def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Original:
-    """Return the vault's record of an entry whose original payload is ``data``.
+    """Return the ``Original`` that the vault stores for an entry whose original payload is ``data``.
 
     ``stored``, ``table``: the stored payload and the table of its holes.
     """

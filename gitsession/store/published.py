@@ -41,7 +41,7 @@ def find_remote(
 
 
 def list_values(git_dir: Path, tracking: Mapping[str, RefValue], ref: str) -> Iterator[tuple[str, Oid]]:
-    """Yield pairs of a remote and a value of ``ref`` that the remote had when last contacted or was about to get."""
+    """Yield each remote with a value of ``ref``: its last known value, or a value that a push was about to give it."""
     for name, value in tracking.items():
         remote, _, branch = name.removeprefix(refs.TRACKING).partition("/")
         if _HEADS + branch == ref:

@@ -110,7 +110,7 @@ def refusals(
     accepted: Mapping[Oid, AcceptedEntry],
     deadline: Deadline,
 ) -> Iterator[Refusal]:
-    """Yield the refusals of branches whose entries are valid. Raises ``ValidationTimeout``."""
+    """Yield a refusal for each invalid branch whose entries are valid. Raises ``ValidationTimeout``."""
     known_valid: set[Oid] = set()
     for proposed in branches:
         fault = rewind_fault(reader, proposed) or _misplaced_entry_fault(
@@ -188,7 +188,7 @@ def _misplaced_entry_fault(
 
 
 def _check_foreign_forks(reader: GitReader, sid: str, branches: Sequence[ProposedBranch]) -> Iterator[Refusal]:
-    """Yield the refusals of branches that contain the ``fork`` entry of another session.
+    """Yield a refusal for each branch that contains the ``fork`` entry of another session.
 
     A branch of a fork may begin before the ``fork`` entry of its session, like a branch of the session that the fork
     continues.
@@ -240,7 +240,7 @@ def _check_meta_entries(
     parents: Mapping[Oid, tuple[Oid, ...]],
     accepted: Mapping[Oid, AcceptedEntry],
 ) -> Iterator[Refusal]:
-    """Yield the refusals of new branches that contain entries of ``meta``."""
+    """Yield a refusal for each new branch that contains entries of ``meta``."""
     new_branches = [proposed for proposed in branches if proposed.old is None and refs.is_branch(proposed.branch)]
     meta_tips = {proposed.new for proposed in branches if refs.is_meta(proposed.branch)} | set(
         reader.known_meta_of(sid)
@@ -280,7 +280,7 @@ def _first_of_meta(
 def _check_roots(
     reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch], roots: dict[Oid, str]
 ) -> Iterator[Refusal]:
-    """Yield the refusals of new refs of a session that do not begin with the root of the session.
+    """Yield a refusal for each new ref of a session that does not begin with the root of the session.
 
     ``roots``: the roots of the sessions that are new in this push. The root of this session is added to ``roots``.
     """

@@ -69,7 +69,7 @@ def validate_moves(
     partial: bool = False,
     keeps_archived: bool = False,
 ) -> list[Refusal]:
-    """Return the refusals of moves, at most one per ref; an empty list if all moves are valid.
+    """Return a refusal for each ref whose move is not valid; an empty list if all moves are valid.
 
     A refused ref does not affect other refs, unless their histories contain the faulty entry.
 
@@ -389,7 +389,7 @@ class FetchedReader:
 
 
 def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
-    """Return the refusals of fetched refs; an empty list if all are valid. ``known``: refs that were validated before.
+    """Return a refusal for each invalid fetched ref; an empty list if all are valid. ``known``: refs that were validated before.
 
     In a partial clone, blobs may be missing. Missing blobs are not validated.
     """

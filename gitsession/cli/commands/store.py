@@ -158,7 +158,7 @@ def completion_command(ctx: click.Context, shell: str) -> None:
 @click.option("--all", "everything", is_flag=True, help="List the plumbing commands too.")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
-    """Show the help of a command, or list the commands."""
+    """Show help for a command, or list the commands."""
     from gitsession.cli.app import HELP_ALL
 
     ctx.meta[HELP_ALL] = everything

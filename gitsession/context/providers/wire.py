@@ -70,7 +70,10 @@ def legal(name: str, chars_max: int) -> str:
 
 
 class CallIds:
-    """Unique ids of tool calls that a provider accepts. An id does not change when the conversation grows."""
+    """Unique ids for tool calls, in a form that a provider accepts.
+
+    An id does not change when the conversation grows.
+    """
 
     def __init__(self, chars_max: int) -> None:
         self._chars_max = chars_max
