@@ -1,7 +1,7 @@
 """Hooks of a server: validate a push before it is accepted, and remove entries that were purged in other stores.
 
-When `pre-receive` runs, git has the pushed objects in a quarantine. If the hook rejects the push, git deletes the
-quarantine, so nothing of the push remains. If the repository is a store, its journal is first flushed to git, so that
+While `pre-receive` runs, git keeps the pushed objects in a quarantine. If the hook rejects the push, git deletes the
+quarantine, so no pushed object remains. If the repository is a store, its journal is first flushed to git, so that
 the push is validated against the current state.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _NONE = "0" * 40
 _NAMED_MAX = 64
-"""Maximum number of sessions whose refs are listed separately. If a push has more sessions, all refs are listed."""
+"""Maximum number of pushed sessions whose refs are listed one by one. For more, the refs of all sessions are listed."""
 
 _SETTINGS = {
     "gitsession.maxEntries": "entries",
@@ -44,7 +44,7 @@ _SETTINGS = {
 
 
 def moves(lines: Iterable[str]) -> list[Proposed]:
-    """Parse the input of git's hooks, which has ``<old> <new> <ref>`` on each line. Raises ``Malformed``."""
+    """Parse the input of a git hook, a line ``<old> <new> <ref>`` for each pushed ref. Raises ``Malformed``."""
     found = []
     for line in lines:
         fields = line.rstrip("\n").split(" ", 2)
@@ -57,7 +57,10 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
 
 
 def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[str, str]) -> list[Refusal]:
-    """Return the refusals of a push. ``environ``: environment of the hook, with the location of the quarantine."""
+    """Validate a push, and return the refusals. If there are none, the push is accepted.
+
+    ``environ``: environment of the hook. It contains the location of the quarantine.
+    """
     if create.is_purge_pending(git_dir):
         with suppress(GitSessionError):
             post_receive(git_dir)
@@ -119,7 +122,7 @@ def existing_refs(git_dir: Path, proposed: Collection[Proposed]) -> dict[str, Oi
 
 
 def limits(settings: Mapping[str, Sequence[str]]) -> Limits:
-    """Return the limits from the repository's configuration, or else the defaults. Raises ``Malformed``."""
+    """Return the limits of the validation: those in ``settings``, or else the defaults. Raises ``Malformed``."""
     chosen: dict[str, int] = {}
     for name, field in _SETTINGS.items():
         for value in settings.get(name.lower(), ())[-1:]:

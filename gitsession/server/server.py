@@ -1,7 +1,7 @@
 """Setup of a bare repository as a server of sessions: hooks, and settings that prevent data loss.
 
 Before a change, the previous settings are recorded in ``gitsession/server.json``, so that ``uninstall`` can restore
-them. A second ``install`` changes nothing.
+them. A second ``install`` with the same arguments changes nothing.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class ServerStatus:
 
     Attributes:
         hooks: State of each hook (see ``hook_files``).
-        kept: Names of hooks that existed before the installation.
-        lacking: Required values of the settings that have other values.
+        kept: New file names of the hooks that existed before the installation.
+        lacking: Settings that do not have the required value, each with the required value.
         program: Command that the hooks run.
         program_is_there: Whether this command exists.
         is_store: Whether ``main`` marks the repository as a store.
-        allowed: Patterns of other refs that may be pushed.
+        allowed: Patterns of refs that may be pushed although they do not belong to gitsession.
     """
 
     hooks: Mapping[str, str]
@@ -66,8 +66,8 @@ class ServerStatus:
 def install(repository: Path, program: Sequence[str], allow: Collection[str] = ()) -> list[str]:
     """Make ``repository`` a server; return a line for each change. ``program``: the command that the hooks run.
 
-    Raises ``NotAStore`` if ``repository`` is not a supported bare repository, and ``Refused`` if a hook or a ref
-    prevents the installation.
+    Raises ``NotAStore`` if ``repository`` is not a supported bare repository, and ``Refused`` if a hook, a ref
+    or the setting ``core.hooksPath`` prevents the installation.
     """
     git_dir = _bare(repository)
     done: list[str] = []
@@ -148,7 +148,7 @@ def values(git_dir: Path, name: str) -> list[str]:
 
 
 def own_settings(git_dir: Path) -> dict[str, list[str]]:
-    """Return all values below ``gitsession.`` in the configuration. Names are in lower case, as git prints them."""
+    """Return all settings of the repository whose names begin with ``gitsession.``. The names are in lower case."""
     output = process.run(git_dir, "config", "--local", "--null", "--get-regexp", r"^gitsession\.", accept=(0, 1)).out
     found: dict[str, list[str]] = {}
     for setting in output.decode("utf-8", "surrogateescape").split("\0")[:-1]:
@@ -160,7 +160,7 @@ def own_settings(git_dir: Path) -> dict[str, list[str]]:
 def _bare(repository: Path) -> Path:
     """Return the git directory of ``repository``.
 
-    Raises ``NotAStore`` if the repository is not supported, and ``Refused`` if its hooks are in another folder.
+    Raises ``NotAStore`` if the repository is not supported, and ``Refused`` if ``core.hooksPath`` is set.
     """
     if not repository.is_dir():
         raise NotAStore(
@@ -207,7 +207,7 @@ def _create_first_commit(git_dir: Path) -> None:
 
 
 def _record_settings(git_dir: Path, names: Sequence[str]) -> None:
-    """Record the settings before a change, unless they were recorded before."""
+    """Record the current values of settings in ``server.json``, unless that file exists."""
     path = git_dir / _NOTE
     if path.exists():
         return
@@ -232,6 +232,6 @@ def _set(git_dir: Path, name: str, value: str) -> bool:
 def _config(git_dir: Path, *arguments: str) -> None:
     result = process.run(
         git_dir, "config", "--local", *arguments, accept=(0, 5)
-    )  # exit code 5: the setting had no value
+    )  # exit code 5: the setting has no value
     if result.code and arguments[0] != "--unset-all":
         raise Unavailable(f"`git config` failed with exit code {result.code}: {result.err[-200:]}")
