@@ -13,7 +13,7 @@ from gitsession.errors import NotFound
 from gitsession.live import events
 
 SECONDS = 30
-"""Timeout of hooks in seconds, for agents with a setting for it. A hook ends before this timeout."""
+"""Time in seconds after which an agent stops waiting for a hook. A hook of gitsession ends earlier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class HookSettings:
     then: str = ""
     """Steps that the user must take after the installation."""
     seconds: Mapping[str, int] = field(default_factory=dict)
-    """Timeouts in seconds, by event, for events whose limit in the agent is lower than ``SECONDS``."""
+    """Timeouts in seconds of the events for which the limit of the agent is lower than ``SECONDS``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ _CLAUDE = (
 _CODEX = tuple(event for event in _CLAUDE if event != "PostToolUseFailure")
 
 _CODEX_SECONDS = {events.SESSION_END: 3}
-"""Timeouts in seconds. codex 0.169 limits this event to 3 s, and it warns at each start if the timeout is longer."""
+"""Timeouts in seconds. codex 0.169 limits hooks of this event to 3 s, and warns at each start about longer timeouts."""
 
 _SCRIPT_HEAD = """\
 // Written by `gitsession enable @AGENT@`; `gitsession disable @AGENT@` takes it away.
@@ -136,7 +136,7 @@ WATCHED = ("aider", "librecode")
 def find(agent: str) -> HookSettings | Extension:
     """Return the hooks of an agent.
 
-    If the agent has none, raises ``NotFound`` with the supported agents in the hint.
+    Raises ``NotFound`` if the agent is unknown or has no hooks. The hint names the supported agents, or `watch`.
     """
     if agent in WATCHED:
         raise NotFound(f"agent {agent!r} has no hooks", hint="run `gitsession watch` to import its sessions instead")
@@ -148,7 +148,7 @@ def find(agent: str) -> HookSettings | Extension:
 def file_of(hooks: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
     """Return the path of the file that contains the hooks.
 
-    An environment variable of the agent can change its folder.
+    If the environment variable ``hooks.variable`` is set, it replaces the default folder of the agent.
     """
     folder = environment.get(hooks.variable)
     if folder:
@@ -158,12 +158,12 @@ def file_of(hooks: HookSettings | Extension, home: Path, environment: Mapping[st
 
 
 def command(agent: str, event: str, program: Sequence[str]) -> str:
-    """Return the shell command of a hook. If the program is missing, the command prints nothing and exits with 0."""
+    """Return the shell command of a hook. The command prints no errors and exits with 0, even without the program."""
     return f"{shlex.join([*program, 'hook', event, '--from', agent])} 2>/dev/null || true"
 
 
 def is_own_command(command: str, agent: str) -> bool:
-    """Return whether ``command`` is a hook of gitsession for ``agent``, whatever the path of the program is."""
+    """Return whether ``command`` is a hook of gitsession for ``agent``. The path of the program is not compared."""
     text = command.removesuffix(" 2>/dev/null || true")
     return text != command and f" --from {agent}" in text and " hook " in text and "gitsession" in text
 
@@ -174,12 +174,12 @@ def text_of(hooks: Extension, program: Sequence[str]) -> str:
 
 
 def is_created_text(text: str) -> bool:
-    """Return whether gitsession created the file with this text."""
+    """Return whether ``text`` is the text of a file that gitsession created, even if the file was edited later."""
     return text.startswith(_FIRST_LINE)
 
 
 def is_unedited(hooks: Extension, text: str) -> bool:
-    """Return whether ``text`` is exactly the text that this version writes, whatever the path of the program is."""
+    """Return whether ``text`` is the text that this version writes. The path of the program is not compared."""
     found = _PROGRAM.search(text)
     try:
         return found is not None and text == text_of(hooks, json.loads(found[1]))

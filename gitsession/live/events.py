@@ -1,6 +1,6 @@
 """Names of events, and their effects.
 
-Claude Code and codex use these names; the names of other agents are translated.
+Claude Code and codex use these names. The extensions for other agents translate the names of those agents.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ TURN_END = "Stop"
 SESSION_END = "SessionEnd"
 
 SNAPSHOT_EVENTS = TOOLS | {PROMPT, TURN_END}
-"""Events that record a snapshot of the workspace."""
+"""Events at which a hook takes a snapshot of the workspace."""
 
 INGEST_EVENTS = frozenset({TURN_END, SESSION_END})
-"""Events that start an ingestion in a separate process."""
+"""Events after which a separate process ingests the spool."""
 
 KNOWN = SNAPSHOT_EVENTS | frozenset(
     {"SessionStart", SESSION_END, "SubagentStart", "SubagentStop", "PreCompact", "PostCompact"}
@@ -39,7 +39,7 @@ def read_only(raw: bytes) -> bool:
     """Return whether ``raw``, the agent's JSON, names a tool of ``READ_ONLY``; false if this cannot be determined.
 
     A quotation mark within a JSON string is escaped. So the text between two unescaped quotation marks is a complete
-    key or value. If the key of the tool's name occurs only once, it is the key of the event itself.
+    key or value. If the key ``tool_name`` occurs only once, it is a key of the event itself, not of nested data.
     """
     if raw.count(_TOOL) != 1:
         return False

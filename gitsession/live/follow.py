@@ -1,6 +1,6 @@
 """An iterator over the new entries of a store, including those that other processes write.
 
-The iterator uses no thread. It sleeps between two checks. A check opens no object if nothing has changed.
+The iterator uses no thread. It sleeps between two checks. If nothing has changed, a check reads no git objects.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class NewEntry(NamedTuple):
 def follow(
     store: GitStore, *, sid: str | None = None, every: float = EVERY_SECONDS, idle: bool = False
 ) -> Iterator[NewEntry | None]:
-    """Yield each entry that is written after this call, in the order of the entries of its branch.
+    """Yield each entry that is written after this call. The entries of a branch are yielded oldest first.
 
-    The iterator never ends by itself. To end it, leave the loop or call ``close``. An entry is yielded once, even if
-    its branch is removed and restored.
+    The iterator never ends by itself. To end it, leave the loop or call ``close``. An entry is yielded only once, even
+    if its branch is removed and restored.
 
     Args:
         store: The store.

@@ -1,4 +1,4 @@
-"""Ingestion of the spool: sessions are imported, and each snapshot becomes a checkpoint of its entry.
+"""Ingestion of the spool: sessions are imported, and snapshots become checkpoints.
 
 An event is removed from the spool only after all its content is in the store. So no event is lost if the process is
 killed. Ingesting an event twice adds nothing, because an existing checkpoint is recognized by its time.
@@ -33,12 +33,12 @@ from gitsession.workspace.root import WorkspaceRoot
 WAIT_MS = 24 * 3600 * 1000
 """Maximum time in ms that an event waits for its session file to appear."""
 LAG_MS = 60_000
-"""Maximum time in ms that a snapshot waits for its entry if the agent has not written a later entry."""
+"""Maximum time in ms that an event with a snapshot waits for its entry, if the agent has not written a later entry."""
 
 TURN_SECONDS = 5.0
 """Maximum time in seconds to wait for the lock on a workspace.
 
-After this time, the snapshot is left to the next ingestion.
+If the lock is not released in time, the event stays in the spool for the next ingestion.
 """
 
 
@@ -60,7 +60,7 @@ class IngestResult:
         waiting: Number of events that are still in the spool.
         checkpoints: Number of new checkpoints.
         sessions: Ids of the imported sessions.
-        failed: Messages of the failures.
+        failed: One message for each failure.
         busy: Whether another process is ingesting the spool.
     """
 
@@ -75,7 +75,10 @@ class IngestResult:
 def ingest(
     store: GitStore, import_file: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
 ) -> IngestResult:
-    """Ingest the waiting events. ``wait_seconds``: maximum wait for another ingestion. Raises ``Unavailable``."""
+    """Ingest the events in the spool. Raises ``Unavailable``.
+
+    ``wait_seconds``: maximum time to wait until another process has ingested the spool.
+    """
     folder = spool.folder(str(store.git_dir))
     try:
         lock = StoreLock(Path(folder, "drain.lock"), wait_seconds=wait_seconds)
@@ -140,7 +143,7 @@ class _Ingestion:
             return None
 
     def _in_order(self) -> list[Event]:
-        """Return the events in the order of time, but each snapshot after its base.
+        """Return the events in the order of time, except that each snapshot follows the snapshot on which it is based.
 
         The times can be wrong, because clocks can go backwards.
         """
@@ -167,7 +170,7 @@ class _Ingestion:
         tree: Oid | None = None
         if event.snapshot is not None:
             try:
-                tree = self._chains.tree(event.snapshot)  # also for waiting events: later snapshots are based on it
+                tree = self._chains.tree(event.snapshot)  # even if the event must wait: later snapshots are based on it
             except (MissingObject, Corrupt) as error:
                 self._set_aside(event.spooled, str(error))
                 self._chains.forget(event.snapshot.workspace)
@@ -259,9 +262,9 @@ class _Ingestion:
         return self._sids[key]
 
     def _is_expired(self, event: Event) -> bool:
-        """Return whether to drop an event because its session file did not appear in time.
+        """Return whether an event can be removed because the file of its session did not appear within ``WAIT_MS``.
 
-        If it has a snapshot, set it aside.
+        Set an event with a snapshot aside instead, and return false.
         """
         if 0 <= self._clock() - event.at_ms < WAIT_MS:
             return False
@@ -298,7 +301,8 @@ class _Ingestion:
         spool.fail(self._spool, message)
 
 
-# Trees of snapshots. A snapshot has the differences from the previous snapshot of its workspace, in any session.
+# Trees of snapshots. A spooled snapshot contains the differences from the previous snapshot of the same workspace,
+# which may belong to another session.
 
 FILE = "looks.json"
 
@@ -313,7 +317,7 @@ class SnapshotTrees:
         self._is_noted = True
 
     def tree(self, snapshot: SpooledSnapshot) -> Oid | None:
-        """Return the tree of a snapshot. Raises ``MissingObject`` if the tree of its base is unknown."""
+        """Return the tree of a snapshot. Raises ``MissingObject`` if its base tree is unknown or missing."""
         states = put(self._store, snapshot.changes)
         with self._store.transaction() as tx:
             tree = tree_with(self._store, tx, self._base(snapshot), states)
@@ -325,7 +329,7 @@ class SnapshotTrees:
     def note(self) -> None:
         """Save the known trees.
 
-        Call this method before the events with these snapshots are removed. Raises ``OSError``.
+        Call this method before events with snapshots are removed from the spool. Raises ``OSError``.
         """
         if not self._is_noted:
             save_state(self._store.git_dir, FILE, self._known)
@@ -345,14 +349,14 @@ class SnapshotTrees:
         return base
 
     def forget(self, workspace: str) -> None:
-        """Discard the state of a workspace whose last base is lost, so that its next snapshot has all files."""
+        """Discard the state of ``workspace``, so that the next snapshot contains all files and needs no base."""
         folder = workspace_lock.folder_in(self._store.git_dir, Path(workspace))
         if folder.is_dir():
             with PrivateRepository.open(folder, wait_seconds=5) as shadow:
                 shadow.forget()
 
     def save(self, waiting: Iterable[Event]) -> None:
-        """Save the bases of later snapshots: the last snapshot of each workspace, and the bases of waiting events.
+        """Save the trees on which later snapshots are based: those of the last snapshots and the bases of ``waiting``.
 
         Raises ``OSError``.
         """

@@ -1,8 +1,8 @@
 """Edits of agents' settings that install and remove hooks. An edit is planned before anything is written.
 
 The original of a file is stored below the store, readable only by its owner. If no other program has changed the file
-since then, ``disable`` restores the original bytes. Otherwise it removes only the hooks. If a file that gitsession
-created has been edited since then, it is overwritten or deleted only with ``force``, and a copy of it is kept.
+after the installation, ``disable`` restores the original bytes. Otherwise, ``disable`` removes only the hooks. A file
+that gitsession created and another program edited is overwritten or deleted only with ``force``. A copy is then kept.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HOOKS = "hooks"
 class Edit:
     """A planned change to a file, from ``old`` to ``new``.
 
-    ``None`` means that the file does not exist. ``file``: the real path.
+    ``old`` and ``new``: contents of the file; ``None`` if it does not exist. ``file``: its path without symbolic links.
     """
 
     agent: str
@@ -78,7 +78,7 @@ def plan_disable(store: Path, spec: HookSettings | Extension, file: Path, *, for
     new = old if original is None else original[0]
     if new is None:
         return Edit(spec.agent, file, old, None)
-    text = _text(new, file)  # the original may have other hooks of gitsession, for another store
+    text = _text(new, file)  # the original may contain hooks of gitsession for another store
     return Edit(
         spec.agent, file, old, _remove_hooks(text, spec, file).encode() if _own_hooks(text, spec, file) else new
     )
@@ -95,7 +95,7 @@ def is_enabled(spec: HookSettings | Extension, file: Path) -> bool:
 def perform(store: Path, edit: Edit, *, enable: bool) -> None:
     """Write or delete the file of ``edit`` atomically.
 
-    Raises ``Refused`` if it has changed since the plan, and ``Unavailable``.
+    Raises ``Refused`` if the file has changed after the edit was planned, and ``Unavailable`` if it cannot be written.
     """
     try:
         _check_as_planned(edit)
@@ -114,7 +114,7 @@ def perform(store: Path, edit: Edit, *, enable: bool) -> None:
             temporary = edit.file.with_name(f".{edit.file.name}.{secrets.token_hex(4)}.tmp")
             write_new(temporary, edit.new, mode=0o600 if edit.old is None else edit.file.stat().st_mode & 0o777)
             try:
-                _check_as_planned(edit)  # again: the agent may have saved the file while the new file was synced
+                _check_as_planned(edit)  # again: the agent may have saved the file while the new file was written
                 os.replace(temporary, edit.file)
             except BaseException:
                 temporary.unlink(missing_ok=True)
@@ -212,7 +212,7 @@ def _add_hooks(text: str, spec: HookSettings, file: Path, wanted: dict[str, str]
 def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
     """Return ``text`` without the hooks of gitsession.
 
-    They are removed one by one, because a removal moves the later text.
+    The text is parsed again after each removal, because a removal changes the positions of later hooks.
     """
     while True:
         whole, hooks = _hooks(text, file)
@@ -235,10 +235,9 @@ def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
 
 
 def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, force: bool) -> bool:
-    """Return whether a file that gitsession created has been edited since then.
+    """Return whether the file of an extension was edited after gitsession created it.
 
-    Raises ``Refused`` if gitsession did not create the file. If ``force`` is not set, raises ``Refused`` also if the
-    file has been edited.
+    Raises ``Refused`` if gitsession did not create the file, or if the file was edited and ``force`` is not set.
     """
     if old is None or _original(store, spec.agent, file, old) is not None:
         return False
@@ -258,7 +257,7 @@ def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, fo
 
 
 def copy_of(store: Path, edit: Edit) -> Path:
-    """Return the path of the copy that is kept of an edited file before it is overwritten or deleted."""
+    """Return the path of the copy that is made of an edited file before the file is overwritten or deleted."""
     assert edit.old is not None
     name = f"{edit.agent}-{hashlib.sha256(edit.old).hexdigest()[:16]}{edit.file.suffix}"
     return store / FOLDER / name
@@ -286,9 +285,9 @@ def _record_original(store: Path, edit: Edit) -> None:
 
 
 def _original(store: Path, agent: str, file: Path, current: bytes | None) -> tuple[bytes | None] | None:
-    """Return the original in a tuple of one. It is ``None`` in the tuple if there was no file before.
+    """Return a one-element tuple with the original content. Its element is ``None`` if the file did not exist.
 
-    Return ``None`` if the original is unknown, or if gitsession did not write the current file.
+    Instead of a tuple, return ``None`` if the original is unknown or another program has changed the file.
     """
     try:
         record = json.loads(read_regular(_record_path(store, agent, file)) or b"{}")
@@ -299,7 +298,7 @@ def _original(store: Path, agent: str, file: Path, current: bytes | None) -> tup
         return None
 
 
-# Edits of a JSON text at a few positions. All other bytes are kept, and new values follow the layout of the text.
+# Insertion and removal of values in a JSON text. All other bytes are kept. New values are indented like existing ones.
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
@@ -310,7 +309,8 @@ _UNIT = "  "
 class Part:
     """A JSON value and its position.
 
-    ``begin``: start of its key, if any. ``parts``: values in an object or an array.
+    ``begin``: start of the key, or of the value if there is no key. ``start`` and ``end``: start and end of the value.
+    ``parts``: the values in an object or an array.
     """
 
     begin: int

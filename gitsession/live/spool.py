@@ -1,7 +1,7 @@
 """The spool: one file for each event that is not yet ingested (docs/explanation/live.md, "What a hook does").
 
-The agent waits while a hook writes an event. So the writer loads no slow modules and syncs nothing to disk. The reader
-detects events that a power failure has damaged.
+The agent waits while a hook writes an event. So the writer loads no slow modules and does not call fsync. The
+reader detects events that a power failure has damaged.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ VERSION = 1
 EVENT, ASIDE, TEMPORARY = ".event", ".bad", ".tmp"
 LEFT = "left"
 AGAIN_SECONDS = 60
-"""Time in seconds after which waiting events are tried again."""
+"""Time in seconds after which the events that an ingestion could not complete are tried again."""
 FORGOTTEN = "forgotten"
 FAILURES, FAILURES_BEFORE = "failures", "failures.old"
 FAILURES_BYTES_MAX = 64 << 10
 MESSAGE_CHARS_MAX = 500
 EVENTS_MAX = 10_000
-"""Maximum number of waiting events. More events wait only if none is ever ingested, so further events are rejected."""
+"""Maximum number of events in the spool. Further events are rejected. The limit is reached only if no event is ever
+ingested.
+"""
 TEMPORARY_SECONDS = 3600
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -38,10 +40,10 @@ def folder(store: str) -> str:
 
 
 def write(store: str, parts: Iterable[bytes]) -> str:
-    """Write one event atomically, readable only by its owner; return its name.
+    """Write one event atomically, and return its name.
 
-    If the names are sorted, they are in the order of time. The store and its parent folders need not exist. Raises
-    ``OSError`` if the event cannot be written or too many events are waiting.
+    Only the owner can read the file of the event. Sorting the names of events sorts the events by time. The store and
+    its parent folders need not exist. Raises ``OSError`` if the event cannot be written, or if the spool is full.
     """
     folder_path = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
@@ -67,7 +69,10 @@ def write(store: str, parts: Iterable[bytes]) -> str:
 
 
 def raw_head(event: str, agent: str, at_ms: int) -> bytes:
-    """Return the first line of an event, before the agent's unchanged JSON. Both names must be valid (see ``fit``)."""
+    """Return the first line of the file of an event. The agent's unchanged JSON follows this line.
+
+    ``event`` and ``agent`` must be valid names (see ``fit``).
+    """
     return f'{{"v": {VERSION}, "event": "{event}", "agent": "{agent}", "at_ms": {at_ms}}}\n'.encode()
 
 
@@ -77,7 +82,7 @@ def fit(name: str) -> str:
 
 
 def fail(store: str, message: str) -> None:
-    """Record a failure for `doctor` to report. An error in recording it is ignored."""
+    """Record a failure, which `doctor` reports. If the failure cannot be written, do nothing."""
     folder_path = folder(store)
     text = "".join(character if character.isprintable() else " " for character in message[:MESSAGE_CHARS_MAX])
     line = f"{time.time_ns() // 1_000_000} {text}\n".encode("utf-8", "replace")
@@ -95,7 +100,7 @@ def fail(store: str, message: str) -> None:
 
 
 def failures(store: str) -> list[tuple[int, str]]:
-    """Return the failures, oldest first, each as a Unix time in ms and a message."""
+    """Return the recorded failures, oldest first, each as a Unix time in ms and a message."""
     found = []
     for name in (FAILURES_BEFORE, FAILURES):
         try:
@@ -111,7 +116,7 @@ def failures(store: str) -> list[tuple[int, str]]:
 
 
 def forget_failures(store: str) -> None:
-    """Delete the failures, and move the events that were set aside to another folder. Raises ``OSError``."""
+    """Delete the recorded failures, and move the events that were set aside to ``FORGOTTEN``. Raises ``OSError``."""
     aside = set_aside(store)
     kept = f"{folder(store)}/{FORGOTTEN}"
     if aside:
@@ -131,7 +136,11 @@ def waiting(store: str) -> list[str]:
 
 
 def is_due(store: str) -> bool:
-    """Return whether there are events that the last ingestion did not try or tried over ``AGAIN_SECONDS`` ago."""
+    """Return whether to ingest the spool now.
+
+    True if the spool contains events that the last ingestion did not try. Also true if the last ingestion could not
+    complete all events and ended at least ``AGAIN_SECONDS`` ago.
+    """
     names = waiting(store)
     if not names:
         return False
@@ -145,7 +154,7 @@ def is_due(store: str) -> bool:
 
 
 def leave(store: str, name: str) -> None:
-    """Record ``name``, the name of the newest event that an ingestion could not complete. Raises ``OSError``."""
+    """Record the last event that an ingestion could not complete. ``name``: "" if there is none. Raises ``OSError``."""
     with open(f"{folder(store)}/{LEFT}", "w") as file:
         file.write(name)
 

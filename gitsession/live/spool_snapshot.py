@@ -4,8 +4,8 @@
 2. Write the differences to one file of the spool, with the name of this snapshot.
 3. Make this snapshot the base of the next one.
 
-If the process is killed between steps 2 and 3, no snapshot is based on the spooled one. The next snapshot then has the
-same differences.
+If the process is killed between steps 2 and 3, no snapshot is based on the spooled one. The next snapshot then
+contains the same differences.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
 
 BYTES_MAX = 64 << 20
-"""Maximum size of the changes in a snapshot, in bytes. Larger snapshots are left to the process that ingests events."""
+"""Maximum size of the changes in a snapshot, in bytes. If they are larger, the ingestion takes the snapshot later."""
 
 
 class TooManyChanges(Unavailable):
@@ -44,8 +44,9 @@ class TooManyChanges(Unavailable):
 def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> WorkspaceRoot:
     """Open the workspace of an agent.
 
-    It is ``project`` if ``cwd`` is inside it, or else ``cwd``. If this folder is in a repository whose top folder does
-    not contain the user's home directory, the workspace is that top folder. Raises ``NotFound`` and ``Refused``.
+    If ``cwd`` is inside ``project``, the workspace is ``project``, else ``cwd``. If that folder is in a git repository,
+    the workspace is the top folder of the repository instead, unless the top folder contains the user's home directory.
+    Raises ``NotFound`` and ``Refused``.
     """
     at = os.path.realpath(cwd)
     outer = os.path.realpath(project) if project else ""
@@ -57,9 +58,9 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Worksp
 
 
 def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wait_seconds: float) -> str:
-    """Take a snapshot and write it to the spool with ``head``, the description of the event; return the event's name.
+    """Take a snapshot, write it to the spool, and return the name of the event. ``head``: description of the event.
 
-    Raises ``Unavailable`` if another process holds the lock of the workspace, ``TooManyChanges``, and ``OSError``.
+    Raises ``Unavailable`` if another process has locked the workspace, ``TooManyChanges``, and ``OSError``.
     """
     folder = workspace_lock.folder_in(store, root.path)
     with (
@@ -94,10 +95,10 @@ def spool_snapshot(store: Path, root: WorkspaceRoot, head: dict[str, Any], *, wa
 
 
 def _exclusion_rule(store: Path) -> Callable[[bytes], str | None] | None:
-    """Return a function that excludes files with a secret and files whose content was purged, if any file is excluded.
+    """Return a function that returns why a file is excluded: it contains a secret, or its content was purged.
 
-    It decides like ``capturing.exclusion_rule``, but the store may not exist yet, and modules are loaded only when they
-    are needed. Raises the errors of ``tombstone_set.at``.
+    Return ``None`` if no file is excluded. The rules are those of ``capturing.exclusion_rule``. Unlike that function,
+    this one requires no store and loads modules only when they are needed. Raises the errors of ``tombstone_set.at``.
     """
     settings = config.redaction(store)
     purged = None
@@ -124,7 +125,7 @@ def _exclusion_rule(store: Path) -> Callable[[bytes], str | None] | None:
 
 
 def _base(snapshot: WorkspaceSnapshot) -> list[str | None] | None:
-    """Return the tree of the last snapshot, in a list of one; ``None`` if the tree is not known yet."""
+    """Return a one-element list with the tree of the last snapshot; ``None`` if that tree is not known yet."""
     try:
         return [snapshot.base()] if snapshot.before else None
     except MissingObject:

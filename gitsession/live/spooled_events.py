@@ -38,8 +38,8 @@ class SpooledSnapshot:
 
     Attributes:
         workspace: Path of the workspace.
-        before: Name of the earlier snapshot; ``None`` if this snapshot has all files.
-        base: Tree of the earlier snapshot, in a tuple of one; ``None`` if it was unknown.
+        before: Name of the earlier snapshot; ``None`` if this snapshot contains all files.
+        base: One-element tuple with the tree of the earlier snapshot; ``None`` if that tree was unknown.
         name: Name of this snapshot.
         changes: Changed paths, with their new content.
         skipped: Paths that were left out, each with the reason.
@@ -60,7 +60,8 @@ class Event:
     """An event of an agent.
 
     ``session`` is the agent's id of the session. ``file`` is the file of the session; "" if the agent did not name it.
-    If the hook did not take a snapshot, ``workspace`` is set, ``snapshot`` is ``None``, and ``skip_reason`` states why.
+    If the hook failed to take a snapshot, ``snapshot`` is ``None`` and ``skip_reason`` is the error. ``workspace`` is
+    "" if the hook did not determine it.
     """
 
     spooled: str
@@ -85,13 +86,13 @@ class Event:
 
 
 def read(store: Path, name: str) -> Event | None:
-    """Read an event of the spool; ``None`` if it no longer exists. Raises ``Malformed`` and ``OSError``."""
+    """Read an event of the spool. Return ``None`` if its file is missing. Raises ``Malformed`` and ``OSError``."""
     data = read_regular(spool.path(str(store), name))
     return None if data is None else parse(name, data)
 
 
 def parse(name: str, data: bytes) -> Event:
-    """Parse an event. Raises ``Malformed``."""
+    """Parse the file content of an event. Raises ``Malformed``."""
     end = data.find(b"\n")
     if end < 0 or end > _HEAD_BYTES_MAX:
         raise Malformed("the first line is incomplete or too long", where=name)
@@ -205,7 +206,7 @@ _PROMPT_CHARS = 200
 
 
 class Targets:
-    """The newest entries of a session. ``since_ms``: time of the earliest event to look up, as Unix time in ms."""
+    """The newest entries of a session. ``since_ms``: Unix time in ms of the earliest event whose entry is looked up."""
 
     def __init__(self, store: ObjectStore, sid: str, since_ms: int) -> None:
         self._store = store
@@ -242,7 +243,10 @@ class Targets:
         return min(matches, key=lambda match: match[0])[1] if matches else None
 
     def as_of(self, at_ms: int) -> Node | None:
-        """Return the newest entry at the time ``at_ms``; the first entry if all entries are later."""
+        """Return the newest entry that was written by ``at_ms``.
+
+        If all entries are later, return the earliest one. If there are no entries, return ``None``.
+        """
         return next((node for node in self._nodes if self._is_written_by(node, at_ms)), None) or (
             self._nodes[-1] if self._nodes else None
         )
@@ -250,7 +254,7 @@ class Targets:
     def has_later_entry(self, at_ms: int) -> bool:
         """Return whether the agent has written an entry later than ``at_ms``.
 
-        If so, it no longer writes earlier entries.
+        If so, the agent writes no more entries for events before ``at_ms``.
         """
         return bool(self._nodes) and self._nodes[0].author_seconds * 1000 > at_ms
 
@@ -263,9 +267,9 @@ class Targets:
         return self.as_of(event.at_ms)
 
     def _is_written_by(self, node: Node, at_ms: int) -> bool:
-        """Return whether an entry was written by the time ``at_ms``.
+        """Return whether an entry was written at or before ``at_ms``.
 
-        The entry is read only if the seconds are equal.
+        The time of a commit has a resolution of one second. If ``at_ms`` is in the same second, the entry is read.
         """
         if node.author_seconds != at_ms // 1000:
             return node.author_seconds * 1000 <= at_ms
@@ -292,11 +296,11 @@ class Targets:
 
 # The running tool calls of each session: calls with a `before` event and no `after` event. They are saved in the spool.
 #
-# Some agents do not report the end of every call. So if another call begins or the turn ends, the differences in the
-# first snapshot after the beginning of a call are attributed to this call. The differences in later snapshots are not,
-# because the call may have ended long before, and the user's changes would be attributed to the session. Later
-# differences are attributed to the call only if the agent reports the end of the call. Ingesting an event twice has the
-# same result.
+# Some agents do not report the end of every call. So the first snapshot after the beginning of a call counts as the
+# end of the call if the snapshot is taken because another call begins or the turn ends: its differences are attributed
+# to the call. The differences in later snapshots are attributed to the call only if the agent reports the end of the
+# call. Otherwise, the call may have ended long before, and the differences may be changes by the user. Ingesting an
+# event twice has the same result as ingesting it once.
 
 FILE = "calls.json"
 SESSIONS_MAX = 200
@@ -304,10 +308,10 @@ _UNNAMED = "?"
 
 
 class Calls:
-    """The running tool calls of each session, oldest first. Each has the id of the first call that began after it."""
+    """The running tool calls of each session, oldest first, each with the first call that began later ("" if none)."""
 
     def __init__(self, store: Path) -> None:
-        """Load the state after the last ingestion. If it cannot be read, the state is empty."""
+        """Load the running calls that the last ingestion saved. If they cannot be read, there are none."""
         self._store = store
         self._running = {
             key: {str(call): str(later) for call, later in calls.items()}
@@ -316,7 +320,7 @@ class Calls:
         }
 
     def attribute(self, event: Event) -> tuple[str, str | None]:
-        """Return the phase of the snapshot of ``event``, and the call to which its differences are attributed."""
+        """Return the phase of the snapshot of ``event``, and the call to which the differences are attributed."""
         running, name = self._running.get(event.key, {}), event.call or _UNNAMED
         if event.snapshot is None or event.snapshot.before is None:
             return BEFORE, event.call  # a first snapshot has no differences
@@ -329,7 +333,7 @@ class Calls:
         return BEFORE, event.call
 
     def note(self, event: Event) -> None:
-        """Update the running calls with an event."""
+        """Update the running calls after an event was ingested."""
         name = event.call or _UNNAMED
         running = {call: later for call, later in self._running.pop(event.key, {}).items() if call != name}
         if event.name == events.BEFORE_TOOL and event.snapshot is not None:
@@ -347,7 +351,7 @@ class Calls:
 
 
 def load_state(store: Path, name: str) -> dict[str, Any]:
-    """Return the JSON object in a file of the spool; an empty one if it cannot be read."""
+    """Return the JSON object in the file ``name`` of the spool. If the file cannot be read, return an empty object."""
     try:
         value = json.loads(read_regular(f"{spool.folder(str(store))}/{name}") or b"{}")
     except (OSError, ValueError, RecursionError):
@@ -356,7 +360,7 @@ def load_state(store: Path, name: str) -> dict[str, Any]:
 
 
 def save_state(store: Path, name: str, value: Mapping[str, Any]) -> None:
-    """Replace a file of the spool by one with a JSON object. Raises ``OSError``."""
+    """Write a JSON object to the file ``name`` of the spool, atomically. Raises ``OSError``."""
     path = f"{spool.folder(str(store))}/{name}"
     with open(f"{path}.new", "w") as file:
         json.dump(value, file)

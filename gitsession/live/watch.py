@@ -1,6 +1,6 @@
 """Repeated checks of the session files of agents without hooks.
 
-Only file names, sizes and modification times are read.
+The checks read only the names, sizes, modification times and inode numbers of files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Found: TypeAlias = "tuple[Path, Format | None]"
 
 
 class Watch:
-    """A watch of session files. ``search``: function that returns all existing session files."""
+    """A detector of changes in session files. ``search``: function that returns all existing session files."""
 
     def __init__(self, search: Callable[[], Iterable[Found]]) -> None:
         self._search = search
