@@ -109,7 +109,7 @@ GROUPS = {
         "git": ("store", "Run git in the store"),
     },
 }
-"""The commands by group, with their module in ``commands`` and summary. Only ``help --all`` lists plumbing commands."""
+"""The commands by group, each with its module and summary. Only ``help --all`` lists plumbing commands."""
 
 COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
 
@@ -120,7 +120,7 @@ HELP_ALL = "gitsession.help_all"
 
 
 class Commands(click.Group):
-    """A click group that imports the module of a command only when it is used, so that commands start fast."""
+    """A click group that imports the module of a command only when the command is used, so that commands start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -253,7 +253,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _prepare_streams() -> None:
-    """Prevent output errors caused by the encoding of a terminal, or by a stream that is closed at the start."""
+    """Prevent errors when text cannot be encoded for a terminal, or when a stream is closed at the start."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -263,9 +263,9 @@ def _prepare_streams() -> None:
 
 
 def _command_words(arguments: Sequence[str]) -> list[str]:
-    """Return ``arguments`` changed so that click parses ``-@leaf`` as an address and not as an option.
+    """Return ``arguments`` with ``--`` before a word like ``-@leaf``, so that click does not parse it as an option.
 
-    ``-@leaf`` is the leaf of the session that ``-`` names.
+    ``-@leaf`` addresses the leaf of the session ``-``.
     """
     at = next((at for at, word in enumerate(arguments) if word.startswith("-@")), None)
     return list(arguments) if at is None or "--" in arguments[:at] else [*arguments[:at], "--", *arguments[at:]]
@@ -288,7 +288,7 @@ def _usage_message(error: click.ClickException) -> str:
 
 
 def _usage_hint(error: click.ClickException, arguments: Sequence[str]) -> str:
-    """Return the command that prints the help. click's parser does not name the command of a bad option."""
+    """Return a hint with the help command. For an invalid option, click does not report the command it belongs to."""
     context = getattr(error, "ctx", None)
     command = next((f" {word}" for word in arguments if word in COMMANDS), "")
     return f"run `{context.command_path if context else NAME + command} --help`"

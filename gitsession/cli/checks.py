@@ -41,7 +41,7 @@ def run(app: App) -> list[Check]:
 
 
 def _as_far_as_possible(what: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """Yield checks. If one of them raises, yield a check with the error in place of the remaining checks."""
+    """Yield ``checks``. If the iterator raises an error, yield a check with the error instead of further checks."""
     try:
         yield from checks
     except Exception as error:
@@ -116,7 +116,7 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 
 def _live(app: App) -> Iterator[Check]:
-    """Check the hooks of agents, their pending events and their failures."""
+    """Check the hooks of agents, the events in the spool, and the failures of hooks."""
     for agent, location in agent_hooks.AGENTS.items():
         file = agent_hooks.file_of(location, Path.home(), os.environ)
         try:
@@ -156,8 +156,8 @@ def _size(path: Path) -> int:
 class Check:
     """A finding of ``doctor``.
 
-    ``fix``: the instructions to fix the problem; "" if there is no problem. ``is_note``: whether this is information
-    for the user and not a problem.
+    ``fix``: the instructions to fix the problem; "" if there is no problem. ``is_note``: whether the finding is only
+    information.
     """
 
     what: str
@@ -173,7 +173,7 @@ class Check:
 def local_checks(store: gitsession.Store) -> Iterator[Check]:
     """Check remotes, trash, vault, redaction rules and git hooks.
 
-    No remote is contacted. There are no findings for remotes, trash, vault and hooks that do not exist.
+    No remote is contacted. If there is no remote, trash, vault or git hook, there is no finding for it.
     """
     objects = store.objects
     yield from _remotes(store)
@@ -186,7 +186,8 @@ def local_checks(store: gitsession.Store) -> Iterator[Check]:
 def purge(store: gitsession.Store) -> Iterator[Check]:
     """Continue a pending purge, and report the result.
 
-    An interrupted purge continues when the store is opened. If it is still pending, an error prevents its completion.
+    An interrupted purge continues when the store is opened. If the purge is pending after that, an error prevents its
+    completion.
     """
     if not create.is_purge_pending(store.objects.git_dir):
         return
@@ -201,7 +202,7 @@ def purge(store: gitsession.Store) -> Iterator[Check]:
 def locks(git_dir: Path, pending: int) -> Iterator[Check]:
     """Check for lock files of killed processes.
 
-    The owner of one of git's lock files cannot be determined, so the age of the file is reported.
+    The process that created a lock file of git cannot be determined, so the age of the file is reported.
     """
     found = list(RefLocks(git_dir, git_dir / create.PROOFS).list_locks())
     stale = [lock for lock in found if lock.is_stale]
@@ -221,7 +222,7 @@ def locks(git_dir: Path, pending: int) -> Iterator[Check]:
 def reflog(git_dir: Path) -> Iterator[Check]:
     """Check that flushes can write the reflog.
 
-    Without it, ``git gc`` deletes the entries of branches that git deleted.
+    Without the reflog, ``git gc`` deletes the entries of branches that git deleted.
     """
     problem = flushing.reflog_problem(git_dir)
     if problem:

@@ -1,4 +1,4 @@
-"""Forecast of the sessions that agents will delete, for several commands."""
+"""Forecast of the session files that agents will delete."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.index.catalogue import Catalogue
 
 
 def forecast_expiry(catalogue: Catalogue | None) -> ExpiryForecast:
-    """Return the forecast of the sessions that agents will delete.
+    """Return the forecast of the session files that agents will delete.
 
     ``catalogue``: the catalog of the store, or ``None`` if there is no store.
     """

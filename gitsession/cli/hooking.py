@@ -1,6 +1,6 @@
-"""The command ``gitsession hook``, which agents run at every step. It prints nothing, exits with 0 and is fast.
+"""The command ``gitsession hook``, which agents run at every step. The command prints nothing and exits with 0.
 
-``__main__`` runs it without importing the command line. It imports only the modules that an event needs.
+``__main__`` runs this module without importing the command line. This module imports only what an event requires.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STDIN_BYTES_MAX = 32 << 20
 STDIN_SECONDS = 5.0
 CAPTURE_SECONDS = 10.0
-"""Maximum time for a snapshot, in seconds. After that, the process that ingests the event takes the snapshot."""
+"""Maximum time for a snapshot, in seconds. If it takes longer, the process that ingests the event takes a snapshot."""
 WAIT_SECONDS = 5.0
 """Maximum time to wait for another process that is capturing the same workspace, in seconds."""
 
@@ -28,7 +28,7 @@ PROMPT_MAX = 500
 
 
 def is_for_us(arguments: list[str]) -> bool:
-    """Return whether a command line is ``[--store DIR] hook EVENT...`` and does not request help."""
+    """Return whether the command line is ``[--store DIR] hook EVENT...`` without an option for help."""
     at = 2 if arguments[:1] == ["--store"] else 1 if arguments[:1] and arguments[0].startswith("--store=") else 0
     return arguments[at : at + 1] == ["hook"] and not {"-h", "--help"} & set(arguments[at:])
 
@@ -108,7 +108,7 @@ def _stdin() -> tuple[bytes, bool]:
 
 
 def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None:
-    """Write the event with a snapshot of the workspace. If the capture fails, write the event without one."""
+    """Write the event with a snapshot of the workspace. If the capture fails, write the event without a snapshot."""
     import json
     import signal
 
@@ -117,7 +117,7 @@ def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # the ingestion reports the problem
+        spool.write(store, [spool.raw_head(event, agent, at_ms), raw])  # the ingestion reports the invalid JSON
         return
     head = {"event": event, "agent": agent, "at_ms": at_ms, "data": _kept_fields(data)}
     from pathlib import Path
@@ -152,7 +152,7 @@ def _capture(store: str, event: str, agent: str, at_ms: int, raw: bytes) -> None
 
 
 def _kept_fields(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an event that its ingestion requires.
+    """Return the fields of the agent's JSON that the ingestion requires.
 
     The input and output of tools are left out, because the agent's own file contains them.
     """

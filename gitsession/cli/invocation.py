@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gitsession.store.git_store import GitStore
 
 DRAIN_WAIT_SECONDS = 10.0
-"""Maximum time to wait for another process that is ingesting pending events, in seconds."""
+"""Maximum time in seconds to wait until another process has ingested the events of hooks."""
 
 
 class App:
@@ -52,10 +52,10 @@ class App:
         return store_path(self._path, os.environ, Path.home(), _git_setting)
 
     def store(self, *, make: bool = False, damaged: bool = False, ingest: bool = True) -> Store:
-        """Return the store, and open it first if necessary.
+        """Return the store. The first call opens the store.
 
-        ``make``: whether to create a missing store; otherwise ``NotAStore`` is raised. ``damaged``: whether to open the
-        store for a repair. ``ingest``: whether to ingest pending events of agents' hooks first.
+        ``make``: whether to create a missing store; if false, ``NotAStore`` is raised. ``damaged``: whether to open the
+        store for a repair. ``ingest``: whether to ingest the events of agents' hooks after opening the store.
         """
         from gitsession.api import Store
 
@@ -68,7 +68,7 @@ class App:
         return self._store
 
     def drain(self) -> None:
-        """Ingest pending events of agents' hooks, if there are any. A failure only causes a warning."""
+        """Ingest the events of agents' hooks, if there are any. If this fails, only print a warning."""
         try:
             if self._store is not None and spool.is_due(os.fspath(self.path)):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
@@ -76,7 +76,7 @@ class App:
             warn(f"warning: cannot ingest the events of hooks yet: {error}")
 
     def dry_run_store(self) -> Store:
-        """Return a store for a dry run: the existing store, or a temporary one."""
+        """Return a store for a dry run: the existing store, or else a temporary store."""
         import tempfile
 
         from gitsession.api import Store
@@ -86,7 +86,7 @@ class App:
             self._store = Store.create(os.path.join(self._aside.name, "store.git"))
         if self._store is None:
             self.require()
-            self._store = Store.open(self.path)  # not `store`, so that hook events stay in the spool
+            self._store = Store.open(self.path)  # not `self.store()`, which would ingest the spool
         return self._store
 
     def require(self) -> None:
@@ -98,7 +98,7 @@ class App:
             )
 
     def catalogue(self) -> Catalogue:
-        """Return an up-to-date catalog. The store is opened only if the catalog is stale or events are pending."""
+        """Return an up-to-date catalog. Open the store only if the catalog is stale or the spool must be ingested."""
         from gitsession.index.catalogue import Catalogue
 
         if self._store is not None:
@@ -115,9 +115,9 @@ class App:
         return self._catalogue
 
     def objects(self) -> GitStore:
-        """Return the object store without the store API, for commands that must start fast.
+        """Return the object store without opening a ``Store``, for commands that must start fast.
 
-        The object store reads commits, and parses no entries.
+        The object store reads commits and does not parse entries.
         """
         from gitsession.store.git_store import GitStore
 
@@ -128,7 +128,7 @@ class App:
         return self._objects
 
     def warn_of_damage(self) -> bool:
-        """Warn if a quick check detects damage of the journal. Return whether a warning was printed."""
+        """Warn if a quick check finds damage in the journal. Return whether a warning was printed."""
         from gitsession.store.change_stamp import is_journal_doubtful
 
         is_open = self._store is not None or self._objects is not None
@@ -139,12 +139,12 @@ class App:
         return bool(lost)
 
     def row(self, address: str) -> tuple[Row, str]:
-        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the address of the entry, or ""."""
+        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the text ENTRY (may be "")."""
         name, entry = split(address)
         return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
 
     def session(self, address: str) -> Session:
-        """Return the session that an address names. Raises ``UsageError`` if the address names an entry."""
+        """Return the session with this address. Raises ``UsageError`` if the address names an entry."""
         name, entry = split(address)
         if entry:
             raise click.UsageError(
@@ -191,7 +191,7 @@ class App:
 
 
 _DATED = re.compile(r"\w+:.*?@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
-"""An address whose session id contains ``@``. Aider has no ids, so a session is named by its folder and time."""
+"""An address whose session id contains ``@``. An aider session has no id, so its folder and time are used as the id."""
 
 
 def split(address: str) -> tuple[str, str]:
@@ -211,7 +211,7 @@ def split(address: str) -> tuple[str, str]:
 
 
 def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
-    """Return a message that there are no sessions of ``agent``; "" if there are any."""
+    """If there are no sessions of ``agent``, return a message about that, else ""."""
     agents = sorted({row.agent for row in rows})
     if not agent or agent in agents:
         return ""
@@ -260,7 +260,8 @@ def program(store: Path) -> list[str]:
 def runner() -> list[str]:
     """Return the command that runs this program from any folder.
 
-    It is the path of the running script if that is named ``gitsession``, else ``python -m gitsession``.
+    If the name of the running script is ``gitsession`` or ``git-session``, return the path of the script. Otherwise,
+    return ``python -P -m gitsession``.
     """
     here = os.path.abspath(sys.argv[0])
     if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):

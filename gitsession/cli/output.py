@@ -1,4 +1,4 @@
-"""Output of a command: text lines, paged by git's rules, or one JSON document with ``--json``.
+"""Output of a command: lines of text, or one JSON document with ``--json``. Long lists go through a pager, as in git.
 
 Warnings and questions are always printed to standard error.
 """
@@ -52,26 +52,26 @@ def say(text: str = "", **style: Any) -> None:
 
 
 def say_painted(lines: Iterable[str]) -> None:
-    """Print lines that are already painted, and flush after each one."""
+    """Print lines that come from ``paint``, and flush standard output after each line."""
     for line in () if wants_json() else lines:
         click.echo(line, color=_color())
         sys.stdout.flush()
 
 
 def emit(schema: str, document: dict[str, Any]) -> None:
-    """Print the JSON document of a command."""
+    """Print the JSON document of a command if ``--json`` is set."""
     if wants_json():
         emit_bare(titled(schema, document))
 
 
 def emit_line(schema: str, document: dict[str, Any]) -> None:
-    """Print one of several JSON documents on one line, and flush."""
+    """Print one of several JSON documents on one line, and flush standard output."""
     click.echo(json.dumps(titled(schema, document)))
     sys.stdout.flush()
 
 
 def emit_bare(value: Any) -> None:
-    """Print a value as JSON, with all non-ASCII characters escaped, so that it can contain any text."""
+    """Print a value as JSON. Non-ASCII characters are escaped, so that any terminal can print them."""
     click.echo(json.dumps(value, indent=2))
 
 
@@ -83,10 +83,10 @@ def titled(schema: str, document: dict[str, Any]) -> dict[str, Any]:
 def print_list(
     schema: str, key: str, objects: Iterable[Any], lines: Iterable[str], *, nothing: str, **more: Any
 ) -> int:
-    """Print a list and return the exit code. With ``--json``, print a document with ``objects``, else print ``lines``.
+    """Print ``objects`` in a JSON document if ``--json`` is set, else print ``lines``. Return the exit code.
 
-    Only one of the two iterables is consumed. If the list is empty and ``--json`` is not set, ``nothing`` is printed to
-    standard error. ``lines`` must be painted.
+    Only the printed iterable is consumed. If there are no lines to print, the message ``nothing`` is printed to
+    standard error. The lines must contain no control characters except color codes (see ``paint``).
     """
     found = list(objects if wants_json() else lines)
     emit(schema, {**more, key: found})
@@ -137,7 +137,7 @@ def confirm_purge(question: str, *, consent: bool) -> None:
 
 
 def warn_of_hidden(hidden: int, problems: Iterable[str] = (), hint: str = "") -> None:
-    """Warn that secrets are shown as placeholders. ``problems``: the reasons why some could not be revealed."""
+    """Warn that secrets are shown as placeholders. ``problems``: reasons why some secrets could not be revealed."""
     if hidden:
         message = f"{count(hidden, 'secret')} {'is a placeholder' if hidden == 1 else 'are placeholders'}"
         warn(f"{message} ({hint})" if hint else message)
@@ -183,7 +183,7 @@ _PAUSE_SECONDS = 0.1
 
 @contextmanager
 def progress() -> Iterator[None]:
-    """Show the progress of operations in the block, if standard error is a terminal."""
+    """Show the progress of the operations in the ``with`` block, if standard error is a terminal."""
     if wants_json() or sys.stderr is None or not sys.stderr.isatty():
         yield
         return

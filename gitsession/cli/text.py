@@ -48,7 +48,7 @@ def on_a_line(text: str) -> str:
 def shell_command(arguments: Iterable[str]) -> str:
     """Return a command line that a shell parses as ``arguments``, and that cannot control a terminal.
 
-    A word with characters that would not be printed is quoted as ``$'...'`` (bash, ksh, zsh).
+    A word that contains control characters is quoted as ``$'...'`` (bash, ksh, zsh).
     """
     return " ".join(shlex.quote(word) if on_a_line(word) == word else _escaped(word) for word in arguments)
 
@@ -57,13 +57,13 @@ def _escaped(word: str) -> str:
     try:
         data = os.fsencode(word)
     except UnicodeEncodeError:
-        data = word.encode("utf-8", "replace")  # it has a lone surrogate, so it is not a file name
+        data = word.encode("utf-8", "replace")  # a word with a lone surrogate is not a file name
     safe = (chr(byte) if 0x20 <= byte < 0x7F and byte not in b"'\\" else f"\\x{byte:02x}" for byte in data)
     return f"$'{''.join(safe)}'"
 
 
 def shorten(text: str, width: int) -> str:
-    """Return ``text`` on one line of at most ``width`` columns. Joined characters are not split."""
+    """Return ``text`` on one line of at most ``width`` columns. An emoji or flag is not split."""
     safe = " ".join(clean(text).split())
     if columns(safe) <= width:
         return safe
@@ -80,7 +80,7 @@ def columns(text: str) -> int:
     """Return the width of ``text`` in columns. Chinese characters, flags and joined emoji take two columns."""
     if text.isascii():
         return len(text)
-    from rich.cells import cell_len  # not imported for ASCII text, so that a list of such titles is fast
+    from rich.cells import cell_len  # slow to import, and not required for ASCII text
 
     return cell_len(text)
 
@@ -115,9 +115,9 @@ def count(number: int, one: str, many: str = "") -> str:
 
 
 def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:
-    """Yield the first ``most`` of ``lines``, indented, and a line with the number of further lines.
+    """Yield at most ``most`` of ``lines``, indented. If there are more, also yield a line with their number.
 
-    ``rest``: the end of the last line, after the number.
+    ``rest``: text at the end of that line, after the number.
     """
     yield from (indent + line for line in lines[:most])
     if len(lines) > most:

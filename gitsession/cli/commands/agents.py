@@ -23,7 +23,7 @@ from gitsession.live.settings_edits import Edit
 
 
 def _arguments(force: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the arguments of enable and disable. ``force``: the verb in the help of --force."""
+    """Return a decorator that adds the arguments of enable and disable. ``force``: a verb for the help of --force."""
     text = f"{force} gitsession's hook file even if it was edited. A copy of the edited file is kept."
     agent = click.argument("agent")
     yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
@@ -156,7 +156,7 @@ _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def _carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool) -> int:
-    """Show a change of a settings file, ask for confirmation, and write it. With ``dry_run``, only show it in full."""
+    """Show the changes to a file, ask for confirmation, and write the file. With ``dry_run``, only show all changes."""
     import difflib  # slow to import
 
     old, new = ((data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in (edit.old, edit.new))
@@ -193,7 +193,7 @@ def _carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run
 
 
 def _is_wanted(question: str) -> bool:
-    """Ask a question, and return the answer; False if standard input is not a terminal."""
+    """Ask a question and return the answer. If standard input is not a terminal, return False without asking."""
     try:
         return confirm(question)
     except click.Abort:

@@ -44,8 +44,8 @@ def _subject(session: gitsession.Session, branch: str) -> str:
 
 
 def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") -> tuple[str, str]:
-    """Return the address and the last argument of a command. The address can be omitted. Raises ``UsageError``."""
-    if len(words) == 1 and not words[0].startswith(("@", "-")):  # otherwise, it is an address
+    """Return the address and the last argument of a command; ``@`` if the address is omitted. Raises ``UsageError``."""
+    if len(words) == 1 and not words[0].startswith(("@", "-")):  # a single word that begins with @ or - is an address
         return "@", words[0]
     if len(words) != 2:
         raise click.UsageError(f"expected the arguments [{address}] {what}")

@@ -112,7 +112,7 @@ def rewind_command(
         return _print_rewound(app, session, None, done, verb="finished" if finish else "aborted")
     if entry is None:
         raise click.UsageError("missing argument: [SESSION@]ENTRY")
-    address = entry if "@" in entry else f"@@{entry}"  # without a session: an entry of the newest one of this folder
+    address = entry if "@" in entry else f"@@{entry}"  # the newest session of this folder, if no session is named
     if not split(address)[1]:
         raise click.UsageError(f"the address {address!r} does not contain an entry: pass [SESSION@]ENTRY")
     session, at = app.entry(address)
@@ -262,7 +262,7 @@ def diff_command(app: App, words: tuple[str, ...]) -> int:
 
 
 def _same(old: gitsession.Files, new: gitsession.Files, paths: tuple[str, ...]) -> str:
-    """Return a message that the compared files do not differ."""
+    """Return the message for two entries whose files do not differ."""
     if old.checkpoint is None and new.checkpoint is None:
         return "nothing to compare: the session has no checkpoints"
     ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
@@ -305,11 +305,11 @@ _FILE_COLORS = {
 }  # fmt: skip
 _WIDE = 60
 _FILES_MAX = 200
-"""Maximum number of lines. ``--json`` lists all files."""
+"""Maximum number of files in the text output. ``--json`` lists all files."""
 
 
 def outcome_objects(outcomes: Iterable[gitsession.FileOutcome]) -> list[dict[str, str]]:
-    """Return the outcomes as they are printed with ``--json``."""
+    """Return the JSON objects of outcomes."""
     return [{"path": one.path, "did": one.action, "why": one.reason} for one in outcomes]
 
 
@@ -319,7 +319,7 @@ def outcome_lines(outcomes: Iterable[gitsession.FileOutcome]) -> list[str]:
 
 
 def print_files(done: gitsession.RewindResult) -> None:
-    """Print the outcome for each file of a workspace. Files that needed no change are not counted."""
+    """Print the outcome for each file of a workspace, except files that needed no change."""
     lines = outcome_lines(done.outcomes)
     counts = Counter(one.action for one in _changed(done.outcomes))
     parts = [f"{counts[action]:,} {action}" for action in ("written", "removed", "left") if counts[action]]
@@ -329,7 +329,7 @@ def print_files(done: gitsession.RewindResult) -> None:
 
 
 def _changed(files: Iterable[Any]) -> list[Any]:
-    """Return the decisions or outcomes for the files that were not already in the state of the entry."""
+    """Return the given decisions or outcomes without those for files that needed no change."""
     from gitsession.checkpoints.rewind_decisions import UNCHANGED
 
     return [file for file in files if file.reason != UNCHANGED]
@@ -359,7 +359,7 @@ HALF_DONE = "run `gitsession rewind --continue` to complete it, or `gitsession r
 
 @contextmanager
 def report_interrupted_rewind(app: App) -> Iterator[None]:
-    """Report an unfinished rewind if Ctrl-C interrupts the block while files are written."""
+    """Report an unfinished rewind if Ctrl-C interrupts the ``with`` block while files are written."""
     try:
         yield
     except KeyboardInterrupt:

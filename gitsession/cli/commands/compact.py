@@ -127,7 +127,7 @@ def compact_command(
 
 
 def _why_nothing(session: gitsession.Session, tokens: int, strategy: str) -> str:
-    """Return the hint for a session with nothing to summarize."""
+    """Return the hint if there is nothing to summarize."""
     if tokens == 0:
         return "pass a session that is not empty"
     if strategy in BY_ENTRY or (session.leaf is not None and session.leaf.kind == Compaction.kind):
@@ -156,7 +156,7 @@ def _perform(planned: CompactionOutcome, options: Options, focus: str) -> Compac
 
 
 def _options(flags: dict[str, str | None], command: str | None) -> Options:
-    """Return the user's configuration with flags applied. A command or a URL also selects the summarizer for it."""
+    """Return the user's configuration, with ``flags`` applied. A command or a URL also selects a summarizer."""
     values: dict[str, Any] = {name: value for name, value in flags.items() if value is not None}
     if command is not None:
         try:
@@ -175,10 +175,10 @@ _FILES_MAX = 10
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompactionOutcome:
-    """The result of ``compact``: the plan and the context before it. If it was applied, also the entry and new context.
+    """The result of ``compact``: the plan and the old context. If the plan was applied, also the entry and new context.
 
-    ``tokens_after``: the number in the entry, or else the tokens of ``after``. Some profiles use the provider's token
-    counts of kept entries. With these profiles, ``after`` does not show the reduction immediately.
+    ``tokens_after``: the number of tokens in the compaction entry, or else in ``after``. Some profiles use token counts
+    that the provider reported for earlier entries. With them, ``after`` does not show the reduction immediately.
     """
 
     session: gitsession.Session
@@ -223,7 +223,7 @@ def as_document(done: CompactionOutcome) -> dict[str, Any]:
 
 
 def as_text(done: CompactionOutcome) -> list[str]:
-    """Return the text lines of ``compact``: the summarized entries, the kept entries, and the saved tokens."""
+    """Return the text output of ``compact``: the summarized entries, the remaining entries, and the saved tokens."""
     head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
     now, then = done.before.tokens, done.after.tokens if done.after else None
     wins = f"{now.used:,} now" if done.tokens_after is None else f"{now.used:,} before, {done.tokens_after:,} now"

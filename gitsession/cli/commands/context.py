@@ -160,7 +160,7 @@ def as_lines(items: Sequence[gitsession.Item], estimate: Callable[[Shown], int],
 
 
 def _text(entry: Shown) -> str:
-    """Return the text of an entry on one line, with the names of called tools, and the error of a failed answer."""
+    """Return the text of an entry, with the names of called tools, the number of pictures, and the error, if any."""
     from gitsession.model.blocks import Image, ToolCall
     from gitsession.model.entries import BranchSummary, Compaction, Message
 

@@ -77,7 +77,7 @@ def export_command(
 
 
 def _files(sent: gitsession.ExportResult, output: Path) -> list[tuple[Path, bytes]]:
-    """Return the paths and contents of the files to write: one file, or all files of the session in a folder."""
+    """Return the paths and contents of the files to write: all files of the session if ``output`` is a folder."""
     if not output.is_dir():
         return [(output, sent.data)]
     name = PurePosixPath(sent.path).name
@@ -99,7 +99,7 @@ def _write(output: Path, data: bytes) -> None:
 
 
 def _report_unimported(files: Iterable[Path], data: bytes) -> None:
-    """Warn if a file of the session has more data than was imported, because the export lacks this data."""
+    """Warn if a file of the session contains data that was not imported, because the export lacks this data."""
     from gitsession.discovery import sources
 
     for path in files:
@@ -167,7 +167,7 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
 def line_of(commands: Sequence[Sequence[str]], cwd: str) -> str:
     """Return a shell command line that runs the commands in ``cwd``.
 
-    It begins with ``cd`` if ``cwd`` is not the working directory.
+    If ``cwd`` is not the working directory, the command line begins with ``cd``.
     """
     here = os.path.realpath(current_folder() or "/")
     way = [] if here == cwd else [["cd", cwd]]

@@ -156,7 +156,7 @@ def forget(app: App, what: str, rule: str) -> int:
 
 
 def _places(app: App, key: str) -> list[tuple[str, gitsession.Node]]:
-    """Return the entries to which an allowance applies, each with its session; none if the allowance is for a file."""
+    """Return the entries to which the allowance ``key`` applies, each with its session id. A file has no entries."""
     from gitsession.index import names
     from gitsession.sessions.node import load
 

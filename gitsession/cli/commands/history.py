@@ -60,7 +60,7 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
 
 
 def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
-    """Return the oid of the entry at which an agent continues; the tip if this entry cannot be determined."""
+    """Return the oid of the leaf; the tip if the leaf cannot be determined."""
     try:
         return entry_addresses.resolve(store, sid, "leaf", branch=active).oid
     except GitSessionError:
@@ -68,7 +68,7 @@ def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
 
 
 def _follow(app: App, address: str, number: int | None) -> int:
-    """Print the newest entries, then new entries until the process is interrupted."""
+    """Print the newest entries, then each new entry until the process is interrupted."""
     session, store = app.session(address), app.objects()
     news = session.follow(idle=True)  # before the existing entries are listed, so that no entry is missed
     shown = list(itertools.islice(graph.history(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
@@ -125,10 +125,10 @@ def tree_command(app: App, session: str) -> int:
 
 
 def _drawn(tree: gitsession.Tree) -> Iterator[tuple[Node | Gap, str]]:
-    """Yield every entry and every gap with its indentation. Only branches are indented, not single children.
+    """Yield every entry and every gap of ``tree``, each with its indentation. A single child is not indented.
 
-    A gap is yielded before each entry that follows it. A gap without such an entry is yielded after the entry before
-    it, or at the end.
+    A gap is yielded before each entry that follows the gap. If no entry follows, the gap is yielded after the entry
+    before the gap. If there is no such entry either, the gap is yielded at the end.
     """
     gaps = {gap.oid: gap for gap in tree.gaps}
     leaves = {gap.before: gap for gap in tree.gaps if gap.oid in tree.branches.values()}
@@ -156,9 +156,9 @@ def _drawn(tree: gitsession.Tree) -> Iterator[tuple[Node | Gap, str]]:
 
 
 def _columns(after: str, level: int, here: str, below: str) -> tuple[str, str]:
-    """Return the columns before an entry that branches off at ``level``, and those before the entries that follow it.
+    """Return the indentation of an entry that branches off at ``level``, and that of the entries after this entry.
 
-    Levels deeper than ``_LEVELS_MAX`` are replaced by a number. Drawing all of them would take memory proportional to
+    Levels deeper than ``_LEVELS_MAX`` are shown as a number. Drawing every level would require memory proportional to
     the square of the number of branches.
     """
     if level < _LEVELS_MAX:
@@ -194,12 +194,12 @@ def gap_line(gap: Gap, *, indent: str = "") -> str:
 
 
 def gap_object(gap: Gap) -> dict[str, Any]:
-    """Return the JSON object of a gap in ``log`` and ``tree``. Its ``before`` is the id of the entry before the gap."""
+    """Return the JSON object of a gap in ``log`` and ``tree``. ``before``: id of the entry before the gap."""
     return {"id": gap.oid, "what": gap.problem, "before": gap.before}
 
 
 def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
-    """Return the JSON object of an entry in ``log`` and ``tree``. ``at_ms``: the time, Unix time in ms."""
+    """Return the JSON object of an entry in ``log`` and ``tree``. ``at_ms``: Unix time of the entry in ms."""
     found = {
         "id": node.oid,
         "chain": to_base64url(node.chain),
@@ -231,9 +231,9 @@ def as_document(
 
 
 def names_of(leaves: Mapping[str, str], labels: Mapping[str, str], *, active: str) -> dict[str, list[str]]:
-    """Return the names that are shown after each entry: the branches of which it is the tip, and its label.
+    """Return the names that are shown after each entry: its label, and the branches whose tip is this entry.
 
-    If there are several branches, the active one is marked with a star.
+    If there are several branches, the active branch is marked with a star.
     """
     names: dict[str, list[str]] = {}
     for name, oid in leaves.items():

@@ -73,7 +73,7 @@ def import_command(
                 work.take(path, format, named=path in paths)
                 advance()
             work.import_waiting()
-        if everything:  # last, because imported sessions can contain paths of further folders
+        if everything:  # last, because imported sessions can name further project folders
             for path, format in discover.in_projects(project_folders(store), unreadable=True):
                 if agent in (None, format.AGENT):
                     work.take(path, format, named=False)
@@ -146,7 +146,7 @@ def _object(store: gitsession.Store, path: Path, agent: str, done: gitsession.Im
 
 
 def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> str:
-    """Return the files and folders that were searched, for a message."""
+    """Return a phrase that lists the files and folders that were searched."""
     from gitsession.discovery import discover
     from gitsession.formats import ROOTS
 
@@ -190,8 +190,8 @@ def _result_lines(store: gitsession.Store, work: Imports, path: Path, done: gits
     if done.rewritten is not None:
         away = f", the active branch is {row.active}" if row and row.active != done.branch and not work.dry_run else ""
         yield f"  {path}:{done.rewritten}: rewritten from this line on (the new version is branch {done.branch}{away})"
-    # The problems of an unchanged file were shown when it changed, so only one is shown now. Problems that prevented
-    # the import of a part of a file are always shown.
+    # The problems of an unchanged file were shown when the file changed, so only one of them is shown now. If a problem
+    # prevented the import of a part of a file, it is always shown.
     most = PROBLEMS_SHOWN if done.moves and path in work.named else 1
     shown = [problem for problem in done.problems if not problem.is_incomplete][:most]
     shown += [problem for problem in done.problems if problem.is_incomplete]

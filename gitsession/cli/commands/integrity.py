@@ -143,7 +143,7 @@ def _address(app: App, found: gitsession.Finding) -> str:
 
 
 def _coverage_line(covered: gitsession.CheckCoverage) -> str:
-    """Return a sentence about the progress of the current pass over the store."""
+    """Return a text about the part of the store that the current complete check has covered."""
     part = f"{covered.sessions:,} of {count(covered.of, 'session')}, {count(covered.entries, 'entry', 'entries')}"
     before = f"; the previous complete check ended {clock(covered.before_ms)}" if covered.before_ms else ""
     if covered.ended:
@@ -159,7 +159,7 @@ def _of(app: App, sid: str) -> str:
         row = next((row for row in app.store().sessions() if row.sid == sid), None)
     except GitSessionError:
         row = None
-    # Add 1 for the root, which is also checked.
+    # Add 1, because the number of entries does not include the root, which is also checked.
     return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
 
 
@@ -279,7 +279,7 @@ def _repair_lines(done: gitsession.RepairResult, dry_run: bool) -> Iterator[str]
 
 
 def _missing(done: gitsession.RepairResult) -> Iterator[str]:
-    """Yield lines that describe lost data of which there is no copy."""
+    """Yield lines that describe lost data for which no copy was found."""
     plan = done.plan
     entries_of: dict[str, list[str]] = {}
     for lost in plan.lost:

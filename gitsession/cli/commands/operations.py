@@ -20,7 +20,7 @@ from gitsession.store import refs
 
 
 def _arguments(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that adds the arguments of undo and redo. ``what``: the verb phrase in the help text."""
+    """Return a decorator that adds the arguments of undo and redo. ``what``: a verb phrase for the help texts."""
     everywhere = click.option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
     session = click.argument("session", metavar="[SESSION]", required=False)
     return lambda command: session(everywhere(workspace_option(json_option(click.pass_obj(command)))))
@@ -68,7 +68,7 @@ def _run(app: App, verb: str, session: str | None, everywhere: bool, workspace: 
     from gitsession.checkpoints import intents
 
     current = current_folder()
-    for one in intents.pending(app.store().objects):  # the log does not contain an unfinished rewind yet
+    for one in intents.pending(app.store().objects):  # an unfinished rewind is not in the log yet
         if Path(os.path.realpath(workspace or current or "/")).is_relative_to(one.workspace):
             raise Refused(f"cannot {verb}: an earlier command, {one.description}, was interrupted", hint=HALF_DONE)
     if session is not None and everywhere:

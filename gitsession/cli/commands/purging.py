@@ -93,7 +93,7 @@ def purge_command(app: App, entry: str | None, text: str, dry_run: bool, redacts
 
 
 def _address(app: App, entry: str) -> tuple[str, gitsession.Node | None]:
-    """Resolve the address of a session or an entry. The session can be in the trash or the archive."""
+    """Return the session id and the entry (if any) of an address. The session may be in the trash or the archive."""
     from gitsession.archive import archive_set
 
     name, at = split(entry)

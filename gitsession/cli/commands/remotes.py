@@ -129,7 +129,7 @@ def remove(app: App, name: str) -> None:
 
 
 def _warn_of(store: gitsession.Store, remote: gitsession.Remote) -> None:
-    """Warn if there is no repository at the address of a remote, or if a part of its scope matches no session."""
+    """Warn if there is no repository at the address of a remote, or if a filter of its scope matches no session."""
     from gitsession.sync.remotes import missing
 
     if path := missing(remote.url):
@@ -204,7 +204,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     has pushed to a branch first, that branch is refused.
     """
     try:
-        if not sessions:  # a list of sessions is already an explicit choice
+        if not sessions:  # if the user lists the sessions, no confirmation is needed
             confirm_first_push(app, remote, consent=consent)
         with progress():
             report = app.store().remotes.push(remote, sessions=sessions, transport=transport_options())
@@ -340,7 +340,7 @@ class Progress:
 
 
 def print_plan(app: App, remote: str) -> int:
-    """List the sessions that a push would send, by project. Return the exit code."""
+    """Print the sessions that a push would send, grouped by project, and return the exit code."""
     plan = app.store().remotes.plan_push(remote)
     sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
     rest = {"archived": list(plan.archived), "unlisted": list(plan.unlisted)}
@@ -355,7 +355,7 @@ def print_plan(app: App, remote: str) -> int:
 
 
 def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
-    """Ask for confirmation before the first push to a remote, unless the user has already agreed.
+    """Ask for confirmation before the first push to a remote, unless ``consent`` is true.
 
     Raises ``Refused`` if standard input is not a terminal, or if the answer is no.
     """
@@ -380,7 +380,7 @@ def _counted(plan: gitsession.PushPlan) -> str:
 
 
 def _lines_of(plan: gitsession.PushPlan) -> Iterator[str]:
-    """Yield the lines of a plan: the sessions by project, followed by the archived sessions."""
+    """Yield the text lines of a plan: the sessions by project, then the archived and the unlisted sessions."""
     projects: dict[str, list[gitsession.Row]] = {}
     for row in plan.sessions:
         projects.setdefault(row.project or "(no project)", []).append(row)

@@ -86,7 +86,7 @@ def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> 
 
 _TITLE_MIN = 12
 _BEGUN = "↳ "
-"""Mark before the title of a session that was started by another session or continues one."""
+"""Mark before the title of a session that another session started or that continues another session."""
 
 _WIDE = 130
 """Minimum number of columns for a table with folders."""
@@ -96,7 +96,7 @@ _NARROW = 100
 
 
 def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
-    """Yield the header and one line for each session. Without sessions, yield no lines."""
+    """Yield a header and a line for each session. If there are no sessions, yield nothing."""
     if not rows:
         return
     wide, narrow = width() >= _WIDE, width() < _NARROW

@@ -83,7 +83,7 @@ def _document(
 
 
 def _tokens(view: gitsession.Entry) -> dict[str, int] | None:
-    """Return the estimated tokens of an entry, and the tokens that a provider reported for the whole answer."""
+    """Return the estimated tokens of an entry, and the total that the provider reported for the answer, if any."""
     from gitsession.context.profiles import DEFAULT, profile
     from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
     from gitsession.model.usage import total_tokens

@@ -108,7 +108,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
             f"cannot run git in '{path}': its configuration contains settings that may run programs: {names}",
             hint=f"move the settings to your own git configuration, or run `git --git-dir={path}`",
         )
-    # The only hook is gitsession's scan before a push. It runs for every form of the push command.
+    # Only gitsession's pre-push hook is enabled. git runs the hook before every kind of push.
     hooks = hook_files.shipped("pre-push")
     settings = ["-c", f"core.hooksPath={hooks}", "-c", f"gitsession.gate={shlex.join(program(app.path))}"]
     app.close()

@@ -125,7 +125,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 class Size(click.ParamType[int]):
-    """A size in bytes, or a number with the unit k, m, g or t."""
+    """A size: a number of bytes, or a number with the unit k, m, g or t, such as 500m. The value is in bytes."""
 
     name = "size"
 
