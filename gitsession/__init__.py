@@ -8,8 +8,8 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-# Not imported from typing, because that takes as long as the start of Python. Declared as bool for editors: some of
-# them evaluate a plain False, and complete nothing.
+# TYPE_CHECKING is not imported from typing, because that import takes as long as the start of Python. Without the
+# annotation, some editors evaluate the constant False and complete none of the names below.
 TYPE_CHECKING: bool = False
 if TYPE_CHECKING:
     from gitsession.api import Session, Store

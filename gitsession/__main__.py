@@ -19,20 +19,20 @@ def main() -> None:
             os._exit(0)
     try:
         code = _run(sys.argv[1:])
-    except KeyboardInterrupt:  # before the first line of `_run`, or after its last
+    except KeyboardInterrupt:  # Ctrl-C before the first line of `_run` or after its last line
         code = INTERRUPTED
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except OSError:
         sys.exit(code)  # Python reports the error itself
-    os._exit(code)  # the store is closed; a shutdown of the interpreter would take a fifth of `gitsession ls`
+    os._exit(code)  # the store is closed, and a normal exit would take a fifth of the time of `gitsession ls`
 
 
 def _run(arguments: list[str]) -> int:
     import signal
 
-    # If the parent process ignores a signal (`nohup`, `&` in a script), it stays ignored.
+    # A signal that the parent process ignores (`nohup`, `&` in a script) stays ignored.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:  # no file is open yet, and an exception could be suppressed while modules are imported
         signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -48,7 +48,7 @@ def _run(arguments: list[str]) -> int:
     terminated = False
 
     def terminate(*_: object) -> None:
-        """Exit as after Ctrl-C: stop a summarizer, discard incomplete writes, close the store."""
+        """Handle SIGTERM like Ctrl-C: stop a summarizer, discard incomplete writes, and close the store."""
         nonlocal terminated
         terminated = True
         raise KeyboardInterrupt
