@@ -211,7 +211,7 @@ def split(address: str) -> tuple[str, str]:
 
 
 def no_such_agent(agent: str, rows: Sequence[Row]) -> str:
-    """If there are no sessions of ``agent``, return a message about that, else ""."""
+    """Return a message that there are no sessions of ``agent``; "" if the agent has sessions."""
     agents = sorted({row.agent for row in rows})
     if not agent or agent in agents:
         return ""
