@@ -1,4 +1,4 @@
-"""Capture of a workspace's changes in a store: first the contents in batches, then the new tree."""
+"""Capture of a workspace's changes in a store. The contents are stored first, in batches, and then the new tree."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from gitsession.workspace.snapshot import take_snapshot
 from gitsession.workspace.trees import CachedTrees, State
 
 BATCH_BYTES = 32 << 20
-"""Size in bytes at which the contents in memory are written to the store. A single file may be larger."""
+"""Total size in bytes at which the contents in memory are written to the store. A single file may be larger."""
 
 
 class Captured(NamedTuple):
     """A captured snapshot.
 
-    ``tree``: the tree of all files. ``changes``: the differences from the tree of the last snapshot.
+    ``tree``: the tree of all files; ``None`` for an empty workspace. ``changes``: the new state of each path that has
+    changed since the last snapshot.
     """
 
     tree: Oid | None
@@ -42,8 +43,10 @@ def capture(
 ) -> Captured:
     """Capture the whole workspace (mode *workspace*), and store the differences from the last snapshot.
 
-    ``folder``: the folder of the private git directory (see ``snapshot.take_snapshot``). If the store lacks an object
-    of the last snapshot, that snapshot is discarded, and all files are read again. Raises ``Unavailable``.
+    If an object of the last snapshot is missing in the store, that snapshot is discarded, and all files are read again.
+    Raises ``Unavailable``.
+
+    ``folder``: the folder of the private git directory (see ``snapshot.take_snapshot``).
     """
     for is_full in (False, True):
         with take_snapshot(root, folder, caps=caps, discard_state=is_full) as snapshot:
@@ -66,7 +69,7 @@ def capture(
 
 
 def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
-    """Store contents in transactions of about ``BATCH_BYTES``; return the new state of each path."""
+    """Store the contents of ``changes`` in transactions of about ``BATCH_BYTES``; return the new state of each path."""
     states: dict[str, State] = {}
     batch: dict[Oid, tuple[Kind, bytes]] = {}
     size = 0
@@ -89,9 +92,9 @@ def tree_with(
     changes: Mapping[str, State],
     file_trees: CachedTrees | None = None,
 ) -> Oid | None:
-    """Write the tree ``base`` with ``changes`` applied. The contents must be in the store already.
+    """Write the tree ``base`` with ``changes`` applied; return the new tree. The blobs must be in the store already.
 
-    Raises ``MissingObject`` if a blob no longer exists: `git repack -a -d` may drop a blob before a ref leads to it.
+    Raises ``MissingObject`` if a blob no longer exists. `git repack -a -d` can remove a blob that no ref reaches yet.
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
@@ -105,8 +108,8 @@ def capture_paths(
 ) -> tuple[list[PathContent], list[Skipped]]:
     """Read only ``paths``, without git (mode *edited*). Return their contents, and the skipped paths.
 
-    The paths may be absolute or relative to the workspace, and may be ignored by git. Folders and paths outside the
-    workspace are skipped.
+    The paths may be absolute or relative to the workspace. Files that git ignores are read, too. Folders, and paths
+    outside the workspace, are skipped.
     """
     changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []

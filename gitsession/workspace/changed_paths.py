@@ -1,9 +1,9 @@
 """The paths that may differ from the last snapshot, found with one `git ls-files`.
 
-The user's ignore rules apply. They are in the ``.gitignore`` files from the top of the enclosing repository downward,
-in that repository's ``info/exclude``, and in ``core.excludesFile``. A file in the user's index or in the last snapshot
-is captured even if it is ignored. A folder that is a separate repository is not captured. For a submodule, only the
-checked-out commit is captured.
+The user's ignore rules apply. These rules are in the ``.gitignore`` files from the top of the enclosing repository
+downward, in that repository's ``info/exclude``, and in the file that ``core.excludesFile`` names. A file in the user's
+index or in the last snapshot is captured even if the rules exclude it. A folder that is a separate repository is not
+captured. For a submodule, only the checked-out commit is captured.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ _GLOB = re.compile(r"([\\*?\[ #!])")
 class ChangedPaths(NamedTuple):
     """The paths that git listed, before any file is read.
 
-    ``differing``: the paths that may differ; the value is True if the path is in the last snapshot.
+    ``differing``: the paths that may differ from the last snapshot. The value of a path is True if the path is in that
+    snapshot.
     """
 
     differing: dict[bytes, bool]
     skipped: list[Skipped]
     state: SnapshotState
-    """The state of the last snapshot, with the current ignore rules and user's index. The next state is based on it."""
+    """The state of the last snapshot, updated with the current ignore rules and the user's current index."""
     took_ms: int
     rules_differ: bool
     """True if ignore rules in files outside the workspace have changed since the last snapshot."""
@@ -80,7 +81,7 @@ def find(private: PrivateRepository, root: WorkspaceRoot) -> ChangedPaths:
 
 
 def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> bool:
-    """Return whether a folder of the workspace is in a separate repository. ``known``: a cache of results."""
+    """Return whether a folder of the workspace is in a separate repository. ``known``: the cached results."""
     if folder not in known:
         git_dir = os.path.join(at, folder, b".git")
         known[folder] = os.path.exists(os.path.join(git_dir, b"HEAD")) or os.path.isfile(git_dir)
@@ -89,7 +90,7 @@ def _is_in_repository(folder: bytes, at: bytes, known: dict[bytes, bool]) -> boo
 
 
 def _current_state(private: PrivateRepository, found: UserRepository, at: str) -> SnapshotState:
-    """Return the state with the current ignore rules; an empty state if the enclosing repository is another one."""
+    """Return the state with the current ignore rules. If the enclosing repository has changed, the state is empty."""
     state = private.state
     if state.apart and found.top != at:
         found = UserRepository(at)
@@ -106,7 +107,7 @@ def _current_state(private: PrivateRepository, found: UserRepository, at: str) -
 
 
 def _with_rules(state: SnapshotState, private: PrivateRepository, repository: UserRepository) -> SnapshotState:
-    """Return the state with the ignore rules of ``repository``, and pass the rules that are not versioned to git."""
+    """Return the state with the ignore rules of ``repository``. Pass git those in ``info/exclude``."""
     stamps = user_repository.stamps(repository)  # before the files are read, so that a later change is noticed
     excludes = user_repository.excludes_file(repository)
     private.exclude(user_repository.exclude_text(repository))
@@ -116,7 +117,7 @@ def _with_rules(state: SnapshotState, private: PrivateRepository, repository: Us
 def _with_users_index(
     state: SnapshotState, private: PrivateRepository, at: str, rules: list[str]
 ) -> tuple[SnapshotState, list[bytes]]:
-    """Return the state with the files in the user's index, and the submodules that are no longer in that index."""
+    """Return the state updated with the user's index, and the paths of submodules that are no longer in that index."""
     repository = state.beside
     stamp = user_repository.stamp(repository.index_file) if repository.git_dir else None
     if state.look and stamp == state.users_index:
@@ -143,7 +144,8 @@ def _ignored_paths(
 ) -> list[bytes]:
     """Return the paths in ``paths`` that the ignore rules exclude.
 
-    Paths behind a symbolic link are not passed to git, which rejects them. They do not exist in the workspace.
+    git rejects a path with a symbolic link in place of a folder, so such paths are left out. No such file is in the
+    workspace.
     """
     base = os.fsencode(at)
     folders: dict[bytes, bool] = {b"": True}
@@ -159,7 +161,7 @@ def _ignored_paths(
 
 
 def _exclude_store_option(store: str, at: str) -> str:
-    """Return a git option that excludes only the path of the store. No ``.gitignore`` overrides such an option."""
+    """Return a git option that excludes the path of the store. No ``.gitignore`` file can override the option."""
     path = os.path.normpath(os.path.join(at, os.fsdecode(names.unescape_path(store))))
     return "--exclude=/" + _GLOB.sub(r"\\\1", path)
 
@@ -176,7 +178,7 @@ def _is_below(raw: bytes, folders: Collection[bytes]) -> bool:
 def _unreadable_folders(warnings: bytes, prefix: bytes) -> list[Skipped]:
     """Return the folders that git could not open according to ``warnings``.
 
-    The paths in warnings begin with ``prefix``, the path of the workspace relative to the top folder.
+    The paths in the warnings begin with ``prefix``: the path of the workspace relative to the top of the repository.
     """
     start = b"" if prefix == b"." else prefix + b"/"
     found = [path.removeprefix(start).rstrip(b"/") for path in _UNOPENED.findall(warnings)]

@@ -1,7 +1,7 @@
 """Inspection of one name in an opened folder.
 
-No link is followed, and no pipe or device is opened. A read that overlapped a write is repeated. All functions raise
-``OSError`` if the system denies access.
+No link is followed, and no pipe or device is opened. If a file is written during a read, the read is repeated. All
+functions raise ``OSError`` if the system denies access.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ T = TypeVar("T")
 NOT_FOUND = (errno.ENOENT, errno.ENAMETOOLONG, errno.EILSEQ)
 """Error numbers for a name that does not exist or cannot exist."""
 NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-"""Error numbers for a link or another non-folder where a folder is expected."""
+"""Error numbers for a link or a file where a folder is expected."""
 
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK_BYTES = 1 << 20
@@ -37,7 +37,10 @@ _KINDS: dict[int, Literal["file", "link", "folder", "special"]] = {
 
 
 class Status(NamedTuple):
-    """The status of a name, without its content. As long as the status is the same, the file has not been written."""
+    """The status of a name.
+
+    A write changes the status, unless it follows another write within one tick of the file system's clock.
+    """
 
     kind: Literal["file", "link", "folder", "special"]
     permissions: int
@@ -65,7 +68,7 @@ class Status(NamedTuple):
 
 
 class SpecialFile(NamedTuple):
-    """The state of a name that is neither a file nor a link. ``kind``: a folder, or a pipe, a socket or a device."""
+    """The state of a name that is neither a regular file nor a link. ``special``: a pipe, a socket or a device."""
 
     kind: Literal["folder", "special"]
 
@@ -99,7 +102,7 @@ def contents(folder: int, name: bytes) -> tuple[Status, bytes]:
 
 
 def examine(folder: int, name: bytes) -> tuple[Now, Status | None]:
-    """Return the state of a name, with the oid of its content, and the status. The size of a file is not limited.
+    """Return the state of a name, with the oid of its content, and its status. The size of a file is not limited.
 
     Raises ``Unavailable`` for a file that is being written.
     """
@@ -120,17 +123,17 @@ class _Changed(Exception):
 
 
 def _begin_oid(size: int) -> hashlib._Hash:
-    """Return the hash of a blob that is read in chunks."""
+    """Return the hash of a blob of ``size`` bytes before its content is added."""
     return hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
 
 
 def _read_stable(
     folder: int, name: bytes, begin: Callable[[int], T], take: Callable[[T, bytes], object]
 ) -> tuple[Status, T]:
-    """Read a name; repeat the read after a concurrent write. Return its status, and the object with its content.
+    """Read a file or a link, again after a concurrent write. Return its status, and the object with its content.
 
     ``begin``: a function that returns an empty object for a content of the given size in bytes. ``take``: a function
-    that adds data to the object.
+    that adds data to this object.
     """
     for _ in range(_TRIES):
         found = status(folder, name)

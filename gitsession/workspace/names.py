@@ -1,11 +1,13 @@
-"""The name of a file in a tree: the on-disk name if it is harmless on every system, else an escaped form. FROZEN.
+"""Names of files in trees. FROZEN.
 
-On the disk, a name is a byte string. In a tree, the name must pass the checks of any server (``transfer.fsckObjects``).
-Git must be able to check it out on any system, and any terminal must be able to display it. So a name that is not
-*plain* is written as ``%`` and then the name, with every harmful byte as ``%XX``: ``a:b`` becomes ``%a%3Ab``, and
-``.gitmodules`` becomes ``%.gitmodules``. The form must be the same in every version of gitsession, so that an unchanged
-file always has the same name in a tree. So this module uses no table of Unicode properties: these tables change between
-Python releases.
+On the disk, a name is a byte string. In a tree, a name must pass the checks of every server (``transfer.fsckObjects``).
+Git must be able to check out a file of that name on every system, and every terminal must be able to display the name.
+A *plain* on-disk name meets these conditions and is used in the tree unchanged. Any other name is escaped: it becomes
+``%`` and the name, with every harmful byte as ``%XX``. For example, ``a:b`` becomes ``%a%3Ab``, and ``.gitmodules``
+becomes ``%.gitmodules``.
+
+Every version of gitsession must escape a name in the same way, so that an unchanged file always has the same name in a
+tree. So this module uses no table of Unicode properties, because these tables change between Python releases.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ _UNSAFE = re.compile(
 )
 _DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
 _READ_BY_GIT = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
-"""Names of files whose content git's fsck checks. It accepts any content of ``.gitignore`` and ``.mailmap``."""
+"""Names of files whose content `git fsck` checks. For ``.gitignore`` and ``.mailmap``, it accepts any content."""
 _SHORTENED = ("gi7eba", "gi7d29")
-"""Beginnings of NTFS short names of ``.gitmodules`` and ``.gitattributes``.
+"""Beginnings of the NTFS short names of ``.gitmodules`` and ``.gitattributes``.
 
-NTFS assigns such a name if the first four short names of a file are already used.
+NTFS assigns such a short name if other files already have the first four short names (such as ``GITMOD~1``).
 """
 _DEVICE = re.compile(
     r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
@@ -45,12 +47,12 @@ _TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
 _PLAIN = re.compile(
     rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
 )
-"""A fast match for plain names. Names that do not match may be plain, too."""
+"""A pattern that matches most plain names. It makes ``escape`` fast."""
 
 
 @lru_cache(_CACHED)
 def escape(name: bytes) -> str:
-    """Return the form of ``name`` that is used in trees. Every byte string has a unique form."""
+    """Return the form of ``name`` that is used in trees. Two different names never have the same form."""
     if _PLAIN.fullmatch(name):
         return name.decode()
     text = name.decode("utf-8", "surrogateescape")
@@ -62,7 +64,7 @@ def escape(name: bytes) -> str:
 
 @lru_cache(_CACHED)
 def unescape(text: str) -> bytes:
-    """Return the on-disk form of a name in a tree. Raises ``Malformed`` if ``escape`` never returns such a name."""
+    """Return the on-disk form of a name in a tree. Raises ``Malformed`` for a name that ``escape`` never returns."""
     raw = text.encode("utf-8", "backslashreplace")
     name = re.sub(rb"%([0-9A-F]{2})", lambda found: bytes.fromhex(found[1].decode()), raw[1:])
     name = name if text.startswith("%") else raw
@@ -93,7 +95,7 @@ def refusal(name: bytes) -> str | None:
 def tree_refusal(component: str) -> str | None:
     """Return the reason why a name in a tree is never written; ``None`` if there is none.
 
-    The name is refused by ``refusal``, or its escaped form is invalid.
+    The reason is that ``refusal`` rejects the on-disk form of the name, or that the name is not validly escaped.
     """
     try:
         return refusal(unescape(component))

@@ -1,8 +1,8 @@
 """Patches of files in git's format, with line counts and rename detection.
 
-``CachedTrees.diff``, which has its own limits, finds the files that differ. libgit2 compares two trees of only these
-files, so the size of the workspace and malicious trees do not affect it. Files that libgit2 could not compare in
-bounded time (``engine.is_comparable``) are compared by a git child process with a deadline.
+``CachedTrees.diff`` finds the files that differ, and limits the work for malicious trees. libgit2 then compares two
+trees that contain only these files, so its time does not depend on the size of the workspace. A git child process with
+a deadline compares the files for which libgit2 might need too long (``engine.is_comparable``).
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
     from gitsession.git.engine import Comparison, Side
 
 CHILD_SECONDS = 20.0
-"""Time limit in seconds for all files of one patch that the git child process compares."""
+"""Time limit in seconds for all files together that git child processes compare in one call of ``compare``."""
 
 CHILD_BYTES_MAX = 64 << 20
 """Maximum size in bytes of the content of one file. For a larger file, ``text`` is ``None``."""
 
 TOTAL_BYTES_MAX = 256 << 20
-"""Maximum total size in bytes of the contents of one patch.
+"""Maximum total size in bytes of the contents in one call of ``compare``.
 
 Files are read in path order. For files beyond the limit, ``text`` is ``None``.
 """
 
 SIMILAR_BYTES_MAX = 32 << 20
 SIMILAR_PAIRS_MAX = 100_000
-"""Limits of rename detection by similar content: the size of the files in bytes, and the number of pairs.
+"""Limits of rename detection by similar content: the size of the files in bytes, and the number of pairs of files.
 
-Above these limits, only files with the same content are renames. libgit2 compares all pairs with the interpreter
-lock held; 1,000,000 pairs take 2 to 5 s.
+A pair is an added file and a deleted file. Above these limits, a pair is a rename only if both contents are equal.
+libgit2 compares all pairs while it holds the interpreter lock; 1,000,000 pairs take 2 to 5 s.
 """
 
 _CACHED_BYTES_MAX = 32 << 20
@@ -56,8 +56,8 @@ class FilePatch(NamedTuple):
         path: The current path of the file, or the old one if it was deleted.
         renamed_from: The old path, if the file was renamed.
         text: The patch in git's format. It is ``None`` for a file over 64 MiB, for files beyond the total limit of 256
-            MiB, and for a file whose comparison took too long.
-        added: The number of added lines; ``None`` for binary content or if there is no text.
+            MiB, and for a file that could not be compared in time.
+        added: The number of added lines; ``None`` if the content is binary or ``text`` is ``None``.
         deleted: The number of deleted lines; ``None`` in the same cases.
     """
 
@@ -71,8 +71,8 @@ class FilePatch(NamedTuple):
 def compare(store: ObjectStore, changes: Mapping[str, tuple[State, State]]) -> list[FilePatch]:
     """Compare the contents of ``changes`` (see ``CachedTrees.diff``) in path order.
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` if a content cannot be read. Raises ``Unavailable``
-    if git must compare a file and is not installed.
+    Raises ``MissingObject``, ``Corrupt`` or ``Unavailable`` if a content cannot be read. Raises ``Unavailable`` if a
+    git child process is necessary and git is not installed.
     """
     from gitsession.git import engine
 
@@ -98,7 +98,7 @@ def _patch(found: Comparison, contents: _Contents, deadline: float) -> FilePatch
 
 
 def _patch_by_git(old: Side | None, new: Side | None, contents: _Contents, deadline: float) -> bytes | None:
-    """Compare one file in a git child process, in a repository with no other objects."""
+    """Compare one file in a git child process. Its temporary repository contains no other file."""
     sides = [side for side in (old, new) if side is not None]
     seconds_left = deadline - time.monotonic()
     if seconds_left <= 0 or any(side.oid in contents.without_text for side in sides):
@@ -127,7 +127,7 @@ def _count_lines(text: bytes | None) -> tuple[int | None, int | None]:
 
 
 def _tree(store: ObjectStore, sink: ObjectSink, states: Mapping[str, State]) -> Oid:
-    """Write the tree of ``states``."""
+    """Write the tree with the files of ``states``; return its oid."""
     return CachedTrees(store).patch(sink, None, states) or sink.put("tree", b"")
 
 

@@ -1,4 +1,4 @@
-"""Rules for paths that are never written: names, modes, links, limits and collisions. The workspace is not read."""
+"""Rules that reject paths before a write, by name, mode, link target, limit and collision. No file is read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.workspace.trees import State
 
 CHANGES_MAX = 100_000
 TARGET_BYTES_MAX = 4095
-"""Maximum size in bytes of a link's target. No system follows a link with a longer target."""
+"""Maximum size in bytes of a link's target. No supported system follows a link with a longer target."""
 
 
 
@@ -26,11 +26,11 @@ class PlannedChange(NamedTuple):
 
 
 class NameFolding(NamedTuple):
-    """The differences between names that a file system ignores."""
+    """The differences between two names that a file system ignores."""
 
     case: bool
     form: bool
-    """True if composed and decomposed letters are equal."""
+    """True if the file system treats composed and decomposed letters as equal."""
 
     def key(self, path: str) -> str:
         path = unicodedata.normalize("NFC", path) if self.form else path
@@ -39,7 +39,7 @@ class NameFolding(NamedTuple):
 
 
 def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
-    """Return the paths that are never written, each with the reason."""
+    """Return the paths that must not be written, each with the reason."""
     if len(changes) > CHANGES_MAX:
         return dict.fromkeys((change.path for change in changes), f"more than {CHANGES_MAX:,} paths in one operation")
     found: dict[str, str] = {}
@@ -63,9 +63,9 @@ def refusals(changes: Sequence[PlannedChange]) -> dict[str, str]:
 
 
 def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str, str]:
-    """Return the paths that a file system with ``folds`` does not distinguish, each with the reason.
+    """Return the written paths that a file system with ``folds`` does not distinguish from another path of ``changes``.
 
-    Paths below such a path are included.
+    Each is returned with the reason. Paths below such a path are included.
     """
     spelled: dict[str, set[str]] = defaultdict(set)
     files: set[str] = set()
@@ -85,7 +85,8 @@ def collisions(changes: Sequence[PlannedChange], folds: NameFolding) -> dict[str
 def target_refusal(path: str, target: bytes) -> str | None:
     """Return the reason why a link at ``path`` is not created. A link must stay inside the workspace.
 
-    ``..`` is allowed only at the start of the target: after a name, which may itself be a link, it can lead anywhere.
+    ``..`` is allowed only at the start of the target. After the name of a folder, ``..`` could lead out of the
+    workspace, because that folder may itself be a link.
     """
     if not target:
         return "a link with an empty target"

@@ -1,7 +1,7 @@
-"""Atomic replacement of one name in an opened folder. The replacement is durable once the folder is synced.
+"""Atomic replacement of one file in an opened folder. The caller makes it durable with an fsync of the folder.
 
-A crash leaves the old or the new content, and perhaps a temporary file named by ``names.temporary`` with the caller's
-tag.
+After a crash, the file has its old or its new content. A temporary file may remain; its name is that of
+``names.temporary`` with the caller's tag.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ConcurrentWrite(Exception):
 
 
 class StagedFile:
-    """New content in a temporary file, in the folder of the file that it replaces. It may not be synced yet.
+    """New content in a temporary file, in the folder of the file to replace. ``sync`` makes the content durable.
 
-    It owns two handles, so always call ``drop`` at the end.
+    The object owns two handles, so always call ``drop`` at the end.
     """
 
     def __init__(self, folder: int, fd: int, temporary: bytes, seen: Status | None) -> None:
@@ -42,22 +42,24 @@ class StagedFile:
         self._temporary: bytes | None = temporary
 
     def sync(self) -> None:
-        """Sync the content to the disk; any thread may call this. Raises ``OSError``."""
+        """Write the content to the disk with fsync. Any thread may call this method. Raises ``OSError``."""
         os.fsync(self._fd)
 
     def put(self, folder: int, name: bytes) -> None:
-        """Replace the file ``name`` if its status is still that in ``stage``. ``folder``: a newly opened handle.
+        """Replace the file ``name`` if its status is still the one that was passed to ``stage``.
 
-        If the file has other hard links, these still have the old content. Raises ``ConcurrentWrite`` and ``OSError``.
+        Other hard links of the old file keep the old content. Raises ``ConcurrentWrite`` and ``OSError``.
+
+        ``folder``: a newly opened handle of the folder.
         """
         assert self._temporary is not None
         if _put(folder, name, self._temporary, self._seen, source=self._folder):
             self._temporary = None
 
     def drop(self) -> None:
-        """Close the handles and remove the temporary file. It can be called again.
+        """Close the handles and remove the temporary file. Further calls have no effect.
 
-        Even if this raises ``OSError``, both handles are closed.
+        If this method raises ``OSError``, both handles are closed all the same.
         """
         temporary, self._temporary = self._temporary, None
         folder, self._folder = self._folder, -1
@@ -76,12 +78,13 @@ class StagedFile:
 def stage(
     folder: int, name: bytes, data: bytes, *, executable: bool, seen: Status | None, tag: str, numbers: Iterator[int]
 ) -> StagedFile:
-    """Write ``data`` to a temporary file that can replace the file ``name``, which has the status ``seen``.
+    """Write ``data`` to a temporary file that can replace the file ``name``.
 
-    The new file gets the permissions of the old file, or those that the umask allows. Where the system permits, it also
-    gets the owner and the extended attributes of the old file. ``numbers``: an iterator of numbers for the names of
-    temporary files. A run that writes many files to one folder shares it, so that no used name is tried again. Raises
-    ``OSError``.
+    If there is an old file, the new file gets its permissions and, where the system permits, its owner and its extended
+    attributes. Otherwise, the umask determines the permissions. Raises ``OSError``.
+
+    ``seen``: the status of the old file; ``None`` if there is none. ``numbers``: an iterator of numbers for the names
+    of temporary files. Pass the same iterator for all files of a run, so that no used name is tried again.
     """
     replaced = seen if seen is not None and seen.kind == "file" else None
     mode = 0o600 if replaced else (0o777 if executable else 0o666)
@@ -137,7 +140,7 @@ def remove_folder(folder: int, name: bytes) -> bool:
 
 
 def sweep(folder: int, tag: str) -> None:
-    """Remove the temporary files of a run that has ended."""
+    """Remove the temporary files that a run with ``tag`` left in a folder. The run must have ended."""
     begins = names.temporary(tag, "").removesuffix(b".tmp")
     for name in map(os.fsencode, os.listdir(folder)):
         if name.startswith(begins) and names.refusal(name):
@@ -146,7 +149,7 @@ def sweep(folder: int, tag: str) -> None:
 
 
 def spelled_otherwise(folder: int, name: bytes, seen: Status) -> bool:
-    """Return whether the actual name of the file differs from ``name``, but the file system treats both as equal."""
+    """Return whether the name on the disk differs from ``name``, although the file system treats both as equal."""
     text = os.fsdecode(name)
     if text.swapcase() == text or inspect.status(folder, os.fsencode(text.swapcase())) != seen:
         return False
@@ -168,7 +171,7 @@ def probe(folder: int, tag: str) -> tuple[bool, bool]:
 
 
 def _put(folder: int, name: bytes, temporary: bytes, seen: Status | None, *, source: int) -> bool:
-    """Rename ``temporary`` in the folder ``source`` to ``name``; return False if the temporary file still exists."""
+    """Move ``temporary`` from folder ``source`` to ``name``. Return False if ``temporary`` must still be removed."""
     if seen is None:
         # A rename would replace a file that another process has just created; a hard link fails instead.
         try:
@@ -229,8 +232,9 @@ def _keep_owner(fd: int, old: Status) -> None:
 def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
     """Copy the extended attributes of the file ``name``.
 
-    Capabilities are not copied, because they apply to the old content. Attributes of the system (labels, access lists)
-    are skipped if the system rejects them. Raises ``OSError`` if a user attribute cannot be copied.
+    Capabilities are not copied, because they were granted to the old content. Attributes of the system, such as
+    security labels and access control lists, are skipped if the system rejects them. Raises ``OSError`` if a user
+    attribute cannot be copied.
     """
     if sys.platform != "linux":
         return
@@ -255,7 +259,7 @@ def _keep_attributes(fd: int, folder: int, name: bytes) -> None:
 
 
 def _permissions(old: Status, executable: bool) -> int:
-    """Return the old file's permissions, with the executable bits set or cleared.
+    """Return the old file's permissions, with the executable bits adapted to ``executable``.
 
     The set-user-ID, set-group-ID and sticky bits are cleared.
     """

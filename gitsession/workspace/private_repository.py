@@ -1,10 +1,10 @@
 """The private git directory of a workspace, with which git finds the changes since the last snapshot.
 
-It contains no objects. Its index records the content and the status of each path in the last snapshot. The index is a
-cache, but it must never record content that the caller did not store. So each snapshot that changes the index writes a
-new one beside it. The file ``state``, which is replaced by a rename, names the current index and the tree with the same
-content. If anything is inconsistent, the state is discarded. The next snapshot then reads all files, which costs time
-but loses no data.
+The directory contains no objects. Its git index contains the mode, oid and status of each path in the last snapshot.
+The index is a cache, but it must never contain an oid whose content the caller has not stored. So a snapshot never
+changes the current index; if necessary, it writes a new index file. The file ``state`` names the current index and the
+tree of the last snapshot, and is replaced by a rename. If the state and the index do not match, the state is discarded.
+The next snapshot then reads all files, which costs time but loses no data.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _CONFIG = """\
 [index]
 	version = 4
 """
-"""``protect``: gitsession itself rejects names that another system treats as ``.git``, and reports a reason."""
+"""``protectHFS`` and ``protectNTFS`` are off: gitsession itself rejects names that a system treats as ``.git``."""
 _ATTRIBUTES = "* -text -filter -ident -working-tree-encoding -merge -diff\n"
-"""File content is used without conversion. This file takes precedence over every ``.gitattributes``."""
+"""The attributes disable every conversion of contents. They take precedence over every ``.gitattributes`` file."""
 _FILES = {"HEAD": "ref: refs/heads/none\n", "config": _CONFIG, "info/attributes": _ATTRIBUTES}
 _FOLDERS = ("objects", "refs", "info")
 _READ_BY_GIT = frozenset({".gitignore", ".gitattributes"})
@@ -51,9 +51,10 @@ _PAUSE_SECONDS = 0.005
 
 
 class IndexedPath(NamedTuple):
-    """The state of a path in the last snapshot. ``row``: its mode and oid; empty if the path did not exist.
+    """The state of a path in the last snapshot.
 
-    ``status``: the status in that snapshot if every later write is certain to change it, else ``None``.
+    ``row``: the mode and the oid; empty if the path did not exist. ``status``: the status; ``None`` if a later write
+    might not have changed it.
     """
 
     row: str
@@ -66,21 +67,21 @@ class SnapshotState(NamedTuple):
     look: str
     """The id of the snapshot; empty if there is none."""
     kept: bool
-    """True if ``tree`` has the content of the snapshot. If so, a ``tree`` of ``None`` means an empty workspace."""
+    """True if ``tree`` is the tree of the snapshot (``None`` for an empty workspace). False if it is not known."""
     tree: Oid | None
     at_ns: int
-    """The start of the snapshot, in ns, by the clock that the file system uses for ctimes."""
+    """The start of the snapshot in ns, by the clock from which the file system takes ctimes."""
     files: int
     took_ms: int
     """The shortest time in ms that git needed for a snapshot since the index was written; 0 before the first one."""
     since: dict[str, IndexedPath]
-    """The paths recorded since the index was written. The index is not rewritten for a few changed files."""
+    """The paths that have changed since the index was written. A few changed files do not justify a new index."""
     index_name: str
     index_mark: tuple[int, str]
     """The size and the last bytes of the index file, to detect a truncated file."""
     beside: UserRepository
     apart: bool
-    """True if the enclosing repository ignores the workspace. In that case, its ignore rules do not apply."""
+    """True if the enclosing repository ignores the workspace. If so, that repository's rules do not apply."""
     stamps: list[Stamp]
     excludes: str
     rules: list[Stamp]
@@ -93,8 +94,8 @@ class SnapshotState(NamedTuple):
     links: dict[str, Oid]
     """Symbolic links and the oids of their targets.
 
-    git compares a link with its object. The private repository has no objects, so git lists every link in every
-    snapshot.
+    git would compare a link with an object. The private repository contains no objects, so git lists every link as
+    changed in every snapshot.
     """
 
 
@@ -117,7 +118,7 @@ class PrivateRepository:
     def open(cls, folder: Path, *, wait_seconds: float = 30.0) -> Self:
         """Open the directory; create it if it is missing.
 
-        Raises ``Unavailable`` if another snapshot takes too long or the disk fails.
+        Raises ``Unavailable`` if the disk fails, or if another snapshot holds the lock longer than ``wait_seconds``.
         """
         folder = Path(os.path.abspath(folder))  # absolute, because git runs in the workspace
         try:
@@ -148,9 +149,9 @@ class PrivateRepository:
         self.close()
 
     def now_ns(self) -> int:
-        """Return the ctime, in ns, that a file changed now would have.
+        """Return the ctime in ns that a file would get now.
 
-        The clock of ctimes is coarse and lags behind.
+        The clock of ctimes is coarse and lags behind the system clock.
         """
         os.utime(self._fd)
         return os.fstat(self._fd).st_ctime_ns
@@ -158,7 +159,7 @@ class PrivateRepository:
     def git(
         self, top: str, at: str, *arguments: str, accept: tuple[int, ...] = (0,), stdin: bytes = b"", index: str = ""
     ) -> process.ProcessResult:
-        """Run git with the index ``index``, by default that of the last snapshot. Raises ``Unavailable``."""
+        """Run git with the index ``index``, by default the current one. Raises ``Unavailable``."""
         worktree = process.Worktree(top, at, str(self._index(index or self.state.index_name)))
         return process.run(
             self._git_dir, *arguments, worktree=worktree, accept=accept, stdin=stdin, obstacle=lambda: _obstacle(top)
@@ -169,11 +170,12 @@ class PrivateRepository:
         (self._git_dir / "info/exclude").write_bytes(text)
 
     def write_index(self, top: str, rows: bytes) -> tuple[str, tuple[int, str]]:
-        """Write a new index: the last one with the changes in ``rows``. Return its name and ``index_mark``.
+        """Write a new index: the current one with the changes in ``rows``. Return the name and mark of the new index.
 
-        ``rows`` has the format of `git update-index --index-info`. The index becomes current when ``state`` names it.
-        git reads and compares each file without a recorded status. A file that differs from the stored content is in
-        the next snapshot.
+        The new index becomes current when ``save`` is called. git compares each file whose status is not in the index
+        with the oid in the index. If the content differs, the file is in the next snapshot.
+
+        ``rows``: text in the format of `git update-index --index-info`.
         """
         name = new_name()
         if self.state.look:
@@ -186,7 +188,7 @@ class PrivateRepository:
         return name, self._mark(name)
 
     def save(self, state: SnapshotState) -> None:
-        """Make ``state`` the state of the last snapshot. All file contents must be stored already."""
+        """Save ``state`` as the state of the last snapshot. The caller must have stored all contents."""
         if self._fd < 0:
             raise RuntimeError("cannot save the snapshot: its repository is closed")
         _replace(self._folder / "state", {"version": VERSION, **state._asdict()})
@@ -195,14 +197,14 @@ class PrivateRepository:
         self.state = state
 
     def keep_tree(self, snapshot: str, tree: Oid | None) -> None:
-        """Record that ``tree`` has the files of the snapshot ``snapshot``, which was accepted without a tree.
+        """Record the tree of ``snapshot``, which was accepted without a tree.
 
-        Call this method for the snapshots in chronological order.
+        Call this method for several snapshots in chronological order.
         """
         _replace(self._folder / "drained", {"version": VERSION, "look": snapshot, "tree": tree})
 
     def tree_of(self, snapshot: str) -> Oid | None:
-        """Return the tree of ``snapshot``, which is the id of the last snapshot or of the last snapshot with a tree.
+        """Return the tree of a snapshot: the last one, or the last one that was passed to ``keep_tree``.
 
         Raises ``MissingObject`` if the tree is unknown.
         """
@@ -252,7 +254,7 @@ class PrivateRepository:
             return NO_SNAPSHOT
 
     def _sweep(self) -> None:
-        """Remove git index files that are not current: those of snapshots that were interrupted or not accepted."""
+        """Remove the git index files that the current state does not name."""
         for name in os.listdir(self._folder):
             if name.startswith("index.") and name != f"index.{self.state.index_name}":
                 (self._folder / name).unlink(missing_ok=True)
@@ -273,7 +275,7 @@ def new_name() -> str:
 
 
 def _obstacle(top: str) -> str:
-    """Return a file below ``top`` that would block git forever if git read it; ``""`` if there is none."""
+    """Return the path of a file below ``top`` that would block git when git reads it; "" if there is none."""
     for folder, folders, files in os.walk(top):
         folders[:] = [name for name in folders if name != ".git"]
         for name in _READ_BY_GIT.intersection(files):

@@ -20,7 +20,10 @@ FILES_MAX = 100_000
 
 
 class Caps(NamedTuple):
-    """Limits of a snapshot. Files over a limit are skipped, and so are files in which ``secret`` finds a match."""
+    """The limits of a snapshot. Files over a limit are skipped.
+
+    ``secret``: a function that returns the rule by which a file with the given content is skipped; ``None`` otherwise.
+    """
 
     file_bytes: int = FILE_BYTES_MAX
     files: int = FILES_MAX
@@ -39,8 +42,8 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 def caps() -> Caps:
     """Return the limits from the user's git configuration.
 
-    The settings are ``gitsession.checkpointFileSize`` (bytes, or with the suffix k, m or g) and
-    ``gitsession.checkpointFiles``.
+    The settings are ``gitsession.checkpointFileSize`` (a number of bytes, or a number with the suffix k, m or g) and
+    ``gitsession.checkpointFiles`` (a number of files).
     """
     settings = process.user_settings("gitsession.checkpointfile")
     return Caps(
@@ -50,7 +53,11 @@ def caps() -> Caps:
 
 
 class PathContent(NamedTuple):
-    """A path and its current content. ``data``: a file's bytes or a link's target; empty for a submodule."""
+    """A path and its current content.
+
+    ``file``: the mode and oid; ``None`` if the path does not exist or is skipped. ``data``: a file's bytes or a link's
+    target; empty for a submodule.
+    """
 
     path: str
     file: TreeEntry | None
@@ -67,7 +74,8 @@ class Skipped(NamedTuple):
 class PathReading(NamedTuple):
     """The result of reading one path.
 
-    If ``change`` is ``None``, the known state of the path is kept. A folder counts as missing.
+    If ``change`` is ``None``, the path could not be read, and its state in the last snapshot remains valid. A folder
+    counts as missing.
     """
 
     change: PathContent | None
@@ -76,7 +84,7 @@ class PathReading(NamedTuple):
 
 
 def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
-    """Read a path, which is in on-disk form and relative to the workspace."""
+    """Read the path ``raw``, which is in on-disk form and relative to the workspace."""
     path = names.escape_path(raw)
     missing = PathContent(path, None)
     name, rule = display_path(raw, caps.secret)
@@ -108,11 +116,9 @@ def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReadin
 
 
 def display_path(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:
-    """Return a path for display, and the rule that found a secret in it, or "".
+    """Return a path for display, and the first rule that found a secret in the path, or "".
 
-    Names that contain a secret are replaced by placeholders. If several rules find secrets, the first rule is returned.
-
-    ``secret``: see ``Caps``.
+    Each component that contains a secret is replaced by a placeholder. ``secret``: see ``Caps``.
     """
     parts = raw.split(b"/")
     rules = [secret(part) for part in parts] if secret is not None and secret(b"\n".join(parts)) else []
@@ -138,7 +144,7 @@ def _reason(raw: bytes, status: Status, caps: Caps) -> str | None:
 
 
 def secret_reason(rule: str) -> str:
-    """Return the reason to skip a file in which ``rule`` found a secret. A file is captured unchanged or not at all."""
+    """Return the reason to skip a file in which ``rule`` found a secret."""
     return f"secret: {rule}"
 
 

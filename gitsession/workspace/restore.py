@@ -1,13 +1,13 @@
 """Restoration of a checkpoint's files. No file outside the workspace is written, and no concurrent change is lost.
 
-After an interruption, each path has its old or its new content, and a repeated call completes the work. A path that is
-not in its expected state is kept and reported. There is only one system call between the last check of a file and its
-replacement.
+After an interruption, each path has its old or its new content, and a repeated call completes the operation. If a path
+is not in its expected state, the path is not changed, and the outcome gives the reason. The rename of a file directly
+follows the last check of its status.
 
     prepare   inspect each path and write its new content to a temporary file beside it
-    sync      sync all prepared files, several at once
+    sync      fsync all prepared files, several at once
     replace   inspect each path again and rename its temporary file to it
-    finish    sync the folders, several at once
+    finish    fsync the folders, several at once
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from gitsession.workspace.trees import TreeEntry
 __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 
 SYNCS_MAX = 8
-"""Maximum number of concurrent syncs. A disk combines concurrent requests."""
+"""Maximum number of concurrent calls of fsync. A disk combines concurrent requests."""
 
 FILES_MAX, BYTES_MAX = 64, 32 << 20
-"""Maximum number and total size in bytes of the prepared files. Each of them uses two handles and disk space."""
+"""Maximum number and total size in bytes of the prepared files. Each file uses two handles and disk space."""
 
 _SUBMODULE = "a submodule, whose commit is never changed"
 
@@ -51,7 +51,7 @@ _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errn
 class Outcome(NamedTuple):
     """The outcome for one path.
 
-    ``reason``: the reason why the path was kept or refused; empty if it has the new content.
+    ``reason``: the reason why the path was kept or refused; empty if the path has the new content.
     """
 
     path: str
@@ -70,11 +70,12 @@ def restore(
 ) -> list[Outcome]:
     """Change each path from its ``expected`` state to its ``new`` state; return an outcome for each change, in order.
 
-    All changes are durable when the call returns. Removals come first. Raises ``Unavailable`` if the disk is full,
-    failing or read-only. After this error, repeat the same call to continue.
+    Files are removed before other files are written. All changes are durable when the call returns. Raises
+    ``Unavailable`` if the disk is full, failing or read-only. After this error, repeat the same call to continue.
 
-    ``tag``: a mark in the names of the temporary files, for ``sweep``. ``bytes_max``: the maximum size of one file in
-    bytes. ``made``: folders that the session created; those that the removals leave empty are also removed.
+    ``tag``: a part of the names of the temporary files, by which ``sweep`` finds them. ``bytes_max``: the maximum size
+    of one file in bytes. ``made``: folders that the session created. If the removal of files leaves such a folder
+    empty, the folder is removed, too.
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
@@ -122,7 +123,7 @@ class _Run:
     emptied: set[str] = field(default_factory=set)
     """Folders from which a file was removed."""
     touched: set[str] = field(default_factory=set)
-    """Folders in which a name was changed and that must be synced."""
+    """Folders in which a name was changed. They need an fsync."""
 
     def folds(self) -> NameFolding:
         with self.root.enter("") as top:
@@ -137,7 +138,7 @@ class _Run:
         self._try(change, lambda: self._remove(change))
 
     def write(self, change: PlannedChange) -> None:
-        """Prepare a change. The file may have its new content only after ``replace_files``."""
+        """Prepare a change. A file may get its new content only when ``replace_files`` is called."""
         try:
             self._try(change, lambda: self._prepare(change))
         except Unavailable:
@@ -149,7 +150,7 @@ class _Run:
             self.replace_files()
 
     def replace_files(self) -> None:
-        """Sync all prepared files and rename them to their paths."""
+        """Call fsync for all prepared files and rename them to their paths."""
         try:
             syncs = [self.threads.submit(file.sync) for _, file in self.prepared]
             wait(syncs)
@@ -159,7 +160,7 @@ class _Run:
             self.drop()
 
     def drop(self) -> None:
-        """Remove the temporary files of the prepared files that were not renamed."""
+        """Remove the prepared files that were not renamed."""
         for _, file in self.prepared:
             with suppress(OSError):
                 file.drop()
@@ -174,7 +175,7 @@ class _Run:
                     self._touch(folder)
 
     def sync_folders(self) -> None:
-        """Sync all folders in which a name was changed."""
+        """Call fsync for all folders in which a name was changed."""
         list(self.threads.map(self._sync, self.touched))
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
@@ -275,7 +276,10 @@ class _Run:
         return path_rules.target_refusal(path, data) if new.mode == LINK_MODE else None
 
     def _make_room(self, fd: int, name: bytes, path: str) -> bool:
-        """Remove a folder if it contains only folders that this run emptied or the session created."""
+        """Remove a folder in which no file is left; return whether the folder no longer exists.
+
+        Of the folders below it, only those that this run emptied or that the session created are removed.
+        """
         self.remove_folders([folder for folder in self.emptied | self.made if folder.startswith(f"{path}/")])
         return place_file.remove_folder(fd, name)
 
@@ -283,9 +287,9 @@ class _Run:
         self.touched.add(path.rpartition("/")[0])
 
     def _touch_folders(self, change: PlannedChange) -> None:
-        """Mark the folder of a changed file for a sync. For a new file, mark all folders above it.
+        """Add the folder of a changed file to the folders that need an fsync. For a new file, add all folders above it.
 
-        An earlier run that was killed may have created these folders without syncing them.
+        A run that was killed may have created these folders without an fsync.
         """
         self._touch(change.path)
         if change.expected is None:
@@ -304,7 +308,7 @@ def _inspect(fd: int, name: bytes) -> tuple[Now, Status | None]:
 
 
 def _reason_to_keep(change: PlannedChange, now: Now) -> str | None:
-    """Return the reason to keep the current state of the path; ``None`` if it may be replaced."""
+    """Return the reason to keep the current state of the path; ``None`` if the path may be changed."""
     if isinstance(now, SpecialFile):
         is_free = now.kind == "folder" and change.expected is None
         return None if is_free else f"{now.description} is in its place"

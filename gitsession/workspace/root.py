@@ -1,9 +1,9 @@
-"""An opened workspace. Its files are opened by their paths in a tree.
+"""An opened workspace, with access to its files by their paths in a tree.
 
 No link is followed, so no path leads outside the workspace.
 
-Each folder of a path is opened relative to its parent (``dir_fd``) and must not be a link. No path is resolved first
-and used later, so concurrent renames are harmless. Linux and macOS support ``dir_fd`` for all calls.
+Each folder of a path is opened relative to its parent (``dir_fd``) and must not be a link. No path is resolved before
+its use, so concurrent renames are harmless. Linux and macOS support ``dir_fd`` for all calls.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _HANDLES_MAX = 64
 class WorkspaceRoot:
     """An opened workspace. It caches handles of folders and is not safe for use in two threads.
 
-    Every method that takes a path raises ``Malformed`` if ``names.path_refusal`` rejects it, ``Refused`` for a path in
-    the store, and ``OSError`` if the system denies access.
+    Every method with a path as an argument raises ``Malformed`` if ``names.path_refusal`` rejects the path, ``Refused``
+    for a path in the store, and ``OSError`` if the system denies access.
     """
 
     def __init__(self, path: Path, fd: int, store: Path | None) -> None:
@@ -35,7 +35,7 @@ class WorkspaceRoot:
         """The real path of the workspace."""
         self._fd = fd
         self.store: str | None = None
-        """The path of the store if it is inside the workspace."""
+        """The path of the store in the workspace; ``None`` if the store is elsewhere."""
         self._store: tuple[int, int] | None = None
         if store is not None and store.exists():
             self._store = _identity(os.stat(store))
@@ -78,7 +78,7 @@ class WorkspaceRoot:
         self.close()
 
     def forget(self) -> None:
-        """Close the cached handles. Call this method before a snapshot, because a cached folder may have been moved."""
+        """Close the cached handles. Call this method before a snapshot, because their folders may have been moved."""
         while self._handles:
             os.close(self._handles.popitem()[1])
 
@@ -99,7 +99,7 @@ class WorkspaceRoot:
         return inspect.contents(folder, name)
 
     def read(self, path: str) -> bytes:
-        """Return a file's bytes or a link's target, as ``contents`` does, but without the status."""
+        """Return a file's bytes or a link's target. Raises the errors of ``contents``."""
         return self.contents(path)[1]
 
     def now(self, path: str) -> Now:
@@ -112,9 +112,11 @@ class WorkspaceRoot:
 
     @contextmanager
     def enter(self, folder: str, *, make: bool = False) -> Iterator[int]:
-        """Yield a handle of a folder for writing, reopened from the root folder. ``make``: create missing folders.
+        """Yield a new handle of a folder whose files are to be changed. No cached handle is used.
 
         Raises ``NotFound``, and ``Refused`` if a part of the path is a git directory or is not a folder.
+
+        ``make``: True to create missing folders.
         """
         fd = os.dup(self._fd)
         try:
@@ -211,11 +213,11 @@ def on_disk(component: str) -> bytes:
 
 
 def _identity(found: os.stat_result) -> tuple[int, int]:
-    """Return the identity of a folder, which does not depend on its name."""
+    """Return the device and inode of a folder, which identify it regardless of its name."""
     return found.st_dev, found.st_ino
 
 
 def _is_repository(folder: int) -> bool:
-    """Return whether git would accept the folder itself as a git directory."""
+    """Return whether the folder has the files by which git recognizes a git directory."""
     found = (inspect.status(folder, name) for name in (b"HEAD", b"objects", b"refs"))
     return all(status is not None for status in found)

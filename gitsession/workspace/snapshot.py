@@ -1,11 +1,12 @@
 """Snapshots of a workspace, as differences from the last snapshot. git finds the paths but stores nothing.
 
-    look     under the lock: one `git ls-files` lists the paths that may differ; gitsession reads each on demand
+    look     the private repository is locked; one `git ls-files` lists the paths that may differ; gitsession reads each
+             path when the caller requests its change
     keep     the caller makes the contents durable, in any storage
-    accept   the private index is updated only now; changes that are not accepted are in the next snapshot again
+    accept   the private state is updated; changes that are not accepted are in the next snapshot again
 
-The tree of a snapshot is the tree of the previous snapshot with the changes applied. A caller without a store does not
-have that tree. Such a caller uses the ids of the snapshots instead: ``before`` and ``name``.
+The tree of a snapshot is the tree of the previous snapshot with the changes applied. A caller without a store has
+no trees. Such a caller uses the ids of snapshots instead: ``before`` and ``name``.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import TreeEntry
 
 FOLDED_FROM = 1000
-"""Maximum number of paths over the cap that are listed one by one. If there are more, they are listed by folder."""
+"""Maximum number of paths over the cap that are listed one by one. If there are more, only their folders are listed."""
 
 _IGNORE_FILE = b".gitignore"
 _SLOW_MS = 500
 _SINCE_MAX = 256
-"""Maximum number of paths recorded outside the index. To write the index, git must check every file."""
+"""Maximum number of changed paths before the index is written again. To write it, git must check every file."""
 _OID_DIGITS = 40
 _REMOVED_ROW = b"0 " + b"0" * 40
 _DEBUG = re.compile(rb"\n  mtime: (\d+):(\d+)\n  dev: \d+\tino: (\d+)\n.*?\n  size: (\d+)\t[^\n]*\n", re.DOTALL)
@@ -51,11 +52,11 @@ class WorkspaceSnapshot:
         self.before = private.state.look or None
         """The id of the snapshot on which this one is based. If it is ``None``, all files are listed."""
         self.skipped: list[Skipped] = []
-        """Paths that were not captured, whether or not they were in the last snapshot."""
+        """The paths that were not captured. Some of them may be in the last snapshot."""
         self.appeared: list[str] = []
-        """Paths that were not in the last snapshot, although their files existed, or may have existed, before it began.
+        """Paths that are not in the last snapshot, although their files existed, or may have existed, before it began.
 
-        Ignore rules that have changed since then may have hidden these files.
+        Ignore rules that have changed since the last snapshot may have excluded these files.
         """
         self._root, self._private, self._found, self._caps = root, private, found, caps
         self._rows: dict[bytes, str] = {}
@@ -114,9 +115,11 @@ class WorkspaceSnapshot:
     def accept(self, tree: Oid | None = None, *, kept: bool = True, name: str | None = None) -> str:
         """Mark all changes as durable, so that the next snapshot is based on this one; return the id of this snapshot.
 
-        ``name``: the id to use if there are changes, for a caller that has already recorded an id. The default is a new
-        id. ``tree``: the tree with the content of all files. With ``kept=False``, the tree is not known yet; pass it to
-        ``PrivateRepository.keep_tree`` later. If this raises ``Unavailable``, the snapshot is not accepted.
+        If this method raises ``Unavailable``, the snapshot is not accepted.
+
+        ``tree``: the tree of all files. ``kept``: False if the tree is not known yet; pass the tree to
+        ``PrivateRepository.keep_tree`` later. ``name``: the id of this snapshot if there are changes, for a caller that
+        has already stored an id; a new id by default.
         """
         if not self._is_read:
             raise RuntimeError("cannot accept a snapshot before all its changes were read")
@@ -129,9 +132,9 @@ class WorkspaceSnapshot:
         state, found = self._private.state, self._found
         snapshot = (name or new_name()) if self._rows or not state.look else state.look
         index, mark = state.index_name, state.index_mark
-        # Git compares files that were touched but not changed in every snapshot, until the index has their new status.
+        # If only the status of a file has changed, git reads the file in every snapshot until the index is written.
         is_slow = 0 < 3 * state.took_ms < found.took_ms > _SLOW_MS
-        # The paths that the index has below a new link are no longer in the tree, even if the link is removed later.
+        # A new link replaces a folder. The index must not list files of that folder, even if the link is removed later.
         has_link = any(row.startswith(LINK_MODE) for row in self._rows.values())
         writes = is_slow or has_link or len(self._since) > _SINCE_MAX or not state.look
         if writes:
@@ -166,7 +169,7 @@ class WorkspaceSnapshot:
         return PathReading(PathContent(path, TreeEntry(SUBMODULE_MODE, oid)), None, reading.status)
 
     def _is_unchanged(self, raw: bytes) -> bool:
-        """Return whether the status proves that the file is unchanged, without reading the file."""
+        """Return whether the status proves that the file is unchanged. The file is not read."""
         seen = self._since.get(os.fsdecode(raw))
         if seen is None or seen.status is None:
             return False
@@ -185,12 +188,12 @@ class WorkspaceSnapshot:
     def _lasting_status(self, status: Status | None) -> Status | None:
         """Return ``status`` if it can later prove that the file is unchanged, else ``None``.
 
-        A file that was written after this snapshot began might be written again with the same times.
+        A file that was written after this snapshot began might be written again within the same tick of the clock.
         """
         return status if status and status.ctime_ns < self._found.state.at_ns else None
 
     def _index_rows(self) -> bytes:
-        """Return the rows for the index, removals first, so that no removed path conflicts with a new one."""
+        """Return the rows for the index. Removed paths come first, so that none of them conflicts with a new path."""
         relative = os.fsencode(os.path.relpath(self._root.path, self._found.state.beside.top))
         prefix = b"" if relative == b"." else relative + b"/"
         ordered = sorted(self._since.items(), key=lambda item: item[1].row != "")
@@ -198,7 +201,7 @@ class WorkspaceSnapshot:
         return b"".join(b"%b\t%b%b\0" % row for row in rows)
 
     def _absent(self) -> list[str]:
-        """Return the paths that the user's index tracks and that are not in the private index after this snapshot."""
+        """Return ``SnapshotState.absent`` for this snapshot."""
         state = self._found.state
         tracked = {*state.tracked, *state.submodules}
         removed = {os.fsdecode(raw) for raw, row in self._rows.items() if not row}
@@ -206,7 +209,7 @@ class WorkspaceSnapshot:
         return sorted(((set(state.absent) | removed) & tracked) - added)
 
     def _links(self) -> dict[str, Oid]:
-        """Return the links in the index. If there is a new link, the index is always rewritten."""
+        """Return ``SnapshotState.links`` for this snapshot. If there is a new link, the index is always written."""
         links = self._found.state.links
         found = {path: oid for path, oid in links.items() if path not in self._since}
         start = f"{LINK_MODE} "
@@ -214,9 +217,9 @@ class WorkspaceSnapshot:
         return found | {os.fsdecode(raw): row.removeprefix(start) for raw, row in new.items()}
 
     def _perhaps_hidden(self, fresh: dict[bytes, Status], unhidden: list[bytes]) -> dict[bytes, Status]:
-        """Return the new files that may have existed before the last snapshot although it does not contain them.
+        """Return the new files that may have existed before the last snapshot, although they are not in that snapshot.
 
-        The times of a file that is written constantly, such as a database, do not show when it was created.
+        The times of a file that is written constantly, such as a database, do not show when the file was created.
         ``unhidden``: folders whose ignore rules have changed.
         """
         below = tuple(folder + b"/" for folder in unhidden if folder)
@@ -229,7 +232,7 @@ class WorkspaceSnapshot:
         }
 
     def _not_moved(self, old: dict[bytes, Status]) -> list[str]:
-        """Return the paths in ``old``, except paths of files that were in the last snapshot under another name."""
+        """Return the paths in ``old``, except those of files that had another path in the last snapshot."""
         if not old or not self._removed:
             return sorted(map(names.escape_path, old))
         removed = set(self._removed)
@@ -257,10 +260,12 @@ def take_snapshot(
     discard_state: bool = False,
     wait_seconds: float = 30.0,
 ) -> Iterator[WorkspaceSnapshot]:
-    """Take a snapshot of the workspace with the private git directory in ``folder``, which is created if missing.
+    """Take a snapshot of the workspace. If ``root`` was opened with the path of the store, the store is not captured.
 
-    If ``root`` was opened with the path of the store, the store is not captured. ``discard_state``: True to discard the
-    state of the last snapshot first. Raises ``Unavailable``.
+    Raises ``Unavailable``.
+
+    ``folder``: the folder of the private git directory; it is created if it is missing. ``discard_state``: True to
+    discard the state of the last snapshot first.
     """
     with PrivateRepository.open(folder, wait_seconds=wait_seconds) as private:
         if discard_state:
@@ -277,9 +282,9 @@ def take_snapshot(
 
 
 def _folded(over: list[bytes], most: int) -> list[Skipped]:
-    """Return the paths over the cap as skipped paths.
+    """Return the paths ``over`` the cap as skipped paths. If there are too many for a checkpoint, return their folders.
 
-    If they are too many for a checkpoint, return their folders instead.
+    ``most``: the maximum number of files.
     """
     for depth in (None, -1, 1):
         folders = {b"/".join(raw.split(b"/")[:depth]) or raw for raw in over}
@@ -293,6 +298,6 @@ def _row(file: TreeEntry | None) -> str:
 
 
 def _as_indexed(status: Status) -> list[int]:
-    """Return a status as in git's index, with numbers truncated to 32 bits."""
+    """Return the mtime, inode and size as in git's index, which truncates them to 32 bits."""
     seconds, nanoseconds = divmod(status.mtime_ns, 10**9)
     return [seconds & 0xFFFFFFFF, nanoseconds, status.ino & 0xFFFFFFFF, status.size & 0xFFFFFFFF]

@@ -1,4 +1,4 @@
-"""Reading, comparison and changes of trees of files. Equal subtrees are not compared."""
+"""Functions that read, compare and change trees of files. Equal subtrees are not compared."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.workspace import names
 NAMES_MAX = 1_000_000
 """Maximum number of names in one walk.
 
-A tree of a few hundred bytes can refer to the same subtrees so often that a walk would never end.
+A few small trees can refer to each other so often that a walk without a limit would never end.
 """
 
 
@@ -52,7 +52,7 @@ def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
 
 
 class CachedTrees:
-    """The trees of files in a store. Their folders are cached, because most trees share most of their folders."""
+    """The trees of files in a store. Folders are cached, because most trees share most of their folders."""
 
     def __init__(self, store: Reader) -> None:
         self._store = store
@@ -114,8 +114,8 @@ class CachedTrees:
     def patch(self, sink: ObjectSink, tree: Oid | None, changes: Mapping[str, State]) -> Oid | None:
         """Write ``tree`` with ``changes`` applied; return the new tree, or ``None`` if it is empty.
 
-        A file replaces a folder of the same name with all its content, and a folder replaces a file. If ``changes``
-        themselves conflict in this way, paths with content take precedence over removed paths.
+        A file in ``changes`` replaces a folder of the same name with all its content, and a folder replaces a file. If
+        one path in ``changes`` is a folder of another one, a path with content takes precedence over a removed path.
         """
         wanted: _Changes = {}
         for path, state in sorted(changes.items(), key=lambda item: item[1] is not None):
@@ -173,9 +173,9 @@ class CachedTrees:
 
 
 def _check_limits(base: str, found: int, before: int) -> int:
-    """Return ``found``, the number of names in the folder ``base``. ``before``: the number of names in earlier folders.
+    """Return ``found``: the number of names in the folder ``base``. ``before``: the number of names in earlier folders.
 
-    Raises ``Malformed`` if the tree exceeds limits on names and depth that no real workspace reaches.
+    Raises ``Malformed`` if the tree exceeds the limit of names or depth. No real workspace reaches these limits.
     """
     if base.count("/") >= names.DEPTH_MAX:
         raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(base[:80]))

@@ -1,4 +1,4 @@
-"""The user's own repository that contains a workspace, and its ignore rules. The repository is never written."""
+"""The user's repository that contains a workspace, and its ignore rules. gitsession never writes to the repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 
 Stamp: TypeAlias = "list[int] | None"
-"""A value that changes when a file changes; ``None`` if the file does not exist."""
+"""The inode, size and times of a file, by which a change is detected; ``None`` if the file does not exist."""
 
 _POINTER = b"gitdir:"
 
@@ -41,7 +41,7 @@ class UserRepository(NamedTuple):
 def find(workspace: str) -> UserRepository:
     """Return the repository that git would find from ``workspace``.
 
-    A ``.git`` file that names no git directory ends the search, as in git. A repository above that folder is not used.
+    As in git, the search ends at a ``.git`` file, even if the file names no git directory.
     """
     device = os.stat(workspace).st_dev
     folder = workspace
@@ -75,9 +75,9 @@ def stamps(repository: UserRepository) -> list[Stamp]:
 
 
 def rules(repository: UserRepository, workspace: str, excludes: str) -> list[Stamp]:
-    """Return the stamps of the files outside ``workspace`` that have ignore rules for it.
+    """Return the stamps of the files outside ``workspace`` whose ignore rules apply to it.
 
-    The configuration is not included, because git writes it for many other reasons.
+    Configuration files are not included, because git writes them for many other reasons.
     """
     folder, found = workspace, [repository.exclude, excludes]
     while folder != repository.top and folder != (above := os.path.dirname(folder)):
@@ -87,7 +87,7 @@ def rules(repository: UserRepository, workspace: str, excludes: str) -> list[Sta
 
 
 def exclude_text(repository: UserRepository) -> bytes:
-    """Return the ignore rules in ``info/exclude``, a file that is not versioned. Raises ``BlockedRead``."""
+    """Return the content of ``info/exclude``. Raises ``BlockedRead``."""
     return _read(check(repository.exclude))
 
 
@@ -98,7 +98,7 @@ def excludes_file(repository: UserRepository) -> str:
 
 
 def check(path: str) -> str:
-    """Return ``path``. Raises ``BlockedRead`` if a read of the file would block git."""
+    """Return ``path``. Raises ``BlockedRead`` if git would block when it reads the file."""
     if process.blocks(path):
         raise process.BlockedRead(
             f"cannot read the ignore rules in '{path}': it is a pipe or a device", hint="replace it with a regular file"
@@ -107,10 +107,10 @@ def check(path: str) -> str:
 
 
 def tracked(repository: UserRepository, workspace: str) -> tuple[list[bytes], dict[bytes, Oid]]:
-    """Return the files that the user's index tracks, and the submodules; none if git cannot read the index.
+    """Return the files in the user's index, and its submodules; both are empty if git cannot read the index.
 
-    Paths are in on-disk form, relative to the workspace. Files that a sparse index does not list one by one are not
-    returned, because they are not on the disk.
+    Paths are in on-disk form, relative to the workspace. A sparse index lists some folders instead of their files. Such
+    files are not returned, because they are not on the disk.
     """
     if not os.path.isfile(repository.index_file):
         return [], {}
@@ -147,7 +147,7 @@ def _repository_at(top: str, git_dir: str) -> UserRepository:
 
 
 def _linked_git_dir(dot_git: str, folder: str) -> str:
-    """Return the git directory that the ``.git`` file names. If it names none, return a path that cannot exist."""
+    """Return the git directory that a ``.git`` file names. If the file names none, return a path that cannot exist."""
     text = _read(dot_git)
     if not text.startswith(_POINTER):
         return f"{dot_git}/nowhere"

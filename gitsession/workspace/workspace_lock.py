@@ -1,4 +1,4 @@
-"""The folder in a store with gitsession's files about a workspace, and the lock of the workspace."""
+"""The lock of a workspace, and the folder in a store for gitsession's files about the workspace."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ WAIT_SECONDS = 60.0
 
 
 def folder_in(git_dir: Path, workspace: Path) -> Path:
-    """Return the folder in a store with gitsession's files about a workspace. ``workspace`` must be a real path."""
+    """Return the folder in a store for gitsession's files about a workspace. ``workspace`` must be a real path."""
     return git_dir / WORKSPACES / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
 
 
 @contextmanager
 def hold_workspace_lock(git_dir: Path, workspace: Path, *, wait_seconds: float = WAIT_SECONDS) -> Iterator[None]:
-    """Hold the lock of a workspace. It is required to take and record snapshots of the workspace and to write to it.
+    """Hold the lock of a workspace.
 
-    If snapshots overlapped, the attribution of changes would be wrong. Raises ``Unavailable``.
+    Every process must hold the lock while it takes and records a snapshot of the workspace or restores files. If
+    snapshots overlapped, the attribution of changes would be wrong. Raises ``Unavailable``.
     """
     folder = folder_in(git_dir, workspace)
     try:
