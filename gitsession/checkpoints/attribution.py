@@ -1,7 +1,7 @@
 """Attribution of changes by the rules of docs/explanation/checkpoints.md, in pure functions.
 
-A rewind may revert the changes that are attributed to the session. So a doubtful change is not attributed to the
-session.
+A rewind may revert the changes that are attributed to the session. So a change is not attributed to the session if it
+is doubtful who made the change.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class CheckpointStep:
 
 @dataclass(frozen=True, slots=True)
 class PathAttribution:
-    """One change to one path. ``is_by_session``: True if the session made the change.
+    """One change to one path. ``is_by_session``: True if the change is attributed to the session.
 
-    The change was made after ``since_ms`` and not after ``at_ms`` (Unix times in ms), the times of two checkpoints.
+    ``since_ms`` and ``at_ms`` are the times of the checkpoints before and after the change, as Unix times in ms.
     """
 
     was: State
@@ -42,10 +42,11 @@ class PathAttribution:
 
 
 def touches(steps: Sequence[CheckpointStep], since: int) -> dict[str, list[PathAttribution]]:
-    """Return each path that the session changed after the step ``since``, with all changes to the path after that step.
+    """Return the paths that the session changed after a step, each with all changes to the path after that step.
 
-    If ``since`` is -1, all steps count. The changes to a path are in chronological order and include changes that the
-    session did not make.
+    The changes to a path are in chronological order and include changes that the session did not make.
+
+    ``since``: the index of that step; -1 for the changes in all steps.
     """
     found: dict[str, list[PathAttribution]] = {}
     for index, (step, by_session) in enumerate(zip(steps, attributed(steps), strict=True)):
@@ -71,7 +72,7 @@ def attributed(steps: Sequence[CheckpointStep]) -> Iterator[frozenset[str]]:
             yield frozenset()
         else:
             left_out = {path for path, _ in before.skipped}
-            is_narrower = entry.mode == WORKSPACE and before.mode != WORKSPACE  # the previous checkpoint is partial
+            is_narrower = entry.mode == WORKSPACE and before.mode != WORKSPACE  # ``before`` covers only some paths
             yield frozenset(
                 path
                 for path, (old, _) in step.changes.items()

@@ -1,4 +1,4 @@
-"""Capture of the whole workspace, or of the paths that a tool call names, in checkpoints before and after the call."""
+"""Capture of a workspace in checkpoints before and after a tool call: all files, or only those that the call names."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from gitsession.workspace.trees import CachedTrees, State
 Phase: TypeAlias = Literal["before", "after"]
 """The phase of a checkpoint.
 
-The differences from the previous checkpoint can belong to the session only if the phase is ``after``.
+Differences from the previous checkpoint are never attributed to the session if the phase is ``before``.
 """
 
 ExclusionRule: TypeAlias = Callable[[bytes], "str | None"]
-"""A function that returns the rule that excludes a file with the given content; ``None`` if the file is kept."""
+"""A function that returns the rule by which a file with the given content is not captured; ``None`` otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,14 +52,14 @@ class CaptureReason:
 class Running:
     """The tool calls of a session that are running in this process.
 
-    Changes made while a call runs belong to that call.
+    Changes that are made while a call runs belong to that call.
     """
 
     _calls: list[tuple[Path, str | None]] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def begin(self, workspace: Path, call: str | None) -> tuple[bool, str | None]:
-        """Add a call; return whether other calls are already running in the workspace, and the latest one's id."""
+        """Add a call. Return whether other calls are running in the workspace, and the id of the latest of them."""
         with self._lock:
             others = [other for running_in, other in self._calls if running_in == workspace]
             self._calls.append((workspace, call))
@@ -82,8 +82,8 @@ def take(
 ) -> Point:
     """Capture the workspace, or only ``paths`` in it, and return the checkpoint.
 
-    If nothing has changed, no checkpoint is written, and the newest one is returned. Raises ``NotFound`` if the session
-    has no entries yet, and ``Unavailable``.
+    If nothing has changed since the newest checkpoint, that checkpoint is returned, and none is written. Raises
+    ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         return take_locked(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
@@ -100,7 +100,7 @@ def take_locked(
     paths: Sequence[str | Path] | None = None,
     file_trees: CachedTrees | None = None,
 ) -> Point:
-    """Take a checkpoint as ``take`` does. The caller must hold the lock of the workspace."""
+    """Do the same as ``take``. The caller must hold the lock of the workspace."""
     limits = caps()._replace(secret=exclusion_rule(store))
     states: dict[str, State] = {}
     appeared: Sequence[str] = ()
@@ -129,7 +129,7 @@ def take_locked(
 
 
 def exclusion_rule(store: GitStore) -> ExclusionRule | None:
-    """Return a function that excludes files with a secret, and files whose content was purged."""
+    """Return a rule that excludes files with a secret, and files whose content was purged; ``None`` for no rule."""
     secret = None if store.guard is None else store.guard.in_file
     tombstones = tombstone_set.read(store)
     if not tombstones.has_files:
@@ -144,7 +144,7 @@ def exclusion_rule(store: GitStore) -> ExclusionRule | None:
 
 
 def workspace_path(root: WorkspaceRoot) -> str:
-    """Return the path of a workspace in the form used in checkpoints."""
+    """Return the path of a workspace in the form that checkpoints contain."""
     return os.fsencode(root.path).decode("utf-8", "replace")
 
 
@@ -159,9 +159,9 @@ def around(
     running: Running,
     paths: Sequence[str | Path] | None = None,
 ) -> Iterator[Node]:
-    """Take a checkpoint before a tool runs and another one after it; yield the node of the first one.
+    """Take a checkpoint before and after the block that runs a tool; yield the node of the first checkpoint.
 
-    The second one is taken even if the tool fails.
+    The second checkpoint is taken even if the tool fails.
     """
     is_concurrent, other = running.begin(root.path, why.call)
     try:

@@ -2,8 +2,8 @@
 
 Checkpoints are in chronological order, regardless of the branch of the conversation, because all branches share one
 workspace. The parent of a checkpoint is the previous checkpoint. The parent of the first checkpoint is the entry at
-which the session begins. A checkpoint has only one parent, because `git log -p` shows no changes for a merge.
-Checkpoints are written under the store's lock, so the checkpoint with which a new one is compared is also its parent.
+which the session begins. A checkpoint has only one parent, because `git log -p` shows no changes for a merge. The
+store's lock is held while a checkpoint is compared with the newest one and written, so the newest one is its parent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from gitsession.workspace.trees import CachedTrees
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One checkpoint of a session. ``files`` is the tree of the files; ``None`` for an empty workspace."""
+    """One checkpoint of a session. ``files``: the tree of the files; ``None`` for an empty workspace."""
 
     node: Node
     entry: Checkpoint
@@ -43,14 +43,14 @@ class Point:
 
 
 def newest(store: ObjectStore, sid: str) -> Point | None:
-    """Return the newest checkpoint of a session; ``None`` if it has none."""
+    """Return the newest checkpoint of a session; ``None`` if the session has no checkpoints."""
     return next(walk(store, sid), None)
 
 
 def readable(store: ObjectStore, sid: str) -> Point | None:
-    """Return the newest checkpoint; ``None`` if there is none or it cannot be read.
+    """Return the newest checkpoint of a session; ``None`` if there is none or it cannot be read.
 
-    If the newest checkpoint cannot be read, the next one starts a second history.
+    In the latter case, the next checkpoint that is written starts a second history.
     """
     try:
         return newest(store, sid)
@@ -61,12 +61,12 @@ def readable(store: ObjectStore, sid: str) -> Point | None:
 def walk(store: ObjectStore, sid: str, first: str = "") -> Iterator[Point]:
     """Yield the checkpoints, newest first, to the end of the history.
 
-    The history ends at the first checkpoint, at a purged checkpoint, or at a lost checkpoint after which a second
-    history was started. ``first``: the ref from which the history of a diverged store is read
-    (``checkpoint_refs.first_refs``); empty for this store's history.
+    The history ends at the first checkpoint, at a purged checkpoint, or at a damaged checkpoint after which a second
+    history was started. Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if another checkpoint cannot be read.
+    Such a checkpoint is not skipped, because the changes in it could then not be attributed to the session.
 
-    Raises ``MissingObject``, ``Corrupt`` or ``Malformed`` if any other checkpoint cannot be read: if it were skipped,
-    the session's changes in it would not be attributed to the session.
+    ``first``: the ref of the history of a diverged store (``checkpoint_refs.first_refs``); empty for the history of
+    this store.
     """
     for number, (_, end) in enumerate(reversed(checkpoint_refs.line_refs(store, sid, first))):
         oid: Oid | None = end
@@ -101,9 +101,10 @@ def history(store: ObjectStore, sid: str, first: str = "") -> list[Point]:
 
 
 def histories(store: ObjectStore, sid: str) -> Iterator[list[Point]]:
-    """Yield all histories of checkpoints, each oldest first: this store's history, then those of diverged stores.
+    """Yield all histories of checkpoints, each oldest first: the history of this store, then those of diverged stores.
 
-    Raises the errors of ``walk`` for this store's history. Other histories that cannot be read are skipped.
+    Raises the errors of ``walk`` if the history of this store cannot be read. If the history of a diverged store cannot
+    be read, that history is skipped.
     """
     for number, first in enumerate(checkpoint_refs.first_refs(store, sid)):
         try:
@@ -123,11 +124,12 @@ Files = Callable[[Transaction | RecordingTransaction, "Oid | None"], "Oid | None
 def add(
     store: ObjectStore, sid: str, entry: Checkpoint, files: Files, target: Node | None, *, nonce: bytes = b""
 ) -> Point:
-    """Write a checkpoint and return it. If it has no new information, return the newest one.
+    """Write a checkpoint and return it. If it has no new information, return the newest checkpoint instead.
 
-    ``target``: the entry that the checkpoint belongs to. ``nonce``: set for a checkpoint that is derived from an
-    agent's own records, so that every import creates the same entry; random by default. Raises ``NotFound`` if the
-    session has no entries yet.
+    Raises ``NotFound`` if the session has no entries yet.
+
+    ``target``: the entry that the checkpoint belongs to. ``nonce``: the nonce of the entry; random by default. Pass a
+    nonce for a checkpoint that is derived from an agent's records, so that every import creates the same entry.
     """
     with store.transaction() as tx:
         return put(store, tx, sid, entry, files, target, nonce=nonce)
@@ -144,7 +146,7 @@ def put(
     always: bool = False,
     nonce: bytes = b"",
 ) -> Point:
-    """Write a checkpoint in a transaction as ``add`` does. ``always``: True to write it even if nothing has changed."""
+    """Do the same as ``add``, in a transaction. ``always``: True to write a checkpoint even if nothing has changed."""
     before, is_lost = None, False
     try:
         before = newest(store, sid)
@@ -169,8 +171,8 @@ def put(
 def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:
     """Return whether a checkpoint has new information compared with the previous one.
 
-    A checkpoint has new information if its files, its workspace or the branch of the conversation have changed since
-    the previous checkpoint, or if it covers more paths.
+    This is the case if the files, the skipped files, the workspace or the branch of the conversation have changed since
+    the previous checkpoint, or if the new checkpoint covers more paths.
     """
     if tree != before.files or entry.workspace != before.entry.workspace:
         return True
@@ -180,7 +182,7 @@ def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | N
         return True
     new_paths = set(entry.paths) - set(before.entry.paths)
     if before.entry.mode != "workspace" and None in CachedTrees(store).look_up(before.files, new_paths).values():
-        return True  # the previous checkpoint does not cover a path that did not exist
+        return True  # the previous checkpoint does not cover this path, which does not exist
     if target is None or before.entry.target is None:
         return False
     try:

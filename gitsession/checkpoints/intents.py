@@ -1,6 +1,6 @@
-"""Intents: records of planned writes to a workspace. An intent is durable before the first write, for crash recovery.
+"""Intents: lists of planned writes to a workspace. For crash recovery, an intent is durable before the first write.
 
-Each workspace has at most one intent: the file ``<store>/gitsession/workspaces/<name>/rewind``. While it exists, an
+A workspace has at most one intent: the file ``<store>/gitsession/workspaces/<name>/rewind``. While the file exists, an
 operation is incomplete.
 """
 
@@ -36,7 +36,7 @@ class Intent:
     Attributes:
         safety: The checkpoint with the state of the files before the writes.
         made: Folders to remove if they are empty after the writes.
-        place: The entry where the conversation continues; "" if it does not move.
+        place: The entry after which the conversation continues; "" if the conversation does not move.
         onto: The branch on which the conversation continues; "" for a new branch.
         operation: The operation that an undo reverts or a redo repeats.
         seen: The tip of the operation log before the operation.
@@ -67,7 +67,7 @@ class Intent:
 def write(store: GitStore, intent: Intent) -> None:
     """Write an intent durably.
 
-    If this raises ``Unavailable``, no file of the workspace was changed, but the intent may exist.
+    If this function raises ``Unavailable``, no file of the workspace was changed, but the intent may exist.
     """
     file = _file(store, intent.workspace)
     data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
@@ -78,7 +78,7 @@ def write(store: GitStore, intent: Intent) -> None:
 
 
 def remove(store: GitStore, intent: Intent) -> None:
-    """Remove the intent of a completed or reverted operation. If this raises ``Unavailable``, repeat the call."""
+    """Remove the intent of a completed or reverted operation. After ``Unavailable``, the call can be repeated."""
     file = _file(store, intent.workspace)
     try:
         file.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ def pending(store: GitStore) -> Iterator[Intent]:
 
 
 def refuse(store: GitStore, workspace: Path) -> None:
-    """Raise ``Refused`` if an operation in the workspace is incomplete."""
+    """Check that no operation in the workspace is incomplete; raise ``Refused`` otherwise."""
     found = read(store, workspace)
     if found is not None:
         raise Refused(
@@ -111,7 +111,7 @@ def refuse(store: GitStore, workspace: Path) -> None:
 
 
 def is_done(store: ObjectStore, intent: Intent) -> bool:
-    """Return whether the operation is complete except for the removal of its intent."""
+    """Return whether the operation log contains the operation, so that only its intent must still be removed."""
     for operation in operation_log.history(store):
         if operation.id == intent.seen:
             return False

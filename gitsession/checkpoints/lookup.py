@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def steps(file_trees: CachedTrees, points: Sequence[Point]) -> list[CheckpointStep]:
     """Convert checkpoints, oldest first, to steps, each with its differences from the previous checkpoint.
 
-    If the first checkpoint covers the whole workspace, its step has no differences. Changes at the first checkpoint are
-    not attributed to the session, and its tree may be large.
+    The step of the first checkpoint has no differences if that checkpoint covers the whole workspace. Its differences
+    could be many, and they would not be attributed to the session.
     """
     found = []
     before: Point | None = None
@@ -39,7 +39,7 @@ def index_at(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
     """Return the index in ``points`` (oldest first) of the checkpoint with the files at ``at``; -1 if there is none.
 
     All branches share the workspace, so the result is the newest checkpoint at the time of ``at``, on any branch.
-    Checkpoints that belong to ``at`` itself count only if they come first and have the phase ``before``.
+    Checkpoints of ``at`` itself count only if they directly follow that checkpoint and have the phase ``before``.
     """
     chain = to_base64url(at.chain)
     number = _latest_index(store, points, at, chain)
@@ -51,12 +51,14 @@ def index_at(store: ObjectStore, points: Sequence[Point], at: Node) -> int:
 
 
 def _latest_index(store: ObjectStore, points: Sequence[Point], at: Node, chain: str) -> int:
-    """Return the index of the newest checkpoint at the time of ``at``.
+    """Return the index of the newest checkpoint at the time of ``at``, without those of ``at``; -1 if there is none.
 
-    An entry that gitsession wrote has the tree of that checkpoint. If several checkpoints have this tree, or the entry
-    has none, the timestamps decide. For an imported entry, the result is the newest checkpoint of the nearest entry in
-    the history of ``at`` that has checkpoints; checkpoints after a later rewind are ignored. The times of the agent are
-    compared with those of gitsession only if there is no such checkpoint.
+    The commit of an entry that gitsession wrote contains the tree of that checkpoint. If several checkpoints have the
+    same tree, or the commit contains no tree of files, the timestamps decide.
+
+    For an imported entry, the result is the newest checkpoint of the nearest entry in the history of ``at`` that has
+    checkpoints. Checkpoints from a rewind after ``at`` onward are ignored. If there is no such checkpoint, the
+    timestamps decide. They are the last resort, because the agent and gitsession may use different clocks.
     """
     at_ms = entry_of(store, at).at_ms
     others = [number for number, point in enumerate(points) if point.entry.target != chain]
@@ -77,7 +79,10 @@ def _latest_index(store: ObjectStore, points: Sequence[Point], at: Node, chain: 
 
 
 class FileChange(NamedTuple):
-    """One change to one path: the old and new modes and oids, as in git. They are ``None`` if there is no file."""
+    """One change to one path: the old and new modes and oids, as in git.
+
+    ``old_mode`` and ``old`` are ``None`` for a new file. ``new_mode`` and ``new`` are ``None`` for a deleted file.
+    """
 
     path: str
     old_mode: str | None
@@ -139,9 +144,10 @@ def find_history(store: ObjectStore, sid: str, at: Node, workspace: str = "") ->
 
     The index is -1 if no checkpoint existed at the time of the entry.
 
-    If stores diverged, there are several histories. They are preferred in this order: a history of ``workspace``; a
-    history with a checkpoint at that time; the history whose checkpoint belongs to the entry nearest to ``at`` in the
-    history of ``at``; the newest history; this store's own history. Raises the errors of ``histories``.
+    If stores diverged, there are several histories. Prefer, in this order: a history of the folder ``workspace``; a
+    history with a checkpoint at the time of the entry; the history whose checkpoint belongs to the entry nearest to
+    ``at`` in the history of ``at``; the history with the newest of these checkpoints; the history of this store.
+    Raises the errors of ``histories``.
     """
     candidates = [(points, index_at(store, points, at)) for points in histories(store, sid)]
     if len(candidates) < 2:
@@ -158,16 +164,16 @@ def find_history(store: ObjectStore, sid: str, at: Node, workspace: str = "") ->
 
 
 def files_at(store: ObjectStore, sid: str, at: Node) -> Point | None:
-    """Return the checkpoint with the files of an entry.
+    """Return the checkpoint with the files of an entry; ``None`` if the session has no checkpoints.
 
-    If none existed at the time of the entry, return the first one.
+    If no checkpoint existed at the time of the entry, return the first checkpoint.
     """
     points, number = find_history(store, sid, at)
     return points[max(number, 0)] if points else None
 
 
 def _depths(store: ObjectStore, at: Node, wanted: set[str]) -> Mapping[str, int]:
-    """Return the rank of each of ``wanted`` in the history of ``at``; the nearest entry has rank 0."""
+    """Return the rank of each chain digest of ``wanted`` in the history of ``at``; the nearest entry has rank 0."""
     found: dict[str, int] = {}
     for node in graph.history(store, at.oid):
         if len(found) == len(wanted):

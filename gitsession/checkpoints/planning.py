@@ -41,7 +41,7 @@ class RewindPlan:
         parts: The restored parts: ``both``, ``conversation`` or ``files``.
         at: The requested entry.
         new_tip: The entry after which the conversation continues; if ``at`` is a prompt, the entry before it.
-        prompt: The text of that prompt; ``None`` if ``at`` is not a prompt.
+        prompt: The text of that prompt; ``None`` if ``at`` is not a prompt, or if only files are restored.
         leaf: The tip of the conversation when the plan was made.
         branch: The existing branch with the tip ``new_tip``, on which the conversation continues; "" for a new branch.
         workspace: The path of the workspace; ``None`` if no files are planned.
@@ -60,7 +60,7 @@ class RewindPlan:
     changes: tuple[PathDecision, ...] = ()
     created_folders: tuple[str, ...] = ()
     file_trees: CachedTrees | None = field(default=None, repr=False, compare=False)
-    """The trees that were read for the plan. The execution reads many of their folders again."""
+    """The trees that were read for the plan, with cached folders. The execution reads many of these folders again."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
     """The contents of merged files, by oid. They are not in the store yet."""
 
@@ -71,7 +71,7 @@ class RewindPlan:
 
     @property
     def is_empty(self) -> bool:
-        """True if the rewind changes neither the conversation nor a file."""
+        """Return whether the rewind changes neither the conversation nor a file."""
         return not self.moves and not writes(self.changes)
 
 
@@ -113,7 +113,7 @@ def plan(
 
 
 def _new_tip(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
-    """Return the entry after which the conversation continues, and the prompt if ``at`` is one, otherwise ``None``."""
+    """Return the entry after which the conversation continues, and the text of ``at`` if it is a prompt."""
     entry = entry_of(store, at)
     if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:
         return load(store, at.parent), entry.text
@@ -165,9 +165,9 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
 
 
 def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, *, force: bool) -> PathDecision:
-    """Return ``change``, or a decision to keep the path if ``change`` writes a link that would be refused.
+    """Return ``change``, or a decision to keep the path if ``change`` would write a link that is refused.
 
-    If undo could not restore a link, the link is kept, too.
+    Without ``force``, a link that undo could not restore is kept, too.
     """
     if change.is_left:
         return change
@@ -183,7 +183,7 @@ def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
     """Return the reason to refuse a link; ``None`` if there is none or the link cannot be read.
 
-    The error of a link that cannot be read is reported when the link is written.
+    If the link cannot be read, the write of the link reports the error.
     """
     try:
         return target_refusal(path, target())
@@ -192,20 +192,20 @@ def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
 
 
 def _last_full_index(points: Sequence[Point], number: int) -> int:
-    """Return the index of the last checkpoint up to ``number`` that covers the whole workspace; 0 if there is none."""
+    """Return the highest index up to ``number`` of a checkpoint that covers the whole workspace; 0 if there is none."""
     full = (at for at in range(number, -1, -1) if at < len(points) and points[at].entry.mode == WORKSPACE)
     return next(full, 0)
 
 
 def _covered_paths(points: Sequence[Point], paths: Iterable[str]) -> set[str]:
-    """Return the paths in ``paths`` that any of ``points`` covers, even if they did not exist."""
+    """Return the paths in ``paths`` that one of ``points`` covers. A checkpoint can also cover missing paths."""
     if any(point.entry.mode == WORKSPACE for point in points):
         return set(paths)
     return {path for point in points for path in point.entry.paths}
 
 
 def created_folders(file_trees: CachedTrees, tree: Oid | None, removed: Iterable[str]) -> tuple[str, ...]:
-    """Return the folders above the paths ``removed`` that do not exist in ``tree``, the state to restore."""
+    """Return the folders above the paths in ``removed`` that are not in ``tree``, the tree to restore."""
     folders = {folder for path in removed for folder in folders_of(path)}
     return tuple(sorted(folders - file_trees.folders(tree, folders)))
 
@@ -223,17 +223,20 @@ def _claims(
 ) -> dict[str, set[State]]:
     """Return the paths that other sessions changed in ``workspace`` since ``since_ms``, each with its claimed states.
 
-    In general, a session *claims* a state of a path if the change to that state is attributed to the session.
-    ``touches``: the changes of this session. If calls of two sessions overlap, the checkpoints of each session show the
-    changes of both.
+    In general, a session *claims* a state of a path if the change to that state is attributed to the session. If calls
+    of two sessions overlap, the checkpoints of each session show the changes of both sessions.
 
-    A state that a rewind of another session restored had existed before, perhaps as the work of this session. The other
-    session claims it only if the same change is also attributed to this session, because this means that a call of this
-    session overlapped the rewind. If another session changed a path during a call of this session and did not change it
-    back, the result of the call may contain the other session's work. The other session claims this result, too.
+    If a rewind of another session restored a state, that state had existed before, perhaps as the work of this session.
+    The other session claims such a state only if the same change is also attributed to this session. In that case, a
+    call of this session overlapped the rewind.
 
-    A fork and the session from which it was forked share the checkpoints before the fork. Each later checkpoint belongs
-    to one of the two sessions.
+    If another session changed a path during a call of this session and did not change the path back, the state after
+    the call may contain work of the other session. The other session claims this state, too.
+
+    A fork and the session from which it was forked share the checkpoints before the fork. These checkpoints are not
+    those of another session.
+
+    ``touches``: the changes to each path that this session changed.
     """
     own: set[Oid] | None = None
     found: dict[str, set[State]] = {}
@@ -264,7 +267,7 @@ def _claims(
 def _contested_states(
     touches: Sequence[PathAttribution], other_changes: Sequence[tuple[int, State]]
 ) -> Iterator[State]:
-    """Yield the states that calls of this session produced for a path that another session changed meanwhile."""
+    """Yield the states of a path after calls of this session during which another session changed the path."""
     for touch in touches:
         within = [now for at_ms, now in other_changes if touch.since_ms < at_ms <= touch.at_ms]
         if touch.is_by_session and within and within[-1] != touch.was:
@@ -279,9 +282,9 @@ def _others(store: ObjectStore, sid: str) -> Iterator[str]:
 
 
 def _recent(store: ObjectStore, sid: str, workspace: str, since_ms: int) -> Iterator[Point]:
-    """Yield the checkpoints since ``since_ms``, newest first, and then the one before them.
+    """Yield the checkpoints of ``workspace`` since ``since_ms``, newest first, and then the one before them.
 
-    If there are none since ``since_ms``, yield nothing.
+    If the newest checkpoint of the session is older than ``since_ms``, yield nothing.
     """
     for number, point in enumerate(history.walk(store, sid)):
         is_recent = point.entry.at_ms >= since_ms

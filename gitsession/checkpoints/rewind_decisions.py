@@ -1,7 +1,7 @@
-"""Decisions of a rewind: the files that it writes, and the reasons why it keeps other files.
+"""Decisions of a rewind: the files to write, and the reasons to keep other files.
 
-A rewind reverts only the changes of the session. If a file also has changes that the session did not make, the rewind
-reverts the session's changes to it one by one, newest first, each by a three-way merge.
+Without ``force``, a rewind reverts only the changes of the session. If a file also has changes that the session did not
+make, the session's changes are reverted one by one, newest first. Each of these steps is a three-way merge.
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class NotMerged(Exception):
 
 
 Merge: TypeAlias = Callable[[str, Oid, Oid, Oid], Oid]
-"""A function that merges the ancestor, current and target contents of a path. Raises ``NotMerged``."""
+"""A function that merges contents of a path; its arguments are the path and the oids of base, ours and theirs.
+
+It returns the oid of the merged content, and raises ``NotMerged``.
+"""
 
 
 class PathDecision(NamedTuple):
@@ -86,11 +89,11 @@ def decide(
     Args:
         touches: The changes to each path.
         now: The current state of each path, or the reason why it cannot be read.
-        at_entry: The state of each path at the requested entry. With ``force``, it is restored even if the path has
-            changes that the session did not make.
-        claimed: States of paths that other sessions claim.
-        force: True to restore paths even if they have changes that the session did not make.
-        merge: Merges the contents of a file that has changes that the session did not make.
+        at_entry: The state of each path at the requested entry.
+        claimed: The states of paths that other sessions claim (``planning``).
+        force: True to restore the state at the requested entry even if the path has changes that the session did not
+            make.
+        merge: The function that merges the contents of a file with changes that the session did not make.
     """
 
     def decision(path: str) -> PathDecision:
@@ -104,8 +107,8 @@ def decide(
         if any(state is not None and state.mode == SUBMODULE_MODE for state in (was, session_state)):
             return PathDecision(path, "leave", current, current, SUBMODULE)
         is_session_state = current == session_state
-        # Earlier states that both sessions claim count, too: a revert to an older state would lose the other session's
-        # work.
+        # A claimed state counts even if the session changed the path again. A revert to the state before it would lose
+        # the work of the other session.
         states = claimed.get(path, ())
         is_shared = any(touch.now in states for touch in touches[path] if touch.is_by_session)
         if is_session_state and not is_shared and len(runs) == 1:
@@ -159,7 +162,7 @@ def _runs(touches: Sequence[PathAttribution]) -> list[tuple[State, State]]:
 def _merged(
     path: str, now: State, runs: Sequence[tuple[State, State]], merge: Merge, *, otherwise: str
 ) -> PathDecision:
-    """Revert ``runs`` and keep all other changes. ``otherwise``: the reason to report if this is not possible."""
+    """Decide to revert ``runs`` and keep all other changes. ``otherwise``: the reason to report if a merge fails."""
     to = now
     try:
         for was, session_state in runs:
@@ -177,7 +180,10 @@ def _merged(
 
 
 def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge) -> State:
-    """Merge mode and content separately. Raises ``NotMerged`` if both sides changed a path and it is not a file."""
+    """Merge mode and content separately.
+
+    Raises ``NotMerged`` if both sides changed the path, and one of the three states is not a regular file.
+    """
     if ours == base:
         return theirs
     if theirs in (base, ours):
@@ -197,7 +203,10 @@ def _three_way(path: str, base: State, ours: State, theirs: State, merge: Merge)
 
 
 def _file_state(now: Now | str) -> State | str:
-    """Return the state of a path. A folder counts as missing, because it may be removed once its files are removed."""
+    """Return the state of a path, or the reason why a tree cannot represent it.
+
+    A folder counts as missing, because the folder may be removed after its files.
+    """
     if isinstance(now, SpecialFile):
         return None if now.kind == "folder" else SPECIAL
     return now

@@ -1,4 +1,4 @@
-"""Merged contents of a plan, for files that were changed again after the changes that the plan reverts."""
+"""Merged contents of a plan, for files with changes to revert and changes to keep."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gitsession.store.git_store import GitStore
 from gitsession.workspace.root import WorkspaceRoot
 
 BYTES_MAX_IN_ALL = 256 << 20
-"""Maximum total size in bytes of the contents that one plan holds in memory. Files beyond the limit are not merged."""
+"""Maximum total size in bytes of the merged contents of one plan. Files beyond the limit are not merged."""
 
 
 class Merges:
-    """The merges of one plan. ``made``: their results, which are not in the store yet."""
+    """The merges of one plan. ``made``: the merged contents by oid. They are not in the store yet."""
 
     def __init__(self, store: GitStore, root: WorkspaceRoot) -> None:
         self._store, self._root = store, root
@@ -26,9 +26,9 @@ class Merges:
         self.made: dict[Oid, bytes] = {}
 
     def __call__(self, path: str, base: Oid, ours: Oid, theirs: Oid) -> Oid:
-        """Merge two changes of the content ``base``; return the oid of the result.
+        """Merge ``ours`` and ``theirs``, two changed versions of ``base``; return the oid of the merged content.
 
-        Raises ``NotMerged`` if the changes cannot be merged or a content cannot be read.
+        Raises ``NotMerged`` if the changes cannot be merged, a content cannot be read, or the result is excluded.
         """
         from gitsession.git import engine  # importing pygit2 takes 30 ms
 
@@ -47,7 +47,7 @@ class Merges:
         return exclusion_rule(self._store)
 
     def _content(self, path: str, oid: Oid, bytes_max: int) -> bytes:
-        """Return the content of a blob from the store, or of a file in the workspace if no checkpoint has it."""
+        """Return the content of a blob from the store, or from the file in the workspace if the store lacks it."""
         if oid in self.made:
             return self.made[oid]
         try:

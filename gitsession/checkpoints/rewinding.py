@@ -7,8 +7,8 @@
               operation log
     end       remove the intent
 
-If the process is killed before the intent is recorded, nothing was changed. If it is killed later, ``resume`` completes
-the operation, or ``abort`` reverts it. At every moment, each file has either its old or its new content.
+If the process is killed before the intent is durable, no file is changed. If the process is killed later, ``resume``
+completes the operation, or ``abort`` reverts it. At every moment, each file has either its old or its new content.
 """
 
 from __future__ import annotations
@@ -74,10 +74,12 @@ class RewindResult:
         verb: The command that was executed.
         workspace: The path of the workspace; ``None`` if no files were involved.
         outcomes: The outcome for every path of the plan.
-        branch: The branch on which the conversation continues; "" if an undo or redo changed several sessions, or if it
-            moved no branch of a session with several branches of which the user selected none.
+        branch: The branch on which the conversation continues; "" if an undo or redo changed several sessions or
+            removed the session. It is also "" if an undo or redo moved no branch, the session has several branches, and
+            the user has selected none of them.
         moved: True if the conversation continues at another entry or on another branch.
-        prompt: The prompt to which the session was rewound; ``None`` if the entry is not a prompt.
+        prompt: The prompt to which the session was rewound; ``None`` if the entry is not a prompt, or if only files
+            were restored.
         operation: The operation that was undone or redone.
     """
 
@@ -129,8 +131,8 @@ def take_step(
 ) -> RewindResult:  # fmt: skip
     """Undo or redo an operation that wrote files. Raises the errors of ``perform`` and ``UndoStep.check``.
 
-    ``changes``: the decisions about the files of the operation. ``merged``: merged contents of these files. ``made``:
-    folders to remove if they are empty after the writes.
+    ``changes``: the decisions about the files of the operation. ``merged``: the merged contents of these files, by oid.
+    ``made``: folders to remove if they are empty after the writes.
     """
     store, root = run.store, run.root
     wanted = writes(changes)
@@ -159,7 +161,7 @@ def take_step(
 def resume(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> RewindResult:
     """Complete the interrupted operation in a workspace.
 
-    Raises ``NotFound`` if there is none, and the errors of ``perform``.
+    Raises ``NotFound`` if no operation was interrupted, and the errors of ``perform``.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _find_intent(store, session, root)
@@ -175,7 +177,7 @@ def resume(store: GitStore, session: StoredSession, root: WorkspaceRoot) -> Rewi
 def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: Clock) -> RewindResult:
     """Revert the interrupted operation in a workspace.
 
-    Raises ``NotFound`` if there is none, and ``Refused`` if the operation is already complete.
+    Raises ``NotFound`` if no operation was interrupted, and ``Refused`` if the operation is already complete.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intent = _find_intent(store, session, root)
@@ -192,7 +194,7 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 class RewindRun:
     """The execution of one rewind, undo or redo in a workspace.
 
-    ``file_trees``: the trees that were read for its plan.
+    ``file_trees``: the trees that were read for the plan.
     """
 
     def __init__(
@@ -205,10 +207,12 @@ class RewindRun:
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
         made: tuple[str, ...], at_ms: int,
     ) -> tuple[Intent, tuple[FileOutcome, ...]]:  # fmt: skip
-        """Take the safety checkpoint; return the intent, and the outcomes of paths that the checkpoint lacks.
+        """Take the safety checkpoint; return the intent, and the outcomes of paths that the operation must not change.
 
-        These paths are kept, because the operation could not be reverted. ``merged``: contents that are not in the
-        store yet. ``made``: folders to remove if they are empty after the writes.
+        The current state of these paths is not in the safety checkpoint, so a change to them could not be reverted.
+
+        ``merged``: the merged contents, which are not in the store yet. ``made``: folders to remove if they are empty
+        after the writes.
         """
         paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
         why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
@@ -235,7 +239,7 @@ class RewindRun:
     def execute(self, intent: Intent, step: operation_log.UndoStep | None = None) -> RewindResult:
         """Write the files of an intent, record the result, and remove the intent.
 
-        This also completes an execution that a crash interrupted. ``step``: the step of an undo or redo.
+        This method also completes an execution that was interrupted. ``step``: the step of an undo or redo.
         """
         outcomes, done = self._restore(intent, intent.changes, intent.made)
         if step is None:
@@ -255,7 +259,7 @@ class RewindRun:
         )
 
     def revert_writes(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
-        """Revert the writes of the intent that have been made already; return the outcomes."""
+        """Revert those writes of an intent that were completed, and remove the intent; return the outcomes."""
         reversals = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
         removed = [change.path for change in reversals if change.new is None]
         folders = created_folders(self.file_trees, files_of(self.store, intent.safety), removed)
@@ -305,7 +309,7 @@ class RewindRun:
             return active(self.store, self.session.id), operation
 
     def _leaf_after(self, step: operation_log.UndoStep) -> Node | None:
-        """Return the tip that the conversation has after the refs of ``step`` are moved."""
+        """Return the tip of the conversation after the refs of ``step`` are moved."""
         ends = {move.ref: move.new for move in step.moves}
         chosen = refs.active(self.session.id)
         value = ends[chosen] if chosen in ends else self.store.ref(chosen)
@@ -317,7 +321,7 @@ class RewindRun:
         self, tx: Transaction | operation_log.RecordingTransaction, intent: Intent, done: Mapping[str, State],
         target: Node | None, at_ms: int, *, always: bool = True,
     ) -> WorkspaceWrite:  # fmt: skip
-        """Write the checkpoint of the written files; return both checkpoints for the operation log."""
+        """Write the checkpoint with the new state of the files; return the entry for the operation log."""
         place = capturing.workspace_path(self.root)
         entry = Checkpoint(
             mode=EDITED, phase=REWIND, workspace=place, paths=tuple(done), reason=intent.command, at_ms=at_ms
@@ -367,7 +371,7 @@ def _sweep(root: WorkspaceRoot, intent: Intent) -> None:
 def _merge_outcomes(
     changes: Sequence[PathDecision], done: RewindResult, unsafe: tuple[FileOutcome, ...]
 ) -> tuple[FileOutcome, ...]:
-    """Return the outcome for every path of the plan, with the reasons from the plan."""
+    """Return the outcome for every path of the plan. An outcome without a reason gets the reason in the plan."""
     reasons = {change.path: change.reason for change in changes}
     outcomes = [dataclasses.replace(one, reason=one.reason or reasons[one.path]) for one in done.outcomes]
     return tuple(sorted((*outcomes, *unsafe, *_skipped_outcomes(changes)), key=lambda one: one.path))

@@ -1,4 +1,4 @@
-"""Undo and redo of an operation: of its refs in the store, and of the files that it wrote in a workspace."""
+"""Undo and redo of an operation: its refs in the store, and the files that the operation wrote in a workspace."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ def take_next(
     open_session: Callable[[str], StoredSession],
     scope: UndoScope = operation_log.unlimited,
 ) -> RewindResult:
-    """Undo the newest command of ``scope`` that has not been undone, or redo the command that was undone last.
+    """Undo the newest command in ``scope`` that has not been undone, or redo the command that was undone last.
 
-    ``open_root`` opens the workspace that an operation wrote to. A file that has not changed since the operation gets
-    its earlier content. A file that has changed since then is merged. If it cannot be merged, it is kept and reported.
-    Raises ``NotFound`` if there is no such command, and ``Refused`` if work would be lost.
+    A file that has not changed since the command gets its state before the command (for a redo, after the command). A
+    file that has changed since then is merged. If a merge is not possible, the file is kept and reported. Raises
+    ``NotFound`` if there is no such command, and ``Refused`` if work would be lost.
+
+    ``open_root``: a function that opens the workspace to which an operation wrote. ``open_session``: a function that
+    opens a session by its id.
     """
     step = operation_log.next_step(store, verb, scope)
     files = step.operation.files
@@ -58,8 +61,8 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
     """Return the active branch of the operation's session, and whether the operation moved it.
 
     The branch is "" if the operation changed several sessions or removed the session. It is also "" if the operation
-    moved no branch, the session has several branches, and the user selected none: to derive the active branch, the tips
-    of all branches would be read.
+    moved no branch, the session has several branches, and the user has selected none of them. In that case, the active
+    branch is not determined, because this would require a read of all tips.
     """
     sids = operation.sessions
     sid = next(iter(sids), "")
@@ -80,7 +83,7 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
 def plan_step(
     store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, file_trees: CachedTrees, merge: Merge
 ) -> tuple[list[PathDecision], tuple[str, ...]]:
-    """Return the decisions about the files of an operation, and the folders to remove if they are empty afterwards."""
+    """Return the decisions about the files of a step, and the folders to remove if they are empty after the writes."""
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
         oid = files.result
