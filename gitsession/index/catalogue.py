@@ -1,7 +1,7 @@
 """The catalog: an SQLite database with derived data of a store, which can be read without git.
 
-It is built again if it is missing or stale, so it can be deleted without loss. This module reads the catalog, and
-``index.update`` writes it. The module imports only the standard library, because ``gitsession ls`` must start fast.
+A missing or damaged catalog is built again, so it can be deleted without loss. This module reads the catalog, and
+``index.update`` fills it. The module imports no third-party package, because ``gitsession ls`` must start fast.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Stat(Protocol):
 
 
 def _storable(stat: Stat) -> tuple[int, ...]:
-    """Return the values as signed 64-bit integers for SQLite. Inodes go up to 2^64, and times can be after 2262."""
+    """Return the fields as signed 64-bit integers. An inode, or a time after 2262, can exceed this range of SQLite."""
     fields = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in fields])
 
@@ -95,13 +95,13 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         entries: The number of entries, without the first one (the root or the fork entry).
         branches: The oid of each branch's tip, by branch name.
         active: The name of the active branch.
-        tokens: The number of tokens that providers reported for these entries.
+        tokens: The number of tokens that providers reported for the session.
         view: The view number of the session. Sessions with a later view number can be read, but not written.
         identity: The identity of the project, which is the same on all machines, if it is known.
         parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked.
         delegated: 1 if this is the session of a sub-agent, else 0.
-        continues: The id of the session that this one continues after a resume. The tokens of the lines that were
-            copied from it are not counted again.
+        continues: The id of the session that this one continues after a resume. Tokens of lines that were copied from
+            that session are counted only there.
     """
 
     sid: str
@@ -129,7 +129,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
 
 
 class Catalogue:
-    """The catalog of the store at ``git_dir``. It is in memory if the store cannot be written."""
+    """The catalog of the store at ``git_dir``. If the store cannot be written, the catalog is in memory."""
 
     def __init__(self, git_dir: Path) -> None:
         self.git_dir = git_dir
@@ -156,7 +156,7 @@ class Catalogue:
         self.db = _open(self.git_dir / FILE)
 
     def begin_in_memory(self) -> None:
-        """Replace the database with an empty one in memory, because the file can be read but not written."""
+        """Replace the database with an empty one in memory. Use it if the file can be read but not written."""
         self.db.close()
         self.db = connect(":memory:", _prepare, _TABLES)
 
@@ -195,7 +195,7 @@ class Catalogue:
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
 
     def by_segment(self, agent: str, segment: str) -> str | None:
-        """Return the id of the session of which a file after the first one has the agent's id ``segment``."""
+        """Return the id of the session that an agent continued in a later file with the agent's id ``segment``."""
         query = (
             "SELECT sid FROM sessions JOIN entries USING (sid) "
             "WHERE sessions.agent = ? AND entries.source_id = ? AND kind = 'session' ORDER BY created_ms, sid"
@@ -238,7 +238,7 @@ class Catalogue:
             ) from None
 
     def _branches(self, sids: Iterable[str], *, all_sessions: bool) -> dict[str, dict[str, str]]:
-        """Return the branches of sessions, ``main`` first. ``all_sessions``: whether ``sids`` contains all sessions."""
+        """Return the branches of sessions, ``main`` first. ``all_sessions``: True if ``sids`` contains all sessions."""
         found: dict[str, dict[str, str]] = {}
         query = "SELECT sid, name, oid FROM branches"
         of_each = (self.db.execute(f"{query} WHERE sid = ?", (sid,)) for sid in sids)
@@ -250,7 +250,7 @@ class Catalogue:
     # ---- imported files
 
     def seen(self, path: Path, stat: Stat) -> str | None:
-        """Return the id of the session that was imported from ``path``, if the file has not changed since."""
+        """Return the id of the session that was imported from ``path``; ``None`` if the file has changed since then."""
         query = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
         found = self.db.execute(query, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == _storable(stat)
@@ -259,7 +259,7 @@ class Catalogue:
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """Record imported files, each with its status and the id of its session."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
-        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # the files are read again
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else read again
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def files_of(self, sid: str) -> list[Path]:
@@ -273,7 +273,7 @@ class Catalogue:
         return [(Path(os.fsdecode(path)), sid) for path, sid in found]
 
     def last_seen_refs(self) -> dict[str, str]:
-        """Return the values of the sessions' refs at the last update; an empty mapping if they cannot be read."""
+        """Return the values of the sessions' refs at the last update; empty if the catalog cannot be read."""
         try:
             return dict(self.db.execute("SELECT name, value FROM refs").fetchall())
         except sqlite3.DatabaseError:
@@ -301,7 +301,7 @@ _SELECT = (
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open the database. A damaged or outdated file is replaced. If it cannot be written, the database is in memory."""
+    """Open the database, and replace a damaged one. If the file cannot be written, the database is in memory."""
     for _ in range(2):
         try:
             return connect(str(path), _prepare, _TABLES)

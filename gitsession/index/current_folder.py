@@ -1,4 +1,4 @@
-"""Selection of the sessions of a folder: those of the folder, of folders above it, and of the same project.
+"""Selection of the sessions of a folder: those that began in the folder or above it, and those of the same project.
 
 This module imports only the standard library, because ``gitsession ls`` must start fast.
 """
@@ -29,8 +29,8 @@ H = TypeVar("H", bound=LocatedSession)
 class CurrentFolder(NamedTuple):
     """The folder ``cwd`` on this machine.
 
-    ``shared_folders``: folders that contain unrelated projects. A session of such a folder does not belong to folders
-    below it. ``identity``: a function that runs git and returns the project of the folder.
+    ``shared_folders``: folders that contain unrelated projects. A session that began in such a folder does not belong
+    to the folders below it. ``identity``: a function that runs git and returns the project of ``cwd``.
     """
 
     cwd: str
@@ -45,7 +45,7 @@ def shared_folders(home: str, environment: Mapping[str, str]) -> frozenset[str]:
 
 
 def is_at_or_above(row: LocatedSession, here: CurrentFolder) -> bool:
-    """Return whether the session began in the folder or in a folder above it."""
+    """Return whether the session began in the current folder, or in a folder above it that is not shared."""
     if not row.project or not here.cwd:
         return False
     is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.shared_folders
@@ -61,9 +61,9 @@ def of_folder(rows: Sequence[H], here: CurrentFolder) -> list[H]:
 def is_of(row: LocatedSession, project: str, identity: str | None = None) -> bool:
     """Return whether a session belongs to ``project``.
 
-    ``project``: a folder, to which the sessions of folders below it also belong; the name of a project; or "", to which
-    all sessions belong. ``identity``: the project of that folder, if it has one. All sessions of this project belong to
-    it.
+    ``project``: a folder, the name of a project, or "". The sessions of a folder include those that began below the
+    folder. All sessions belong to "". ``identity``: if ``project`` is a folder, the identity of its project. All
+    sessions with this identity belong to the folder.
     """
     if not project or (row.identity is not None and row.identity in (identity, f"remote:{project}", project)):
         return True
@@ -71,11 +71,14 @@ def is_of(row: LocatedSession, project: str, identity: str | None = None) -> boo
 
 
 def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
-    """Yield the sessions of a folder, the nearest first, and equally near ones in the order of ``rows``.
+    """Yield the sessions of the current folder in groups, each in the order of ``rows``.
 
-    In a repository, the sessions of the folder and of folders above it in the repository come first. They are followed
-    by the other sessions of the same project, for example from another worktree, and by those of folders above the
-    repository. Git runs only when the first group is exhausted.
+    1. The sessions that began in the folder, or above it in the same repository. Without a repository, all folders
+       above it count.
+    2. The other sessions of the same project, for example from another worktree.
+    3. The sessions that began in folders above the repository.
+
+    Git runs only when the caller requests more sessions than the first group contains.
     """
     top = _top(here.cwd)
     containing = [row for row in rows if is_at_or_above(row, here)]
@@ -91,7 +94,7 @@ def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
 
 
 def _top(folder: str) -> str | None:
-    """Return the top of the repository around a folder, without running git."""
+    """Return the top of the repository that contains a folder; ``None`` if there is none. Git is not run."""
     while not os.path.exists(os.path.join(folder, ".git")):
         above = os.path.dirname(folder)
         if above == folder:

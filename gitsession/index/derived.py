@@ -1,4 +1,4 @@
-"""SQLite databases with derived data. Damaged files are deleted and built again.
+"""SQLite databases with derived data. A damaged database is deleted and built again.
 
 This module imports only the standard library.
 """
@@ -19,7 +19,7 @@ TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 def connect(
     path: str, prepare: Callable[[sqlite3.Connection], None], tables: Iterable[str]
 ) -> sqlite3.Connection:
-    """Open a database. Raises ``sqlite3.DatabaseError`` if it is damaged, or lacks one of ``tables``.
+    """Open a database. Raises ``sqlite3.DatabaseError`` if the file is damaged or one of ``tables`` is missing.
 
     ``path``: the path of the file, or ":memory:". ``prepare``: a function that creates the tables if necessary.
     """
@@ -53,14 +53,14 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove the database and the files beside it: SQLite would apply a remaining log to the next database."""
+    """Remove a database with its log files, because SQLite would apply an old log to the next database."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             name.unlink()
 
 
 def begin_log(db: sqlite3.Connection) -> None:
-    """Enable the write-ahead log, and wait for locks, because SQLite does not wait in this statement."""
+    """Enable the write-ahead log. Wait for locks here, because SQLite does not wait in this statement."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -1,7 +1,6 @@
-"""Rows of entries from which a context is built. Each has a checksum, because SQLite does not check its pages.
+"""Rows of entries from which a context is built. Each row has a checksum, because SQLite does not check its pages.
 
-A row with a wrong checksum is treated as missing. The checksum is a CRC-32, which only detects damage: a process that
-can write the file can write a matching checksum.
+A row with a wrong checksum is treated as missing. The checksum is a CRC-32, which detects damage but no manipulation.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from gitsession.sessions.node import Node
 class EntryRow(NamedTuple):
     """The verified content of a row in the table of entries.
 
-    ``anchors``: the row number of the history's state at the entry. ``above``: the nearest earlier entry that can add
-    content to the context; "" if there is none. Both are ``None`` if they are unknown, because of damage or because the
-    entry belongs to another session. ``payload``: the blob with the whole payload, if there is one and if the entry can
-    add content to the context.
+    ``anchors``: the row number of the history's state at the entry. ``above``: the oid of the nearest earlier entry
+    that can add content to the context; "" if there is none. A field is ``None`` if it is unknown because of damage
+    or because an earlier entry belongs to another session. ``payload``: the oid of the blob with the whole payload;
+    ``None`` if there is no such blob or the entry cannot add content to the context.
     """
 
     sid: str
@@ -70,17 +69,20 @@ _ANY_SESSION = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.s
 
 
 def has_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    """Return whether an entry belongs to this session, and not to the session from which it was forked."""
+    """Return whether the catalog has an entry as one of this session, not of the session from which it was forked."""
     return db.execute("SELECT 1 FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
 def row_of(db: sqlite3.Connection, sid: str, oid: Oid) -> EntryRow | None:
-    """Return the row of an entry in a session; ``None`` if there is none."""
+    """Return the row of an entry in a session; ``None`` if it is missing or damaged."""
     return next(iter(_proven(db, _ONE, (sid, oid))), None)
 
 
 def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[EntryRow]:
-    """Return the rows of an entry and of earlier ones that can add content to the context, at most ``count``."""
+    """Return the row of an entry and the rows of earlier entries that can add content to the context.
+
+    ``count``: the maximum number of rows.
+    """
     return _proven(db, _RUN, (sid, oid, count))
 
 

@@ -1,4 +1,4 @@
-"""States of histories (``sessions.history_state``), stored for each entry, so that a lookup reads no other entries."""
+"""States of histories (``sessions.history_state``) in the catalog. A lookup of a state reads only one entry's row."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 MISSES_MAX = 256
-"""Number of entries missing in the catalog that are read before the catalog is updated."""
+"""Number of lookups of states that are not in the catalog after which the catalog is updated."""
 
 FIRST, MOST = 16, 512
-"""Number of rows that are first read at once, and its maximum. Most walks soon end at a compaction."""
+"""Number of rows in the first read, and the maximum in later reads. Most walks soon end at a compaction."""
 
 
 class CatalogueEntryIndex:
     """An index of the entries of one session, from a catalog that may be older than the refs.
 
-    Entries never change, so the rows in the catalog are valid. ``refresh``: a function that updates the catalog. It
-    examines the whole session, so it is called rarely.
+    Entries never change, so the rows of an old catalog are valid. ``refresh``: a function that updates the catalog. The
+    update examines all refs and new entries, so it is called at most once.
     """
 
     def __init__(self, catalogue: Catalogue, sid: str, refresh: Callable[[], Catalogue] | None = None) -> None:
@@ -54,9 +54,9 @@ class CatalogueEntryIndex:
         return found
 
     def indexed_entry(self, oid: Oid, *, goes_on: bool = False) -> IndexedEntry | None:
-        """Return an entry from the catalog; ``None`` if it is not there.
+        """Return an entry from the catalog; ``None`` if its row is missing or damaged.
 
-        ``goes_on``: whether the caller will also request the entries before it.
+        ``goes_on``: True if the caller will also request earlier entries.
         """
         if oid not in self._rows:
             self._rows |= {row.oid: row for row in self._run(oid, self._count if goes_on else 1)}
@@ -73,10 +73,10 @@ class CatalogueEntryIndex:
             return []  # the next `ls` replaces a damaged catalog; until then the history is read from commits
 
     def is_there(self, name: str, asked_at: Oid) -> bool:
-        """Return whether an entry before ``asked_at`` may have the name ``name``; True if it is unknown.
+        """Return whether an entry before ``asked_at`` may have the name ``name``; True if this is not certain.
 
-        If an entry is in the catalog, so are all entries before it, except those that a fork shares with another
-        session.
+        If an entry is in the catalog, all entries before it are there, too, except those that a fork shares with
+        another session.
         """
         try:
             first = self._catalogue.db.execute(
@@ -104,7 +104,7 @@ class CatalogueEntryIndex:
 
 
 class StateRecorder:
-    """A recorder of the state at each entry while entries are indexed, parents first. Equal states are stored once."""
+    """A recorder of the history's state at each new entry, parents first. Equal states are stored once."""
 
     def __init__(self, db: sqlite3.Connection, store: ObjectStore, sid: str) -> None:
         self._db = db
@@ -115,7 +115,7 @@ class StateRecorder:
         self._showing: dict[Oid, Oid | None] = {}
 
     def record(self, node: Node, found: DecodedEntry) -> EntryRow:
-        """Return the row of ``node``, with which the entry can be shown without reading its commit."""
+        """Return the row of ``node``. With it, the context can be built without a read of the commit."""
         payload = found.alone if node.kind in history_state.CONTEXT_KINDS else ""
         return EntryRow.of(self._sid, node, self._state_row(node, found.entry), self._shown(node), payload)
 
@@ -146,7 +146,7 @@ class StateRecorder:
         return self._at[parent]
 
     def _fork_state(self, oid: Oid) -> HistoryState | None:
-        """Return the state at an entry of the session from which this one was forked. It may not be indexed yet."""
+        """Return the state at an entry of the session from which this one was forked. It may not be in the catalog."""
         try:
             return history_state.gather(
                 graph.history(self._store, oid),

@@ -1,4 +1,4 @@
-"""Names of sessions and entries from the catalog. No entries are read."""
+"""Titles of sessions, and names of entries, from the catalog. No entry is read from the store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Names:
 def names(catalogue: Catalogue, sid: str) -> Names:
     """Return the current title and labels of a session."""
     marks = marks_of(catalogue.db, sid)
-    targets = sorted({mark.target for mark in marks if mark.what == "label"})  # a fork writes them in this order
+    targets = sorted({mark.target for mark in marks if mark.what == "label"})  # a fork copies labels in this order
     places = {target: place for target in targets if (place := place_of(catalogue.db, sid, target)) is not None}
     labels = rules.labels(marks, {target: oid for target, (oid, _) in places.items()})
     return Names(rules.title(marks), labels, {chain: labels[oid] for oid, chain in places.values() if oid in labels})
@@ -47,7 +47,7 @@ def marks_of(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
 
 
 def title_marks(db: sqlite3.Connection, sid: str) -> list[SessionMark]:
-    """Return the marks that determine a session's title: the newest of each kind (``sessions.marks.title``)."""
+    """Return the marks that can determine a session's title: the newest of each kind (``sessions.marks.title``)."""
     found: list[SessionMark] = []
     for what, where in (("slot", ""), ("header", " AND value != ''"), ("title", "")):
         for side, order in (("IS NOT NULL", "line DESC, rowid DESC"), ("IS NULL", "at_ms DESC, chain DESC")):
@@ -62,7 +62,7 @@ def _select_marks(db: sqlite3.Connection, clauses: str, values: Sequence[str]) -
 
 
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
-    """Return the oid of the entry with a label; ``None`` if there is no such entry in the session."""
+    """Return the oid of the entry with the label ``label``; ``None`` if the session has no such entry."""
     db, value = catalogue.db, storable(label)
     query = "SELECT DISTINCT target FROM marks INDEXED BY marks_value WHERE sid = ? AND what = 'label' AND value = ?"
     for (target,) in db.execute(query, (sid, value)).fetchall():
@@ -73,7 +73,7 @@ def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
 
 
 def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | None:
-    """Return the label of an entry. A label can refer to the entry by any of its names."""
+    """Return the label of an entry. A label refers to an entry by its chain digest, short id or agent's id."""
     row = db.execute("SELECT source_id FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     aliases = [chain, from_base64url(chain)[:4].hex(), *(row or ())]
     targets = [target for target in aliases if target is not None and (place_of(db, sid, target) or ("",))[0] == oid]
@@ -88,13 +88,13 @@ def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
 
 
 def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] | None:
-    """Return the oid and the chain digest of the entry that a label names.
+    """Return the oid and the encoded chain digest of the entry to which a label refers; ``None`` if it is unknown.
 
-    ``target``: the target of the label: an agent's id or a chain digest.
+    ``target``: the target of the label: an agent's id, a chain digest or a short id.
     """
     found = _place_of_id(db, sid, target)
     if found is None:
-        # A label that a fork copied names an entry of the session from which it was forked.
+        # A label that a fork copied can refer to an entry of the session from which it was forked.
         by_chain = "SELECT oid, chain FROM entries WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
         row = db.execute(by_chain, (chain_bytes(target), sid)).fetchone()
         row = row or _by_short_id(db, sid, target)
@@ -124,7 +124,7 @@ def _place_of_id(db: sqlite3.Connection, sid: str, source_id: str) -> tuple[Oid,
 
 
 def chain_bytes(text: str) -> bytes:
-    """Return the chain digest that ``text`` encodes; ``b""`` if it encodes none."""
+    """Return the chain digest that ``text`` encodes; ``b""`` if ``text`` is not valid."""
     try:
         return from_base64url(text)
     except ValueError:

@@ -1,8 +1,8 @@
 """Full-text search in all sessions with SQLite's FTS5.
 
-The index is a derived file beside the catalog. It is created by the first search and updated by each search, never by
-an append. It contains no copy of the text: the text of a hit is read from the entry. The file can be deleted without
-loss, and a damaged file is replaced.
+The index is a file of derived data beside the catalog. The first search creates the index, and each search updates it;
+an append does not. The index contains no copy of the text, so the text of a hit is read from the entry. The file can be
+deleted without loss, and a damaged file is replaced.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
 
 BATCH = 5_000
-"""Number of entries in one transaction. After an interruption, the update continues after the last transaction."""
+"""Number of entries in one transaction. An interrupted update continues after the last committed transaction."""
 
 RUN = 512
 """Number of entries that are read from the catalog at once."""
@@ -160,7 +160,7 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
 
 
 _INCOMPLETE = ""
-"""Value that is stored instead of a session's branches if a part of the session could not be read."""
+"""Value that is stored instead of a session's branches if an entry of the session could not be read."""
 
 
 def _new(
@@ -168,7 +168,7 @@ def _new(
 ) -> tuple[list[Spot], bool]:
     """Return the entries with text that are not indexed yet, and whether all entries could be read.
 
-    Parents come first, so that the parents of an indexed entry are always indexed, even after an interruption.
+    Parents come first. So all entries before an indexed entry are indexed, even after an interruption.
     """
     new: dict[Oid, Spot] = {}
     try:
@@ -187,7 +187,7 @@ def _new(
 
 
 def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
-    """Yield the entries of a history that can have text, the tip first. They are read from the catalog if possible."""
+    """Yield the entries of a history, the tip first, if possible from the catalog. Some have no text."""
     oid: Oid | None = leaf
     known: dict[Oid, EntryRow] = {}
     while oid:
@@ -206,7 +206,7 @@ def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> I
 
 
 def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[Spot], bool]:
-    """Return the readable entries of a session with a lost entry, and whether these are all entries."""
+    """Return those entries with text that can be read, and whether all entries of the session could be read."""
     nodes: list[Node] = []
     is_complete = True
     for (oid,) in catalogue.db.execute("SELECT oid FROM entries WHERE sid = ?", (sid,)).fetchall():
@@ -234,7 +234,7 @@ def _insert(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) ->
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:
-    """Return the content of an entry. This needs only one read if the catalog has the oid of its blob."""
+    """Return the content of an entry. Only one object is read if the catalog has the oid of the payload."""
     if isinstance(spot, IndexedEntry) and spot.payload:
         with contextlib.suppress(*DAMAGE):
             return content.read_alone(store, spot.payload, spot.source.agent if spot.source else None)[0]
@@ -259,7 +259,7 @@ CREATE VIRTUAL TABLE words USING fts5 (
 
 
 def open_at(path: Path) -> sqlite3.Connection:
-    """Open the index. A damaged or outdated file is replaced. If it cannot be written, the index is in memory.
+    """Open the index. A damaged or outdated file is replaced. If the file cannot be written, the index is in memory.
 
     Raises ``Unavailable`` if SQLite has no FTS5, or if another process keeps the file locked for 30 seconds.
     """

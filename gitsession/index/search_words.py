@@ -1,6 +1,7 @@
 """Conversion of entries and queries to text for SQLite's FTS5, without I/O.
 
-Prompts rank highest, and results of tools lowest. Queries consist of plain words, without the syntax of FTS5.
+The text is divided into columns, so that prompts rank highest and results of tools lowest. A query consists of plain
+words. The operators of FTS5 have no effect.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from gitsession.model.entries import Entry
 from gitsession.model.results import result_in
 
 _SHORT_CHARS = 2_000
-"""Maximum number of characters of a tool's arguments or result that are indexed. The rest is mostly file content."""
+"""Maximum number of indexed characters of a tool's arguments or result. Longer ones mostly contain files."""
 
 KINDS = tuple(kind.kind for kind in (kinds.Message, kinds.CustomMessage, kinds.Compaction, kinds.BranchSummary))
-"""The kinds of entries with text."""
+"""The kinds of entries that can have searchable text."""
 
 ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
 """The roles of searchable text."""
@@ -40,7 +41,7 @@ _PART = re.compile(r'"([^"]*)"?|([^\s"]+)')
 
 
 class SearchableText(NamedTuple):
-    """The text of an entry. ``role``: one of ``ROLES``. The other fields are the columns of the index, in its order."""
+    """The text of an entry. ``role``: one of ``ROLES``. The other fields are the columns of the index, in order."""
 
     role: str
     asked: str = ""
@@ -54,7 +55,7 @@ class SearchableText(NamedTuple):
 
 
 def searchable_text(entry: Entry) -> SearchableText | None:
-    """Return the text of ``entry``; ``None`` for system prompts, which are not searched, and entries without text."""
+    """Return the searchable text of ``entry``; ``None`` if it has none. System prompts are not searchable."""
     found = _text_of(entry)
     return found if found is not None and found.all.strip() else None
 
@@ -81,7 +82,7 @@ def _text(content: tuple[Block, ...]) -> str:
 
 
 def _work(content: tuple[Block, ...]) -> str:
-    """Return the calls of tools, and those results that are in the same message as their calls."""
+    """Return the tool calls in a message, and the tool results in the same message."""
     calls = [f"{block.name} {_arguments(block)}" for block in content if isinstance(block, ToolCall)]
     results = [_text(found.content) for block in content if (found := result_in(block)) is not None]
     return "\n".join(text[:_SHORT_CHARS] for text in (*calls, *results))
@@ -95,7 +96,7 @@ def _arguments(call: ToolCall) -> str:
 def separate_characters(text: str) -> str:
     """Return ``text`` with each character of a script without spaces as a separate word, for the index and queries.
 
-    A sequence of such characters in a query matches only the same sequence, so this causes no additional hits.
+    The characters of a query term match only if they are adjacent and in the same order, so there are no false hits.
     """
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
@@ -103,8 +104,8 @@ def separate_characters(text: str) -> str:
 def terms(query: str) -> list[tuple[str, bool]]:
     """Split a query into its terms, all of which must match.
 
-    A term is a word, or adjacent words in quotation marks. The flag of a term is True if it also matches longer words
-    (``log*``). Terms without letters and digits are left out.
+    A term is a word, or adjacent words in quotation marks. The flag of a term is True if the term also matches longer
+    words, as ``log*`` does. Terms without letters and digits are left out.
     """
     found = []
     for quoted, bare in _PART.findall(query[:_CHARS_MAX]):
@@ -115,12 +116,12 @@ def terms(query: str) -> list[tuple[str, bool]]:
 
 
 def expression(query: str) -> str:
-    """Return the query in the syntax of FTS5, with each term quoted, so that it has no operators; "" without terms."""
+    """Return a query in the syntax of FTS5; "" if it has no terms. Each term is quoted, so that it has no operators."""
     return " AND ".join(f'"{_plain(separate_characters(text))}"' + " *" * is_prefix for text, is_prefix in terms(query))
 
 
 def snippet(text: str, query: str, width: int) -> str:
-    """Return about ``width`` characters of ``text`` around the first match, or its beginning if no match is found."""
+    """Return about ``width`` characters of ``text`` around the first match, or from the start if there is no match."""
     needles = sorted({word for part, _ in terms(query) for word in re.findall(r"\w+", part)}, key=len, reverse=True)
     spots = [found.start() for word in needles if (found := re.search(_start_pattern(word), text))]
     start = max(min(spots, default=0) - width // 4, 0)
@@ -132,7 +133,7 @@ def snippet(text: str, query: str, width: int) -> str:
 
 
 def _start_pattern(word: str) -> str:
-    """Return a pattern that matches where ``word`` can begin: anywhere in scripts without spaces."""
+    """Return a pattern that matches ``word`` at the start of a word, or anywhere in a script without spaces."""
     edge = "" if _UNSPACED.match(word) else r"\b"
     return f"(?i){edge}{re.escape(word)}"
 

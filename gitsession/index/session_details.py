@@ -1,4 +1,4 @@
-"""Rows of one session in the catalog, except those of its entries: branches, tokens of answers, and marks."""
+"""Rows of a session's branches, tokens of answers, and marks in the catalog."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
-"""The kinds of gitsession's own entries on ``meta`` that can be read without the other entries on ``meta``."""
+"""The kinds of entries of the ``meta`` ref that can be interpreted without the other entries of that ref."""
 
 
 # ---- branches, with the columns that determine the active one (``sessions.active_branch``)
@@ -32,7 +32,7 @@ _ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
 def put_branch(
     db: sqlite3.Connection, store: ObjectStore, sid: str, name: str, oid: Oid | None, superseded: Set[str]
 ) -> None:
-    """Store the tip of a branch; ``None`` removes the branch. The session's entries must already be in the catalog."""
+    """Store the tip ``oid`` of a branch; ``None`` removes the branch. Its entries must already be in the catalog."""
     if oid is None:
         db.execute("DELETE FROM branches WHERE sid = ? AND later = ? AND name = ?", (sid, name != refs.MAIN, name))
         return
@@ -57,7 +57,7 @@ def put_branch(
 def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> str | None:
     """Return the active branch by the rules of ``sessions.active_branch``; ``None`` if the session has no branch.
 
-    ``leaf``: the position of the entry that is the leaf according to the agent's file.
+    ``leaf``: the position of the entry that the agent's file names as the leaf; ``None`` if it names none.
     """
     selected = selected_branch(store, sid)
     if selected is not None:
@@ -80,9 +80,9 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
 
 
 def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> tuple[int, int]:
-    """Record the tokens that an entry reports for answers with an id. For each answer, the highest count is used.
+    """Store the numbers of tokens that an entry reports for answers with an id. For each answer, the highest is used.
 
-    Return the tokens that the entry adds to its session: those of answers with an id, and all others.
+    Return the numbers of tokens that the entry adds to its session: for answers with an id, and for all other answers.
     """
     named = alone = 0
     for count in _counts(node, found):
@@ -100,7 +100,7 @@ def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntr
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
     """Return the number of tokens in answers whose records are not yet entries.
 
-    These records are at the ends of the agent's files, and will be part of the next entry.
+    These records are at the ends of the agent's files. They become part of the next entry.
     """
     tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
     counts = [count for tail in tails if tail is not None for count in _counts(tail, decode_entry(store, tail))]
@@ -121,14 +121,14 @@ def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
     return found.fetchone() is not None
 
 
-# ---- marks (``sessions.marks``), updated with the new entries on ``meta``
+# ---- marks (``sessions.marks``), updated from the entries of the ``meta`` ref
 
 
 def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, new: Oid) -> bool:
-    """Update the marks if one tip of ``meta`` is an ancestor of the other.
+    """Update the marks after a move of the ``meta`` ref, if one of the tips ``old`` and ``new`` is before the other.
 
-    Return ``False`` if all of ``meta`` must be read again. Both histories are walked at the same speed, so that the
-    cost depends only on the distance between the tips, in either direction.
+    Return ``False`` if all entries of the ref must be read again. Both histories are walked in step, so the cost
+    depends only on the distance between the tips.
     """
     if old == new:
         return True
@@ -150,7 +150,7 @@ def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, n
 
 
 def _back(store: ObjectStore, oid: Oid | None) -> Iterator[Node]:
-    """Yield an entry and the entries before it, up to the first one that cannot be read without other entries."""
+    """Yield an entry and the entries before it, while their kinds are in ``_ALONE``."""
     while oid is not None:
         try:
             node = load(store, oid)
@@ -167,13 +167,13 @@ def _marks_in(store: ObjectStore, nodes: Iterable[Node]) -> list[SessionMark]:
 
 
 def replace_marks(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark]) -> None:
-    """Replace all marks of a session's ``meta``."""
+    """Replace all marks from the ``meta`` ref of a session."""
     db.execute("DELETE FROM marks WHERE sid = ? AND on_meta = 1", (sid,))
     insert_marks(db, sid, marks, on_meta=True)
 
 
 def insert_marks(db: sqlite3.Connection, sid: str, marks: Iterable[SessionMark], *, on_meta: bool) -> None:
-    """Add marks of a session."""
+    """Add marks of a session. ``on_meta``: True for marks from the ``meta`` ref."""
     rows = []
     for mark in marks:
         texts = storable(mark.target), storable(mark.value)

@@ -31,9 +31,9 @@ _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOE
 
 
 def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
-    """Update ``catalogue``. While other processes write, the result may be older than their data, but is consistent.
+    """Update ``catalogue``. If other processes write at the same time, the result may lack their latest writes.
 
-    If the disk is full or cannot be written, the catalog continues in memory, because readers must not depend on free
+    If the disk is full or cannot be written, a new catalog is built in memory, because readers must not depend on free
     space.
     """
     try:
@@ -78,8 +78,8 @@ def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
 def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> list[Move] | None:
     """Return the same moves as ``_moves``, read only from the journal; ``None`` if other refs may have moved.
 
-    No other ref can have moved if git's refs are unchanged since the last update, and the journal has only grown and
-    lost no file. The journal is read first, because a flush moves git's refs before it removes a file of the journal.
+    No other ref can have moved if, since the last update, git's refs are unchanged, and the journal has only grown. The
+    journal is read before git's refs are checked, because a flush moves git's refs and then removes journal files.
     """
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
     pending = store.pending_refs()
@@ -124,10 +124,10 @@ def _is_purged(store: ObjectStore, sid: str) -> bool:
 class _Summary(NamedTuple):
     """The row of a session, with counts that are updated when entries are added.
 
-    ``start``: the first entry; "" if it is unknown. ``meta``: the tip of ``meta`` from which the other fields were
-    computed. ``entries``: the number of entries, without the first. ``counted``: the tokens of the entries.
-    ``waiting``: the tokens of lines that are not entries yet. ``superseded``: the superseded positions, as JSON.
-    ``leaf``: as in ``SourceFile``.
+    ``start``: the oid of the first entry; "" if it is unknown. ``meta``: the tip of the ``meta`` ref for which
+    the row was computed. ``entries``: the number of entries, without the first one. ``counted``: the tokens of
+    the entries. ``waiting``: the number of tokens in records that are not entries yet. ``superseded``: the superseded
+    positions, as JSON. ``leaf``: as in ``SourceFile``.
     """
 
     start: Oid
@@ -152,10 +152,11 @@ def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
 
 
 def _grow(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> bool:
-    """Add the new entries of a session that is already in the catalog.
+    """Update the rows of a session with its new entries.
 
-    Return ``False`` if the rows of the session must be built again. This is the case if the catalog has entries that
-    are no longer in the session (an undo moved a ref back or removed it), or if the agent's file was rewritten.
+    Return ``False`` if the rows of the session must be built again. This is the case if the session is not in the
+    catalog, if entries are no longer in the session because an undo moved or removed a ref, or if the agent's file was
+    rewritten.
     """
     known = _summary(db, sid)
     if known is None:
@@ -184,10 +185,10 @@ def _add_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, tips: Mapping[str, Oid | None], known: _Summary,
     meta: Meta | None,
 ) -> _Summary:  # fmt: skip
-    """Add the new entries of branches, and the branches; return the summary with the new entries.
+    """Add branches and their new entries; return the summary with the new entries included.
 
-    ``tips``: the tip of each branch that has moved; ``None`` for a removed branch. ``meta``: the content of ``meta``,
-    if it was read again.
+    ``tips``: the tip of each branch that has moved; ``None`` for a removed branch. ``meta``: the content of the
+    session's ``meta`` ref if it was read again, else ``None``.
     """
     superseded = frozenset(json.loads(known.superseded))
     new, start = _new_nodes(db, store, sid, [oid for oid in tips.values() if oid is not None])
@@ -212,7 +213,7 @@ def _forget(db: sqlite3.Connection, sid: str) -> None:
 def _new_nodes(
     db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Iterable[Oid]
 ) -> tuple[list[Node], Oid | None]:
-    """Return the entries of a session that are not in the catalog, and the oid of its first entry, or ``None``."""
+    """Return the entries of a session that are not in the catalog, and the session's first entry if it was reached."""
     new: dict[Oid, Node] = {}
     skipped: set[Oid] = set()
     fork = root = None
@@ -238,7 +239,7 @@ def _new_nodes(
         new |= reversed(line.items())
     fork = fork or _known_fork(db, sid)
     if fork and root:
-        # A branch begins before the fork entry. The entries before the fork entry belong to the original session.
+        # Another branch leads to the root without the fork entry. The original session has the entries before it.
         for node in graph.history(store, fork):
             if node.oid != fork:
                 new.pop(node.oid, None)
@@ -246,7 +247,7 @@ def _new_nodes(
 
 
 def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tuple[list[Node], Oid | None]:
-    """Return the same as ``_new_nodes``, for a session with a lost commit that hides the entries before it."""
+    """Return the same as ``_new_nodes``, for a session with a lost commit whose parent is unknown."""
     tree = graph.tree(store, sid)
     start = next((oid for oid, node in tree.nodes.items() if content.is_fork_start(store, node, sid)), None)
     above = session_facts.entries_before(tree, start)
@@ -265,10 +266,10 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
 def _insert_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int
 ) -> tuple[int, int]:
-    """Insert entries, parents first; return the time of the newest (Unix time in ms), and the tokens of all.
+    """Insert entries, parents first; return the time of the newest one (Unix time in ms), and their number of tokens.
 
-    An entry is in the agent's file unless it or an earlier entry is superseded. ``copied``: the last line of the file
-    whose tokens are counted in another session.
+    An entry is in the agent's file if neither the entry nor an entry before it is superseded. ``copied``: the number of
+    the last line in the file that was copied from another session, which counts the tokens.
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
@@ -307,13 +308,13 @@ def _insert_entries(
 
 
 def _file_and_depth(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
-    """Return whether an entry is in the agent's file, and the depth of its children."""
+    """Return whether an entry is in the agent's file, and the depth of the entries after it."""
     found = db.execute("SELECT in_file, depth FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
     return (bool(found[0]), found[1] + 1) if found else (True, 0)
 
 
 def _is_in_branch(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    """Return whether another entry of the session follows this one, or a branch ends at it."""
+    """Return whether another entry of the session follows this entry, or a branch ends at this entry."""
     query = (
         "SELECT 1 FROM entries WHERE sid = ?1 AND oid = ?2 AND inner "
         "UNION ALL SELECT 1 FROM branches WHERE sid = ?1 AND oid = ?2"
@@ -322,9 +323,9 @@ def _is_in_branch(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 
 
 def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, meta: Meta | None) -> bool:
-    """Write the row of the session. Return ``False`` if the session has no entries.
+    """Write the row of the session. Return ``False`` if the session has no branch or no known first entry.
 
-    ``meta``: the content of ``meta``, if it was read again.
+    ``meta``: the content of the session's ``meta`` ref if it was read again, else ``None``.
     """
     name = session_details.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
     if name is None or not has_entry(db, sid, known.start):
@@ -369,7 +370,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
 
 
 def _continues(meta: Meta) -> tuple[str | None, int]:
-    """Return the id of the session that this one continues, and the number of the last copied line in the file."""
+    """Return the id of the session that this one continues, and the number of the last line copied from it."""
     found = meta.continuation
     return (None, 0) if found is None else (storable(found.session), clamped(found.line))
 
