@@ -259,7 +259,8 @@ class Catalogue:
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """Record imported files, each with its status and the id of its session."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
-        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:  # else read again
+        # After a failure, the next import reads the files again.
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 
     def files_of(self, sid: str) -> list[Path]:

@@ -187,7 +187,7 @@ def _new(
 
 
 def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
-    """Yield the entries of a history, the tip first, if possible from the catalog. Some have no text."""
+    """Yield the entries of a history, the tip first. Entries without text may be omitted."""
     oid: Oid | None = leaf
     known: dict[Oid, EntryRow] = {}
     while oid:
