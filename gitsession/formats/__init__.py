@@ -90,10 +90,10 @@ class SearchRoot(NamedTuple):
 
 
 class _KnownAgent(NamedTuple):
-    """The properties of an agent that are available before its modules are loaded.
+    """The properties of an agent that are available before the agent's modules are loaded.
 
-    ``module``: the module with its format. ``sign``: a pattern that matches the beginning of every file that the format
-    claims, and of few other files. ``roots``: see ``ROOTS``.
+    ``module``: the module that defines the format. ``sign``: a pattern that matches the beginning of every file that
+    the format claims, and the beginning of few other files. ``roots``: see ``ROOTS``.
     """
 
     module: str
@@ -139,14 +139,14 @@ _AGENTS = {
         (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),),
     ),
 }
-"""The agents by name, in the order in which their formats are tried on a file: stricter patterns first."""
+"""The agents by name. The formats are tried on a file in this order: the formats with stricter patterns come first."""
 
 ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, known in _AGENTS.items()}
 """The folders in which each agent keeps its sessions."""
 
 
 class _Formats(Mapping[str, Format]):
-    """A mapping from agents to formats that loads each format on first use."""
+    """A mapping from agent names to formats. Each format is loaded on first use."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Format] = {}
@@ -178,7 +178,7 @@ def with_capability(agent: str, capability: type[F]) -> F | None:
 
 
 def all_with_capability(capability: type[F]) -> dict[str, F]:
-    """Return the formats that have ``capability``, by agent name. Loads the modules of every agent."""
+    """Return the formats that have ``capability``, by agent name. The modules of all agents are loaded."""
     return {agent: format for agent, format in FORMATS.items() if isinstance(format, capability)}
 
 

@@ -391,7 +391,7 @@ class FetchedReader:
 def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
     """Return a refusal for each invalid fetched ref; an empty list if all are valid.
 
-    ``known``: refs that were validated before. In a partial clone, blobs may be missing. Missing blobs are not validated.
+    ``known``: refs that were validated before. In a partial clone, missing blobs are not validated.
     """
     tombstones = tombstone_set.read(read.store)
     is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))

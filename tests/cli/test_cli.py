@@ -435,7 +435,7 @@ def test_existing_branch_is_not_moved(run: Run, imported: str) -> None:
 
 def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
     run("label", "@@dddd4444", "good")
-    assert "has it" in run("label", "@@cccc3333", "good", code=4, err=True)
+    assert "already has this label" in run("label", "@@cccc3333", "good", code=4, err=True)
     assert "no longer 'good'" in run("label", "@@dddd4444", "better")
     assert "NAME~N are reserved" in run("label", "@@dddd4444", "root", code=2, err=True)
     assert "is a branch" in run("label", "@@dddd4444", "main", code=4, err=True)
@@ -784,7 +784,7 @@ def test_leaf_skips_records_that_cannot_be_parsed(run: Run, file: Path) -> None:
 
 def test_a_label_is_compared_as_it_is_kept(run: Run, imported: str) -> None:
     run("label", "@@dddd4444", "good")
-    assert "has it" in run("label", "@@cccc3333", "  good ", code=4, err=True)
+    assert "already has this label" in run("label", "@@cccc3333", "  good ", code=4, err=True)
     assert "is a branch" in run("label", "@@cccc3333", " main", code=4, err=True)
     assert "NAME~N are reserved" in run("label", "@@cccc3333", "x~1", code=2, err=True)
     assert "has the label 'a b'" in run("label", "@@cccc3333", " a\nb ")

@@ -45,7 +45,7 @@ ENDPOINTS = {
     "hangs": (hang, "did not answer within 2 s"),
     "returns nothing": ((200, {}, chat_answer("")), "empty summary"),
     "returns more than it was given": ((200, {}, chat_answer(MUCH)), "not shorter"),
-    "is cut off by its length": ((200, {}, chat_answer("and then", "length")), "cut off"),
+    "is cut off by its length": ((200, {}, chat_answer("and then", "length")), "token limit"),
     "breaks off": ((200, {"Transfer-Encoding": "chunked"}, b"{"), "127.0.0.1"),
     "returns something else": ((200, {}, b"<html>"), "invalid openai-chat response"),
 }

@@ -91,7 +91,7 @@ def test_ref_does_not_replace_refs_below_it(git_dir, writer, refs):
 
 def test_a_ref_below_another_ref_is_unavailable(git_dir, writer):
     writer.move(LEAF, OID, expected={None})
-    with pytest.raises(Unavailable, match="directory"):
+    with pytest.raises(Unavailable, match="already a ref"):
         writer.move(f"{LEAF}/below", OID2, expected={None})
     assert not traces(git_dir)
 

@@ -276,7 +276,7 @@ def test_undone_and_repeated_labels_are_distinguished(store: Store) -> None:
     held = begun(store, "one", "two")
     first, second = held.history()[1:3]
     held.label(first, "x")
-    with pytest.raises(Refused, match="has it"):
+    with pytest.raises(Refused, match="already has this label"):
         held.label(second, "x")
     store.undo()
     held.label(second, "x")

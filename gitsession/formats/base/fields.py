@@ -1,14 +1,14 @@
-"""Functions that read typed fields and times from agents' records, and text for commit messages.
+"""Functions that read typed fields and times from agents' records, and functions that headlines use.
 
-Fields that are not removed from ``Fields`` become the ``extra`` of the entry. So a field that a later version of an
-agent writes, or a field whose value has an unexpected type, is kept and does not cause an error.
+The fields that remain in a ``Fields`` object become the ``extra`` of the entry. So an unknown field, or a field whose
+value has an unexpected type, is kept and does not cause an error.
 
 Two parts of this module are FROZEN under view 1 (see ``pi.headline``). The parsing of times is frozen because the time
-of an entry is part of its object id. The functions that the headlines of several agents share are frozen for the same
-reason as the headlines.
+of an entry affects the object id of the entry. The functions that the headlines of several agents share are frozen
+because the headlines are frozen.
 
-Times are Unix times in milliseconds. They are not parsed with ``datetime.fromisoformat``, because the formats that this
-function accepts differ between Python releases, and a start time is part of a session's name.
+Times are Unix times in milliseconds. ``datetime.fromisoformat`` is not used, because each Python release accepts other
+formats, and the start time of a session is part of the session's name.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ T = TypeVar("T")
 class Fields:
     """The fields of one JSON object. ``left``: the fields that have not been removed.
 
-    The methods for one type return ``None`` or the default if the field is absent, is null, or has another type. A
-    field that has another type is not removed.
+    ``text``, ``boolean``, ``mapping``, ``integer`` and ``texts`` remove a field of their type and return its value. If
+    the field is absent, is null, or has another type, they return ``None`` or the default. A field of another type is
+    not removed.
     """
 
     __slots__ = ("left",)
@@ -57,14 +58,14 @@ class Fields:
         return self._of(dict, name)
 
     def integer(self, name: str) -> int | None:
-        """Return an integer, which can be written as 61000 or as 61e3."""
+        """Remove an integer field and return its value. A number such as 61e3 is an integer too."""
         found = self.left.get(name)
         if type(found) is float and found.is_integer():
             self.left[name] = int(found)
         return self._of(int, name)
 
     def texts(self, name: str) -> tuple[str, ...] | None:
-        """Return the items of a list if all of them are strings, otherwise ``None``."""
+        """Remove a list of strings and return its items. If an item is not a string, return ``None``."""
         found = self.left.get(name)
         if isinstance(found, list) and not all(isinstance(item, str) for item in found):
             return None
@@ -80,7 +81,7 @@ class Fields:
 
 
 INT_MAX = 2**53
-"""The limit of the integers that JavaScript can represent exactly. No agent writes a time beyond this limit."""
+"""The limit below which JavaScript represents every integer exactly. No agent writes a time at or above this limit."""
 
 
 def to_ms(value: object) -> int | None:
@@ -132,18 +133,21 @@ def plain(value: Any) -> str:
 
 
 def object_in(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the object in the field ``name``, or an empty object if the field has no object."""
+    """Return the value of the field ``name`` if it is an object, otherwise an empty object."""
     found = value.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def storable(text: str) -> str:
-    """Return ``text`` with lone surrogates escaped, because strings with them cannot be hashed or stored."""
+    """Return ``text`` with lone surrogates escaped. A string with lone surrogates cannot be hashed or stored."""
     return text.encode(errors="backslashreplace").decode()
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message: ``content`` if it is a string, or the text of its blocks, joined by newlines."""
+    """Return the text of a message.
+
+    A string is returned unchanged. For a list, the texts of its text blocks are joined by newlines.
+    """
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecordedCopy(NamedTuple):
-    """The content of a file, of which the agent stores a copy with the name ``name``."""
+    """The content of a file. ``name``: the name of the copy that the agent stores."""
 
     name: str
 
@@ -22,9 +22,9 @@ class RecordedTree(NamedTuple):
 class RecordedBackup(NamedTuple):
     """The state of files before an agent changed them.
 
-    ``files``: the copies by path, ``None`` for a file that did not exist. The paths are as in the agent's record:
-    relative to the session's folder, or absolute. ``entry``: the agent's id, or the line number, of the entry to which
-    the state belongs.
+    ``files``: the copies by path. The copy is ``None`` if the file did not exist. Each path is written as in the
+    agent's record: relative to the session's folder, or absolute. ``entry``: the agent's id, or the line number, of the
+    entry to which the state belongs.
     """
 
     raw: bytes
@@ -37,9 +37,9 @@ class RecordedEdit(NamedTuple):
     """The change that a tool call made to one file.
 
     ``before``: the whole text of the file before the call, with LF line endings; ``None`` if the file did not exist.
-    ``after``: the whole text after the call, also with LF line endings. ``rewrites``: whether the call wrote the whole
-    file, including the line endings. If ``rewrites`` is true and the file had other line endings before the call, the
-    line endings after the call are unknown.
+    ``after``: the whole text of the file after the call, also with LF line endings. ``rewrites``: whether the call
+    wrote the whole file, including the line endings. If ``rewrites`` is true and the file did not have LF line endings
+    before the call, the line endings after the call are unknown.
     """
 
     raw: bytes
@@ -55,8 +55,8 @@ class RecordedEdit(NamedTuple):
 class RecordedReplacement(NamedTuple):
     """The change that a tool call made to one existing file.
 
-    ``before``: the whole text of the file before the call, with its own line endings. ``after``: the whole text after
-    the call, with its own line endings; ``None`` if the file was deleted.
+    ``before``: the whole text of the file before the call. ``after``: the whole text of the file after the call;
+    ``None`` if the call deleted the file. Both texts have the line endings of the file.
     """
 
     raw: bytes
@@ -71,8 +71,8 @@ class RecordedReplacement(NamedTuple):
 class RecordedRun(NamedTuple):
     """The files of the folder ``root`` before and after tool calls.
 
-    ``paths``: the only paths that the calls may have changed, as written in the agent's record; ``None`` if the calls
-    may have changed any path.
+    ``paths``: the paths that the calls may have changed, as written in the agent's record; ``None`` if the calls may
+    have changed any path.
     """
 
     raw: bytes
@@ -86,7 +86,7 @@ class RecordedRun(NamedTuple):
 
 
 RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement | RecordedRun
-"""A recorded change. The payload of the checkpoint for this change is derived from the line ``raw``."""
+"""A recorded change. The payload of the checkpoint for the change is derived from ``raw``, the line of the record."""
 
 
 _HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
@@ -94,9 +94,10 @@ _NO_END = "\\ No newline at end of file"
 
 
 def apply_diff(content: str, diff: str) -> str | None:
-    """Apply a unified ``diff`` to ``content``. Return ``None`` if a context line or a removed line does not match.
+    """Apply the unified diff ``diff`` to ``content`` and return the result.
 
-    Lines that are not in the diff are not checked. A caller can check these lines by comparing the result with a file.
+    If a context line or a removed line does not match ``content``, return ``None``. Lines that are not in the diff are
+    not checked.
     """
     rows = iter(_rows(diff))
     old, at = _lines(content), 0
@@ -125,7 +126,7 @@ def apply_diff(content: str, diff: str) -> str | None:
 
 
 def _rows(diff: str) -> list[str]:
-    """Return the lines of a diff. A line that has no newline in the file is returned without one."""
+    """Return the lines of a diff. A line is returned without its newline if the diff marks that the file has none."""
     rows: list[str] = []
     for row in _lines(diff):
         if not row.startswith(_NO_END):

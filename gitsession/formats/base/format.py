@@ -1,8 +1,7 @@
 """Base classes for the formats of agents: ``Format``, and one class for each capability that only some agents have.
 
 These classes have no state. ``formats.with_capability`` returns the format of an agent if the format has a given
-capability. This module also defines the values with which ``discovery`` finds an agent's files, and the types of the
-queries of ``Database``.
+capability. This module also defines the types that describe workspaces, sidecar files and database queries.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class Workspace(NamedTuple):
 class Sidecar(NamedTuple):
     """A file that belongs to a session and is stored separately from the session file.
 
-    ``name``: the name by which entries refer to the file, and under which it is stored. ``paths``: the possible paths
-    of the file, relative to the folder of the session file; the first that exists is used. ``sha256``: the required
-    hash in hexadecimal; "" if any content is accepted. ``needed``: whether a missing file is reported. ``home``: the
-    path, relative to the first of the agent's ``formats.ROOTS``, from which the agent reads the file when it resumes
-    the session; "" if the agent does not read the file.
+    ``name``: the name by which entries refer to the file, and under which the file is stored. ``paths``: the possible
+    paths of the file, relative to the folder of the session file; the first path that exists is used. ``sha256``: the
+    required hash in hexadecimal; "" if any content is accepted. ``needed``: whether a missing file is reported.
+    ``home``: the path from which the agent reads the file when the agent resumes the session, relative to the first of
+    the agent's ``formats.ROOTS``; "" if the agent does not read the file.
     """
 
     name: str
@@ -54,11 +53,11 @@ Columns: TypeAlias = Mapping[str, Collection[str]]
 """The readable columns of each table."""
 
 Query: TypeAlias = Callable[[str, Sequence[object]], Iterator[Row]]
-"""A function that runs one SELECT statement with parameters. Invalid UTF-8 becomes replacement characters."""
+"""A function that runs one SELECT statement with parameters. Invalid UTF-8 is replaced with replacement characters."""
 
 
 class Stamp(NamedTuple):
-    """The state of a session in a database. It has the field names of ``os.stat_result`` and can be compared with one.
+    """The state of a session in a database. The field names are those of ``os.stat_result``.
 
     ``st_size``: the number of rows. ``st_mtime_ns``: the time of the newest row. ``st_ino``: a sum over all rows.
     """
@@ -76,7 +75,7 @@ WHOLE_MASK = (1 << 62) - 1
 
 
 def column_list(names: Sequence[str], existing: Collection[str]) -> str:
-    """Return the column list of a SELECT, with ``NULL`` for each of the ``names`` that is not in ``existing``."""
+    """Return the column list of a SELECT for ``names``. A column that is not in ``existing`` becomes ``NULL``."""
     return ", ".join(f'"{name}"' if name in existing else f'NULL AS "{name}"' for name in names)
 
 
@@ -86,9 +85,9 @@ def sum_expression(column: str) -> str:
 
 
 def rows_of(query: Query, sql: str) -> tuple[list[Row], Malformed | None]:
-    """Return the rows of a SELECT and ``None``.
+    """Run the SELECT statement ``sql``. Return its rows and ``None``.
 
-    If the database is damaged, return the rows before the damage and the error.
+    If the database is damaged, return the rows that were read before the error, and the error.
     """
     found: list[Row] = []
     try:
@@ -103,13 +102,13 @@ class Format(ABC):
 
     AGENT: str
     FORM = "jsonl"
-    """The suffix of the payload's name in an entry's tree, such as ``jsonl`` for ``entry.jsonl``."""
+    """The suffix of the payload's file name in the tree of an entry, such as ``jsonl`` for ``entry.jsonl``."""
 
     BETWEEN = b"\n"
     """The bytes between two payloads in the agent's file: a newline or nothing."""
 
     FILES: Sequence[str] = ("*.jsonl",)
-    """The names (``fnmatch`` patterns) of the agent's files in folders that a user passes as arguments."""
+    """The ``fnmatch`` patterns of the names of the agent's files. They are used if a user passes a folder to import."""
 
     @abstractmethod
     def claims(self, head: bytes) -> bool:
@@ -120,11 +119,11 @@ class Format(ABC):
         """Split a file into its records.
 
         Args:
-            name: the path of the file (POSIX) without its suffix, for files that contain no session id.
-            final: whether the file is complete, so that the bytes after the last newline are included.
+            name: the POSIX path of the file without its suffix, for files that contain no session id.
+            final: whether the file is complete. If it is, the bytes after the last newline are included.
 
-        Raises ``Malformed`` if the file contains no session. An invalid line is reported as a problem and is not an
-        error.
+        Raises:
+            Malformed: the file contains no session. An invalid line is reported as a problem and is not an error.
         """
 
     @abstractmethod
@@ -136,32 +135,32 @@ class Format(ABC):
 
     @abstractmethod
     def read(self, payload: bytes) -> Entry:
-        """Return the entry that ``payload`` represents, as far as this release supports its type.
+        """Return the entry that ``payload`` represents. Never raises.
 
-        Never raises. If the payload cannot be parsed or has an unknown type, the result is ``Opaque`` or
-        ``UnknownEntry``.
+        If the payload cannot be parsed, the result is ``Opaque``. If this release does not support the type of the
+        payload, the result is ``UnknownEntry``.
         """
 
     @abstractmethod
     def write(self, out: Outgoing) -> WrittenFile:
-        """Return a file from which the agent continues the session at the leaf.
+        """Return a file from which the agent can continue the session at the leaf.
 
         The result is deterministic. Never raises.
         """
 
 
 class Document(Format):
-    """A format whose files are JSON documents and not sequences of lines."""
+    """A format whose files are JSON documents."""
 
     FORM = "json"
     BETWEEN = b""
 
     @abstractmethod
     def join(self, header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-        """Return a file, built from the description of the session, the records, and the tail.
+        """Return the file that consists of the description of the session, the records, and the tail.
 
-        ``header``: the description, which is line 0. ``payloads``: the records, or the replacements of records that are
-        incomplete.
+        ``header``: the description, which is line 0. ``payloads``: the records. An incomplete record is represented by
+        its replacement.
         """
 
 
@@ -197,25 +196,29 @@ class Database(Format):
     def session(self, query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
         """Return the session ``id``.
 
-        Raises ``Malformed`` if the rows are not a session. An invalid row is reported as a problem.
+        Raises:
+            Malformed: the rows are not a session. An invalid row is reported as a problem and is not an error.
         """
 
 
 class Scattered(Format):
-    """A format whose agent stored each session as a description file, one file per message, and one file per part."""
+    """A format whose agent stored each session in several files.
+
+    A session has one description file, one file per message, and one file per part of a message.
+    """
 
     @abstractmethod
     def is_info(self, head: bytes) -> bool:
-        """Return whether a file that begins with ``head`` describes a session whose messages are in other files."""
+        """Return whether a file that begins with ``head`` is the description file of a session."""
 
     @abstractmethod
     def from_folders(
         self, info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
     ) -> Source:
-        """Return the session that the description ``info`` describes.
+        """Return the session with the description file ``info``.
 
-        ``files``: the files of the session's messages, by name. ``parts``: the files of the parts of each message, by
-        the name of the message's file.
+        ``files``: the contents of the message files, by file name. ``parts``: for the name of each message file, the
+        contents of the files with the parts of the message, by file name.
         """
 
 
@@ -223,21 +226,24 @@ class InProject(Format):
     """A format whose agent stores its sessions in the project's folder."""
 
     IN_PROJECT: str
-    """The name of the session file, which is in the top folder of each repository in which the agent was run."""
+    """The name of the session file. The file is in the top folder of each repository in which the agent was run."""
 
 
 class Continuing(Format):
-    """A format whose agent writes files that continue other files without repeating the content of those files."""
+    """A format whose agent can continue a session in a new file that does not repeat the content of the first file."""
 
     @abstractmethod
     def base_of(self, data: bytes) -> str | None:
-        """Return the agent's id for the file that the file ``data`` continues, or ``None`` if it continues no file."""
+        """Return the agent's id for the file that a file with the content ``data`` continues.
+
+        If the file does not continue another file, return ``None``.
+        """
 
     @abstractmethod
     def segment_path(self, data: bytes, segment: str | None) -> str:
         """Return the path, below the agent's folder, of the file with the content ``data``.
 
-        ``segment``: the id of the file if it is a later file of the session; ``None`` if it is the first.
+        ``segment``: the id of the file; ``None`` if the file is the first file of the session.
         """
 
 
@@ -254,10 +260,11 @@ class Referring(Accompanied):
 
     @abstractmethod
     def resolve(self, payload: bytes, fetch: Callable[[str], bytes | None], substitute: str = "") -> bytes:
-        """Return ``payload`` with each name of a file replaced by the content that ``fetch`` returns. Never raises.
+        """Return ``payload`` with the name of each sidecar file replaced by the content of the file. Never raises.
 
-        If ``fetch`` returns ``None`` for a name, the name is kept. If the name is in an image block and ``substitute``
-        is not empty, the block is replaced by a text block with ``substitute``.
+        ``fetch``: a function that returns the content of the file with a given name, or ``None`` if the content is not
+        available. In this case, the name is kept. If the name is in an image block and ``substitute`` is not empty, the
+        block is replaced by a text block with the text ``substitute``.
         """
 
 
@@ -270,13 +277,14 @@ class Counting(Format):
 
 
 class Delegating(Format):
-    """A format whose agent starts separate sessions from tool calls in another session."""
+    """A format whose agent can start a separate session when a tool is called."""
 
     @abstractmethod
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
         """Return the id of the call in ``payload`` that started the session ``id``, or "" if there is none.
 
-        ``payload``: a record of another session. ``sidecars``: the sidecar files of session ``id``, by name.
+        ``payload``: a record of another session. ``sidecars``: the contents of the sidecar files of the session ``id``,
+        by name.
         """
 
     @abstractmethod
@@ -288,14 +296,14 @@ class Remembering(Format):
     """A format whose agent stores the former content of the files that it changes."""
 
     RECORDED: str
-    """The reason that is recorded in checkpoints that are made from the agent's copies."""
+    """The reason that is recorded in the checkpoints that are derived from the agent's records."""
 
     @abstractmethod
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:
         """Return the folders that may contain the agent's copies of files, relative to the folder of the session file.
 
-        At least one of these folders must exist. For an agent that stores no copies, the result is the folder of the
-        session file. ``name``: the path of the session file.
+        At least one of these folders must exist. If the agent stores no copies, the result is the folder of the session
+        file. ``name``: the path of the session file.
         """
 
     @abstractmethod
@@ -331,19 +339,19 @@ class Resumable(Format):
 
     @abstractmethod
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command with which the agent continues the session.
+        """Return the command that continues the session in the agent.
 
-        The command is run in the session's folder. ``file``: the path of the session's file.
+        The command must be run in the session's folder. ``file``: the path of the session's file.
         """
 
 
 class Importing(Resumable):
     """A format whose agent stores its sessions in a database and can import a session from a file.
 
-    ``session_path`` returns a path that gitsession chooses. ``globs`` returns no globs, because the
-    database is searched instead.
+    ``session_path`` returns a path that gitsession chooses. ``globs`` returns no globs, because gitsession searches the
+    database instead.
     """
 
     @abstractmethod
     def import_command(self, file: str) -> list[str]:
-        """Return the command that imports the export ``file``. The command is run in the session's folder."""
+        """Return the command with which the agent imports ``file``. It must be run in the session's folder."""

@@ -1,17 +1,18 @@
 """Parser of files with one JSON object per line, and of records that consist of several lines.
 
-The result of ``parse`` determines whether a line is ``opaque``, and commit messages contain this word. So the result is
-frozen under the view number, as headlines are. The lines of a large file (``StoredFile``) are read on access; only
-their offsets are in memory.
+If ``parse`` fails on a line, the commit message of the entry contains the word ``opaque``. So the result of ``parse``
+is frozen under the view number, as headlines are. The lines of a large file (``StoredFile``) are read on access. Only
+the offsets of the lines are in memory.
 
 Some agents log token counts, settings, and user-interface events in the session file. Most lines of such a file are not
 part of the conversation. If each line were an entry, a store would need twice the disk space, and the conversation
-would be hard to find. So a record (``Group``) consists of a *record line* and the lines before it that *accompany* it.
-The lines are stored verbatim, with the newlines between them. The rule that selects accompanying lines determines the
-entries, so it is frozen under the view number. The rule for content that is stored as separate blobs is frozen too.
+would be hard to find. So a record (``Group``) consists of a *record line* and the *accompanying lines* directly before
+the record line. The lines are stored verbatim, with the newlines between them. The rule that selects accompanying lines
+determines the entries, so this rule is frozen under the view number. The rule that selects the content of separate
+blobs is frozen too.
 
-The accompanying lines after the last record line are the ``tail`` of the file, until a further record line follows and
-they become part of its record. The tail is stored on ``meta``, so that no entry depends on a later line
+The accompanying lines after the last record line are the ``tail`` of the file. When the agent writes another record
+line, the tail becomes part of the new record. The tail is stored on ``meta``, so that no entry depends on a later line
 (docs/decisions/0014).
 """
 
@@ -32,7 +33,7 @@ _CHUNK = 1 << 20
 class StoredFile:
     """The first ``size`` bytes of a file that does not change while it is read.
 
-    ``read``: a function that returns a given number of bytes from a given offset.
+    ``read``: a function that takes a number of bytes and an offset, and returns the bytes at the offset.
     """
 
     def __init__(self, read: Callable[[int, int], bytes], size: int) -> None:
@@ -86,7 +87,7 @@ class Lines(Sequence[bytes]):
         self._ends.append(self._start(len(self._ends)) + len(tail))
 
     def joined(self, first: int, last: int) -> FileSpan:
-        """Return the span from line ``first`` up to but not including line ``last``, without the last newline."""
+        """Return the span of the lines from index ``first`` up to but not including ``last``, without the last LF."""
         return FileSpan(self._data, self._start(first), self._ends[last - 1])
 
     def __len__(self) -> int:
@@ -110,18 +111,21 @@ class Lines(Sequence[bytes]):
 
 
 def joined(lines: Sequence[bytes], first: int, last: int) -> bytes | FileSpan:
-    """Return lines ``first`` up to but not including ``last``, joined by LF. A span of a stored file is not read."""
+    """Return the lines from index ``first`` up to but not including ``last``, joined by LF.
+
+    For the lines of a stored file, the result is a ``FileSpan``, and the lines are not read.
+    """
     return lines.joined(first, last) if isinstance(lines, Lines) else LF.join(lines[first:last])
 
 
 DEPTH_MAX = 200
-"""Maximum nesting depth of a line. A deeper line would overflow the stack of some JSON parsers."""
+"""The maximum nesting depth of a line. Some JSON parsers overflow their stack on deeper lines."""
 
 Object: TypeAlias = dict[str, Any]
 
 
 class LineFailure(NamedTuple):
-    """The failure to parse a line. ``reason``: the reason, in a few words, for a report; "" for a blank line."""
+    """The failure to parse a line. ``reason``: a short reason for a report; "" for a blank line."""
 
     reason: str
 
@@ -129,7 +133,8 @@ class LineFailure(NamedTuple):
 class FileLines(NamedTuple):
     """The lines of a file without their LF.
 
-    ``waiting``: the bytes after the last LF if they are not a complete line yet.
+    ``waiting``: the bytes after the last LF if these bytes are an incomplete line, otherwise empty.
+    ``ends_with_newline``: whether the last of ``lines`` ends with LF in the file.
     """
 
     lines: list[bytes] | Lines
@@ -140,8 +145,8 @@ class FileLines(NamedTuple):
 def split_lines(data: Data, *, final: bool) -> FileLines:
     """Split ``data`` into lines. The bytes after the last LF are a line if they are a JSON object or ``final`` is true.
 
-    Only LF ends a line. ``splitlines`` would also split at CR and, in a string, at U+2028 and U+0085. All of these can
-    be content.
+    Only LF ends a line. ``splitlines`` is not used, because it also splits at CR and, in a string, at U+2028 and
+    U+0085. All of these characters can be content.
     """
     lines: list[bytes] | Lines
     if isinstance(data, StoredFile):
@@ -157,7 +162,7 @@ def split_lines(data: Data, *, final: bool) -> FileLines:
 
 
 def parse(line: bytes) -> Object | LineFailure:
-    """Return the JSON object in ``line``, or the failure if ``line`` is not a JSON object. Never raises.
+    """Return the JSON object in ``line``, or a ``LineFailure`` if ``line`` is not a JSON object. Never raises.
 
     A byte order mark before the object is accepted, because some editors write one at the beginning of a file. NaN and
     Infinity are rejected, because they are not JSON. An integer with thousands of digits becomes a float.
@@ -197,7 +202,7 @@ def _decode(text: str) -> Any:
 
 
 def _deeper_than(line: bytes, levels: int) -> bool:
-    """Return whether brackets outside of strings are nested more than ``levels`` deep. No recursion is used."""
+    """Return whether brackets outside of strings are nested more than ``levels`` deep. Uses no recursion."""
     brackets = _STRING.sub(b"", line).translate(None, _NO_BRACKETS)
     if brackets.count(b"[") + brackets.count(b"{") <= levels:
         return False
@@ -218,9 +223,9 @@ _NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
 def dumps(value: Any) -> bytes:
-    """Return ``value`` as one line of JSON, formatted as pi formats JSON.
+    """Return ``value`` as one line of JSON without spaces between tokens, as pi writes JSON.
 
-    Lone surrogates are escaped; bytes are encoded in base64.
+    Lone surrogates are escaped. Bytes are encoded in base64. NaN and infinity become null.
     """
     text = json.dumps(_jsonable(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "backslashreplace")
@@ -240,7 +245,7 @@ def _jsonable(value: Any) -> Any:
 
 
 class Group(NamedTuple):
-    """The lines of one record. ``line``: the number of the record line; ``parsed``: its parsed object."""
+    """The lines of one record. ``line``: the number of the record line; ``parsed``: the parsed record line."""
 
     line: int
     payload: bytes
@@ -248,7 +253,10 @@ class Group(NamedTuple):
 
 
 class StoredGroup:
-    """The lines of one record of a large file. ``parsed`` is computed on access. Only its newest value is cached."""
+    """The lines of one record of a large file.
+
+    ``parsed`` is computed on access. For each file, only the value that was computed last is cached.
+    """
 
     __slots__ = ("line", "payload")
 
@@ -266,9 +274,9 @@ class StoredGroup:
 
 
 def grouped(lines: Sequence[bytes], first: int, last: int, parsed: Object | LineFailure) -> Group | StoredGroup:
-    """Return the group of the lines from ``first`` up to but not including ``last``.
+    """Return the group of the lines from index ``first`` up to but not including ``last``.
 
-    ``parsed``: the last of these lines, parsed.
+    ``parsed``: the result of parsing the last line of the group.
     """
     payload = joined(lines, first, last)
     return Group(last, payload, parsed) if isinstance(payload, bytes) else StoredGroup(last, payload)
@@ -277,10 +285,11 @@ def grouped(lines: Sequence[bytes], first: int, last: int, parsed: Object | Line
 def group(
     lines: Sequence[bytes], start: int, is_attached: Callable[[Object], bool]
 ) -> tuple[list[Group | StoredGroup], bytes | None]:
-    """Return the groups of the lines from index ``start`` on, and the tail, or ``None`` if there is no tail.
+    """Group the lines from index ``start`` on. Return the groups and the tail.
 
-    The tail consists of the lines after the last record line. ``is_attached``: a function that returns whether a line
-    accompanies the next record line. A line that is not an object is a record line and is reported as a problem.
+    The tail consists of the lines after the last record line. If there are no such lines, the tail is ``None``.
+    ``is_attached``: a function that returns whether a line is an accompanying line. A line that is not a JSON object is
+    a record line.
     """
     groups: list[Group | StoredGroup] = []
     first = start
@@ -298,5 +307,5 @@ def record_line(payload: bytes) -> bytes:
 
 
 def attached_lines(payload: bytes) -> list[bytes]:
-    """Return the lines of a record that accompany its record line."""
+    """Return the accompanying lines of a record."""
     return payload.split(LF)[:-1]

@@ -1,7 +1,6 @@
 """Values for the export of a session: the entries to write, and the lines of the written file.
 
-Each entry has a *key*. References between exported entries use keys. The ids in the file (eight digits, or a number)
-are assigned by the agent's module.
+Each entry has a *key*. References between exported entries use keys. The agent's module assigns the ids in the file.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ def describe_kind(entry: Entry) -> str:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutgoingEntry:
-    """An entry to export. ``parent``: the key of its parent; ``None`` for the first entry.
+    """An entry to export. ``parent``: the key of the parent; ``None`` for the first entry.
 
     ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
-    the entry, if the agent wrote them or its file already contains them; otherwise ``None``. ``id``: the agent's own id
-    for the entry. ``is_name``: whether the line only sets a name or the leaf. Later children of the parent of such a
-    line are written below the line.
+    the entry, if the agent wrote the entry or the agent's file already contains it; otherwise ``None``. ``id``: the
+    agent's own id for the entry. ``is_name``: whether the line only sets a name or the leaf. Such a line becomes the
+    parent of the entries that follow its own parent later in the file.
     """
 
     key: str
@@ -54,11 +53,10 @@ class OutgoingEntry:
 class Outgoing:
     """A session to export.
 
-    ``entries``: parents before children, in the order of the file. ``leaf``: the key of the entry to continue from.
-    ``session``: the id, start time, folder and title of the session, for a header. ``head``: the header lines that the
-    agent wrote. ``tail``: the agent's lines after its last entry, which will be part of the next record
-    (``formats.base.jsonl``). ``labels``, each with the key of its entry, and ``title``: the labels and the title that
-    no entry sets.
+    ``entries``: the entries in the order of the file, parents before children. ``leaf``: the key of the entry from
+    which the agent continues. ``session``: the id, start time, folder and title of the session, for a header. ``head``:
+    the header lines that the agent wrote. ``tail``: the tail of the agent's file (``formats.base.jsonl``). ``labels``:
+    the labels that no entry sets, with the keys of the labeled entries. ``title``: the title, if no entry sets it.
     """
 
     session: SessionHeader
@@ -80,13 +78,13 @@ class Outgoing:
         return found[::-1]
 
     def all_labels(self) -> dict[str, str]:
-        """Return the current labels by the key of their entry, including the labels that entries set."""
+        """Return the current label of each labeled entry, by key. Labels that entries set are included."""
         label_entries = [each.entry for each in self.entries if isinstance(each.entry, Label)]
         found = {label.target: (label.label or "").strip() for label in (*label_entries, *self.labels)}
         return {key: text for key, text in found.items() if text}
 
     def name(self) -> str | None:
-        """Return the current title of the session, which can also be set by an entry."""
+        """Return the current title of the session: ``title``, or the title that the newest title entry sets."""
         title_entries = [each.entry for each in self.entries if isinstance(each.entry, Title)]
         return next((title.title for title in (self.title, *reversed(title_entries)) if title is not None), None)
 
@@ -96,7 +94,7 @@ class OutgoingLine:
     """One line of an exported file.
 
     ``key``: the key of the entry, or ``None`` for a line that sets a name or the leaf. ``id``: the agent's id for the
-    entry, or ``None`` if it has none.
+    entry, or ``None`` if the entry has no such id.
     """
 
     data: bytes

@@ -1,20 +1,18 @@
 """Values that represent the records of a session file: their bytes and their positions, independent of any store.
 
-``place_nodes`` builds a tree from the ids and parents in a file. The rules are the same for every agent whose lines
-contain parent ids. The result is always a tree without cycles. The position of a line depends on its id and its parent
-field:
+``place_nodes`` builds a tree from the ids and parent ids in a file. The rules are the same for every agent whose lines
+contain parent ids. The result never contains a cycle. The parent of a line depends on the line's id and parent field:
 
-1. no id and no parent field         -> below the previous line; later children of that line are below this line
-2. parent field absent               -> below the previous line
-3. parent null                       -> the root
-4. parent id in an earlier line      -> below the latest earlier line with that id (or its follower by case 1)
-5. parent id only in a later line    -> below the first such line, and ordered after it
-6. closes a cycle, even with itself  -> the root, for the first line of the cycle
-7. parent id in no line              -> the root
+1. no id and no parent field       -> the previous line; the id of the previous line then refers to this line
+2. an id, but no parent field      -> the previous line
+3. the parent field is null        -> the root
+4. an earlier line has the id      -> the line to which the id refers: the latest such line, or a line of case 1
+5. only a later line has the id    -> the first such line; this line is moved after its parent
+6. the line is the first line of a cycle that case 5 formed (a line can be its own parent) -> the root
+7. no line has the id              -> the root
 
-Duplicate ids are kept. After a line that repeats an id, the id refers to that line. Lines are placed in one pass, and
-the position of each line depends on the lines before it. If a file grows, only lines whose parent was missing before
-can move (cases 5 and 6).
+Duplicate ids are kept. After a line that repeats an id, the id refers to this line. If a file grows, only a line whose
+parent was missing before can get another parent (cases 5 and 6).
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ from gitsession.model.entries import SessionHeader
 
 
 class Field(Enum):
-    """The value of a parent field that is absent, as opposed to ``None``, which means the root."""
+    """The marker for an absent parent field. ``None`` represents a parent field that is null."""
 
     ABSENT = "absent"
 
 
 class LineLink(NamedTuple):
-    """The number of a line, its id, and its parent id, as in the file."""
+    """The number, the id and the parent id of a line, as in the file."""
 
     line: int
     id: str | None
@@ -44,10 +42,11 @@ class LineLink(NamedTuple):
 
 
 class PlacedLine(NamedTuple):
-    """The position of a line: below line ``parent``, or below the root if ``parent`` is ``None``.
+    """The position of a line in the tree.
 
-    ``at``: the index of the line in the input. ``claimed``: the parent id that the line contains, if the line has
-    another parent. ``problem``: the description of a problem for the report; "" if there is none.
+    ``at``: the index of the line in the input. ``parent``: the number of the parent line; ``None`` for the root.
+    ``claimed``: the parent id that the line contains, if the line was placed below another parent. ``problem``: the
+    description of a problem for the report; "" if there is none.
     """
 
     at: int
@@ -58,7 +57,7 @@ class PlacedLine(NamedTuple):
 
 
 NOTHING = LineLink(0, None, Field.ABSENT)
-"""The link of a line that has no position of its own because it cannot be parsed, is blank, or is not an entry."""
+"""The link of a line that has neither an id nor a parent field, such as a blank line or a line that is not JSON."""
 
 
 def place_nodes(nodes: Sequence[LineLink]) -> list[PlacedLine]:
@@ -86,7 +85,7 @@ def place_nodes(nodes: Sequence[LineLink]) -> list[PlacedLine]:
 
 
 def quoted(value: object) -> str:
-    """Return the id ``value`` in a form for reports: in quotes, printable, on one line, and truncated."""
+    """Return the id ``value`` in quotes for a report. A long id is truncated, and only ASCII characters are used."""
     text = str(value)
     return ascii(text if len(text) <= 60 else f"{text[:57]}...")
 
@@ -95,7 +94,12 @@ _ROOT = -1
 
 
 def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], list[int], set[int]]:
-    """Return the parent indexes, the nodes by missing parent id, the nodes with a later parent, and the duplicates."""
+    """Link the nodes by their ids.
+
+    Returns:
+        The index of the parent of each node, the indexes of the nodes by missing parent id, the indexes of the nodes
+        whose parent is a later node, and the indexes of the nodes that repeat an id.
+    """
     parents = [_ROOT] * len(nodes)
     holder: dict[str, int] = {}  # the node that an id refers to at this line
     waiting: dict[str, list[int]] = {}
@@ -127,9 +131,10 @@ def _link(nodes: Sequence[LineLink]) -> tuple[list[int], dict[str, list[int]], l
 
 
 def _cut_cycles(parents: list[int], forward: list[int]) -> set[int]:
-    """Make the first node of every cycle a child of the root.
+    """Make the first node of every cycle a child of the root. Return the indexes of these nodes.
 
-    Every cycle contains a node whose parent is a later line, so the search starts only from such nodes.
+    Every cycle contains a node of ``forward``, whose parent is a later line. So the search starts only from these
+    nodes.
     """
     cut: set[int] = set()
     walked: dict[int, int] = {}  # node -> the start of the walk that reached it
@@ -174,7 +179,7 @@ def _order(parents: list[int], forward: list[int]) -> Sequence[int]:
 
 
 TAIL = (1 << 31) - 1
-"""The line number of a file's tail on ``meta``. It is greater than that of any line (``formats.base.jsonl``)."""
+"""The line number of a file's tail on ``meta``. It is greater than the number of any line (``formats.base.jsonl``)."""
 
 WHOLE = TAIL - 1
 """The line number, on ``meta``, of the full content of a document that cannot be built from its records."""
@@ -184,11 +189,11 @@ WHOLE = TAIL - 1
 class Record:
     """One record of an agent's file, verbatim.
 
-    ``line``: the line number in the file, from 1 for the header. omp's title slot before the header is line 0, so the
-    other numbers do not change if omp adds a slot. ``parent``: the line of the parent record; ``None`` if the parent is
-    the root. ``source_id``: the agent's own id for the record. ``claimed_parent``: the parent id that the record gives,
-    if ``parent`` is a different record because the given parent is missing or would form a cycle. ``problem``: a
-    description of the problem with the record, for the report; "" if there is none.
+    ``line``: the line number in the file. The header is line 1. omp's title slot before the header is line 0, so the
+    other numbers do not change if omp adds a title slot. ``parent``: the line number of the parent record; ``None`` if
+    the parent is the root. ``source_id``: the agent's own id for the record. ``claimed_parent``: the parent id in the
+    record, if ``parent`` is a different record because the stated parent is missing or would form a cycle.
+    ``problem``: a description of the problem with the record, for the report; "" if there is none.
     """
 
     line: int
@@ -227,7 +232,7 @@ def record_of(
     claimed_parent: str | None = None,
     problem: str = "",
 ) -> Record:
-    """Return a record whose payload is in memory or in a stored file."""
+    """Return a record with the given fields: a ``StoredRecord`` if ``payload`` is a span, otherwise a ``Record``."""
     if isinstance(payload, bytes):
         return Record(line, payload, parent, source_id, claimed_parent, problem)
     made = StoredRecord.__new__(StoredRecord)
@@ -238,11 +243,11 @@ def record_of(
 
 
 class Base(NamedTuple):
-    """The point in another session's file at which a file continues that session without repeating its content.
+    """The point in another file at which a file continues a session without repeating the lines before this point.
 
-    ``source_id``: the id of the other session, or of one of its segments. ``end``: the number, assigned by the agent,
-    of the first line of the other session that is not shared. ``number``: a function that returns the agent's number of
-    the last line of a record, or ``None`` if the line has no number.
+    ``source_id``: the agent's id for the other file. ``end``: the agent's number of the first line of the other file
+    that the two files do not share. ``number``: a function that takes the payload of a record and returns the agent's
+    number of its last line, or ``None`` if this line has no number.
     """
 
     source_id: str
@@ -254,7 +259,7 @@ class Base(NamedTuple):
 class SourceProblem:
     """A message for the user about a line of a session file.
 
-    ``is_incomplete``: whether the line is not imported yet because it is incomplete.
+    ``is_incomplete``: whether the line is incomplete and therefore not imported yet.
     """
 
     line: int
@@ -263,7 +268,7 @@ class SourceProblem:
 
 
 def incomplete_line(line: int, rest: bytes) -> SourceProblem:
-    """Return the problem of an incomplete line ``rest`` at the end of a file."""
+    """Return the problem that reports ``rest``, an incomplete line at the end of a file. ``line``: its number."""
     size = "1 byte" if len(rest) == 1 else f"{len(rest):,} bytes"
     what = f"not imported: {size} after the last line end, an incomplete line (pass --final to import it)"
     return SourceProblem(line, what, is_incomplete=True)
@@ -275,15 +280,16 @@ class Source:
 
     ``records``: the records, parents before children. They are in file order, except for a record whose parent is a
     later line. ``meta``: the lines that the agent rewrites in place (header, title slot), in file order. For a
-    document, ``meta`` also contains the replacements of records, under the lines of these records. ``tail``: the lines
-    after the last record that will be part of the next one (``formats.base.jsonl``); ``None`` for an agent whose lines
-    are all records. ``waiting``: the bytes after the last newline that are not a complete record yet.
+    document, ``meta`` also contains the replacements of records, with the line numbers of these records. ``tail``: the
+    lines after the last record, which become part of the next record (``formats.base.jsonl``); ``None`` for an agent
+    whose lines are all records. ``waiting``: the bytes after the last newline if they are an incomplete record.
     ``ends_with_newline``: whether the imported bytes end with a newline. ``version``: the version of the file's format,
-    for the report. ``leaf``: the line of the record at which the agent continues, if it is not the last record.
-    ``base``: the point in another session's file at which this file continues that session, if it does not repeat the
-    shared part. ``segment``: the agent's id for this file, if the session has several files and this is not the first.
-    The first record of a segment is below the last record that it shares with ``base``, or, without ``base``, at the
-    beginning of the session. ``header``: the session's header, without a time, if the file has no header.
+    for the report. ``leaf``: the line number of the record at which the agent continues, if it is not the last record.
+    ``base``: the point in another file at which this file continues a session, if this file does not repeat the shared
+    lines. ``segment``: the agent's id for this file, if the session has several files and this is not the first file.
+    The parent of the first record of such a file is the last record that it shares with the file in ``base``. Without
+    ``base``, the first record is at the beginning of the session. ``header``: a header without a time, if the file
+    itself has no header.
     """
 
     agent: str
