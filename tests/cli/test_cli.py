@@ -438,7 +438,7 @@ def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
     assert "already has this label" in run("label", "@@cccc3333", "good", code=4, err=True)
     assert "no longer 'good'" in run("label", "@@dddd4444", "better")
     assert "NAME~N are reserved" in run("label", "@@dddd4444", "root", code=2, err=True)
-    assert "is a branch" in run("label", "@@dddd4444", "main", code=4, err=True)
+    assert "a branch of this session has this name" in run("label", "@@dddd4444", "main", code=4, err=True)
 
 
 def test_failed_flush_is_reported_and_data_is_kept(run: Run, imported: str) -> None:
@@ -785,7 +785,7 @@ def test_leaf_skips_records_that_cannot_be_parsed(run: Run, file: Path) -> None:
 def test_a_label_is_compared_as_it_is_kept(run: Run, imported: str) -> None:
     run("label", "@@dddd4444", "good")
     assert "already has this label" in run("label", "@@cccc3333", "  good ", code=4, err=True)
-    assert "is a branch" in run("label", "@@cccc3333", " main", code=4, err=True)
+    assert "a branch of this session has this name" in run("label", "@@cccc3333", " main", code=4, err=True)
     assert "NAME~N are reserved" in run("label", "@@cccc3333", "x~1", code=2, err=True)
     assert "has the label 'a b'" in run("label", "@@cccc3333", " a\nb ")
 

@@ -283,7 +283,7 @@ def test_undone_and_repeated_labels_are_distinguished(store: Store) -> None:
     assert held.names().labels == {second.oid: "x"}
     held.label(second, "")
     held.label(first, "x")
-    with pytest.raises(Refused, match="is a label"):
+    with pytest.raises(Refused, match="has a label with this name"):
         held.branch("x")
     assert held.names().labels == {first.oid: "x"}
     assert_as_if_made_anew(store)
