@@ -50,6 +50,7 @@ class Packs:
         self._directory = f"{object_dir}/pack"
         self._bytes_max = object_bytes_max
         self._indexes: dict[str, PackIndex] = {}
+        self._recent = ""
         self._bodies: OrderedDict[str, RandomAccessFile] = OrderedDict()
         self._bases: OrderedDict[tuple[str, int], _Base] = OrderedDict()
         self._bases_bytes = 0
@@ -95,10 +96,11 @@ class Packs:
         """
         raw = bytes.fromhex(oid)
         problem: GitSessionError | None = None
-        for name, index in list(self._indexes.items()):
+        for name, index in self._likely_first():
             try:
                 offset = index.find(raw)
                 if offset is not None:
+                    self._recent = name
                     return self._object(name, offset, oid)
             except (Corrupt, Unavailable) as error:
                 problem = problem or error
@@ -111,14 +113,14 @@ class Packs:
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
         """Yield, in pack order, the objects in ``oids`` that can be read. Other objects are skipped."""
         wanted: dict[str, list[tuple[int, bytes]]] = {}
-        indexes = list(self._indexes.items())
         for raw in map(bytes.fromhex, oids):
-            for name, index in indexes:
+            for name, index in self._likely_first():
                 try:
                     offset = index.find(raw)
                 except (Corrupt, OSError):
                     continue
                 if offset is not None:
+                    self._recent = name
                     wanted.setdefault(name, []).append((offset, raw))
                     break
         for name, locations in wanted.items():
@@ -162,6 +164,16 @@ class Packs:
                 yield from (raw.hex() for raw in index.names())
 
     # -- one object
+
+    def _likely_first(self) -> Iterator[tuple[str, PackIndex]]:
+        """Yield the indexes, beginning with the one that listed the last object: related objects share a pack."""
+        indexes = self._indexes
+        recent = indexes.get(self._recent)
+        if recent is not None:
+            yield self._recent, recent
+        for name, index in indexes.items():
+            if index is not recent:
+                yield name, index
 
     def _object(self, name: str, offset: int, oid: Oid) -> tuple[Kind, bytes]:
         number, data = self._resolve(name, offset, oid)
