@@ -1,7 +1,8 @@
-"""The format of Claude Code's sessions, ``~/.claude/projects/<folder>/<session>.jsonl``, and of its sub-agents.
+"""The format of the session files of Claude Code and of its sub-agents.
 
-Each sub-agent has its own file below the folder ``<session>``. The format of the lines is internal to Claude Code and
-changes between versions. Unknown parts are kept unchanged.
+The path of a session file is ``~/.claude/projects/<folder>/<session>.jsonl``. Newer versions of Claude Code write a
+separate file for each sub-agent, below the folder ``<session>/subagents``. The format of the lines is internal to
+Claude Code and changes between versions. Unknown types and fields are kept unchanged.
 """
 
 from __future__ import annotations
@@ -45,18 +46,19 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
     relocate = staticmethod(relocate)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return ``agent-<id>.meta.json``, which contains the id of the call that started a sub-agent.
+        """Return the description file of a sub-agent, ``agent-<id>.meta.json``. Other sessions have no sidecar files.
 
-        Older versions of Claude Code do not write this file.
+        The description file contains the id of the call that started the sub-agent. Older versions of Claude Code do
+        not write a description file.
         """
         path = files.parse_path(name)
         description = f"{path.file}.meta.json"
         return (Sidecar(description, (description,), needed=False),) if path.is_subagent else ()
 
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:
-        """Return the folder with the copies of files, which is ``file-history/<session>`` beside ``projects``.
+        """Return the folder with Claude Code's copies of files: ``file-history/<session>``, beside ``projects``.
 
-        The copies of a sub-agent are in the folder of its parent session.
+        For a sub-agent, return no folder, because the copies are in the folder of the parent session.
         """
         session = files.parse_path(name).file
         return [f"../../file-history/{session}"] if files.is_uuid(session) else []
@@ -65,18 +67,25 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         return f"projects/{files.folder_of(workspace.cwd)}/{files.session_uuid(header.source_id or '')}.jsonl"
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return a glob for the only path from which Claude Code resumes the session in ``workspace``."""
+        """Return a glob that matches only ``session_path``.
+
+        If Claude Code is run in ``workspace``, it cannot resume the session from any other path.
+        """
         return (glob.escape(self.session_path(header, workspace)),)
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues a session. It must be run in the session's working directory."""
+        """Return the command that continues a session.
+
+        The command must be run in the working directory of the session.
+        """
         return ["claude", "--resume", files.session_uuid(source_id)]
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
-        """Return the id of the call that started a sub-agent, from the sub-agent's description file.
+        """Return the id of the call that started the sub-agent ``id``, or "" if the call is not found in ``payload``.
 
-        If there is no description file, return the id of the call in ``payload`` whose result contains the sub-agent's
-        id.
+        If a description file in ``sidecars`` contains the id of the call, ``payload`` is searched for this call.
+        Otherwise, ``payload`` is searched for a tool result with the id of the sub-agent, and the id of the call is
+        taken from this result.
         """
         agent = id.rpartition("agent-")[2]
         call_ids = {call for data in sidecars.values() if (call := _call_id_in(data)) is not None}
@@ -90,7 +99,7 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
         return min(calls_in(line) & call_ids if call_ids else results_in(line) if is_result else (), default="")
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        """Return whether the session belongs to a sub-agent: ``source_id`` has the form ``<session>/agent-<id>``."""
+        """Return whether ``source_id`` is the id of a sub-agent's session, such as ``<session>/agent-<id>``."""
         return source_id.rpartition("/")[2].startswith("agent-")
 
 

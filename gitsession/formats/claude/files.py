@@ -1,9 +1,10 @@
-"""Names in the paths of Claude Code's sessions, and the file changes that are recorded in the lines of the sessions.
+"""The paths of Claude Code's session files, and the file changes that are recorded in these files.
 
-A ``file-history-snapshot`` line lists every file that the session has changed so far, with the newest copy of its
-former content. Claude Code writes such a snapshot at each prompt, and another one with the whole list when it first
-changes a file. The results of the tools Write and Edit contain the other states of the files. No function in this
-module raises an exception.
+A ``file-history-snapshot`` line lists every file that Claude Code has changed in the session so far. For each file, the
+line names the newest backup of the file's former content. Claude Code writes a snapshot line at each prompt. When
+Claude Code changes a file for the first time, it writes another snapshot line, an *update*, which also lists all
+changed files. Other states of the files are in the results of the tools Write and Edit. No function in this module
+raises an exception.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 class SessionPath(NamedTuple):
     """The parts of a session file's path.
 
-    ``file``: the file name without its suffix. ``session``: the parent session of a sub-agent, if it is in the path.
+    ``file``: the file name without its suffix. ``session``: the name of the folder above ``subagents``, which is the id
+    of the sub-agent's parent session; ``None`` if the path contains no such folder.
     """
 
     file: str
@@ -38,9 +40,9 @@ class SessionPath(NamedTuple):
 
 
 def parse_path(name: str) -> SessionPath:
-    """Return the parts of the path ``name``, such as ``.../<session>/subagents/.../agent-<id>``.
+    """Return the parts of the path of a session file.
 
-    ``name``: the path without the suffix of the file.
+    ``name``: the path without the file's suffix, such as ``.../<session>/subagents/.../agent-<id>``.
     """
     *folders, file = name.split("/")
     at = max((at for at, folder in enumerate(folders) if folder == "subagents"), default=0)
@@ -57,9 +59,9 @@ def is_uuid(text: str) -> bool:
 
 
 def folder_of(cwd: str) -> str:
-    """Return Claude Code's name for the folder of the sessions of a working directory.
+    """Return the name of the folder in which Claude Code stores the sessions of the working directory ``cwd``.
 
-    A long name is truncated and followed by a hash of the path.
+    If the name is too long, it is truncated, and a hash of ``cwd`` is appended.
     """
     path = _units(unicodedata.normalize("NFC", cwd))
     folder = _ODD.sub("-", path)
@@ -112,10 +114,12 @@ def file_changes(source: Source) -> Iterator[RecordedChange]:
 
 
 def _backup(line: bytes, record: Object, known: dict[str, Any]) -> RecordedBackup | None:
-    """Return the backups in the snapshot ``record``, or ``None`` if it has none.
+    """Return the backups that the snapshot line ``record`` names, or ``None`` if there are no valid ones.
 
-    ``known``: the newest backup of each file in the previous snapshots; updated. If the snapshot is an update, only the
-    backups that differ from ``known`` are returned, because Claude Code read only those files for the snapshot.
+    If the line is an update, return only the backups that differ from ``known``, because Claude Code did not read the
+    other files when it wrote the update.
+
+    ``known``: the newest backup of each file in the previous snapshot lines. The backups in ``record`` are added.
     """
     snapshot = record.get("snapshot")
     backups = snapshot.get("trackedFileBackups") if isinstance(snapshot, dict) else None
@@ -134,9 +138,9 @@ def _backup(line: bytes, record: Object, known: dict[str, Any]) -> RecordedBacku
 
 
 def _is_backup(backup: object) -> bool:
-    """Return whether the name of a backup has the form that Claude Code uses.
+    """Return whether ``backup`` contains a valid ``backupFileName``.
 
-    Any other name could be the path of any file.
+    A valid name is null or has the form that Claude Code uses. Any other name could be the path of an unrelated file.
     """
     if not isinstance(backup, dict) or "backupFileName" not in backup:
         return False
@@ -145,7 +149,10 @@ def _is_backup(backup: object) -> bool:
 
 
 def _edit(line: bytes, record: Object) -> RecordedEdit | None:
-    """Return the edit in a tool result, or ``None`` if the text before or after the edit cannot be determined."""
+    """Return the edit in the tool result of ``record``, or ``None`` if there is none.
+
+    The result is also ``None`` if the user modified the edit, or if the text before or after the edit is unknown.
+    """
     result = record.get("toolUseResult")
     path = text(result.get("filePath")) if isinstance(result, dict) else None
     if not isinstance(result, dict) or path is None or result.get("userModified") is True:
@@ -165,9 +172,10 @@ def _edit(line: bytes, record: Object) -> RecordedEdit | None:
 
 
 def _apply_replacement(result: Object) -> str | None:
-    """Return the text of a file after an Edit.
+    """Return the text of a file after the tool Edit changed the file.
 
-    Return ``None`` if the edit is ambiguous or does not match the recorded patch.
+    If the text to replace is missing or ambiguous, or if the new text does not match the recorded patch, return
+    ``None``.
     """
     before, old, new = result.get("originalFile"), result.get("oldString"), result.get("newString")
     if not isinstance(before, str) or not isinstance(old, str) or not isinstance(new, str):
@@ -182,7 +190,10 @@ def _apply_replacement(result: Object) -> str | None:
 
 
 def _matches_patch(result: Object, after: str) -> bool:
-    """Return whether ``after`` has every line that the recorded patch keeps or adds, at the same line number."""
+    """Return whether ``after`` contains every context line and every added line of the recorded patch.
+
+    The line numbers must also be the same.
+    """
     patch = result.get("structuredPatch")
     lines = after.split("\n")
     for hunk in patch if isinstance(patch, list) else ():

@@ -1,7 +1,7 @@
 """Headlines of the commit messages of Claude Code's records. This module is FROZEN under view 1 (see ``pi.headline``).
 
-This module does not use ``read``, because views may change. The headline of a record of an unlisted type contains the
-literal name of the type, even if a later release supports the type.
+This module does not use ``read_entry``, because views may change. If the type of a record is not in ``_BY_TYPE``, the
+headline contains the literal name of the type, even if a later release supports the type.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from gitsession.model.headline import Headline, first_line, format_tokens, line_
 
 
 def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a record, derived from its last line. Never raises."""
+    """Return the headline of a record. Never raises.
+
+    The headline describes the record line. For a compaction, it describes the boundary line and the summary.
+    """
     line = parse(record_line(payload))
     if isinstance(line, LineFailure):
         return opaque(line, len(record_line(payload)))
@@ -46,7 +49,7 @@ def _user(line: Object) -> Headline:
         failed = "error, " if any(block.get("is_error") is True for block in results) else ""
         return Headline(kind="message", role="tool", label="tool", words=failed + words)
     content = _text_of(line)
-    if line.get("isMeta") is True:  # text that the agent inserted as a user message
+    if line.get("isMeta") is True:  # text that Claude Code inserted as a user message
         return Headline(kind="message", role="custom", label="user (meta)", words=first_line(content))
     return Headline(kind="message", role="user", label="user", words=first_line(content), body=content)
 
@@ -116,7 +119,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Functions that return text from values of any type
+# Functions that read the content of a message. They accept values of any type.
 
 
 def _blocks(line: Object) -> list[Object]:

@@ -1,7 +1,7 @@
 """Reader of Claude Code's records, which contain blocks of Anthropic's Messages API.
 
-The returned entries are views, which may change between releases. A record of an unknown type, or without a required
-field, becomes an ``UnknownEntry`` with the literal name of the type.
+The returned entries are views, which may change between releases. If the type of a record is unknown, or if a required
+field is missing, the record becomes an ``UnknownEntry`` with the literal name of the type.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ read_content = content_reader(
 
 PROVIDER = "anthropic"
 AUTOMATIC = {"automatic": True}
-"""The ``extra`` of a generated title. A title that the user chose takes precedence."""
+"""The ``extra`` of a title that Claude Code generated. A title that the user chose takes precedence."""
 
 
 def entry_of(payload: bytes) -> Entry:
-    """Return the entry in a record. Never raises."""
+    """Return the entry that a record represents. Never raises."""
     last = record_line(payload)
     line = parse(last)
     if isinstance(line, LineFailure):
@@ -116,9 +116,9 @@ def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:
 
 
 def preserved(stated: Any) -> frozenset[str] | None:
-    """Return the ids of the messages that a compaction keeps, or ``None`` if it lists none.
+    """Return the ids of the messages that a compaction keeps, or ``None`` if the compaction lists no ids.
 
-    ``stated``: the ``preserve`` of the compaction.
+    ``stated``: the field ``preserve`` of the compaction.
     """
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     listed = messages.get("uuids") if isinstance(messages, Mapping) else None
@@ -126,10 +126,12 @@ def preserved(stated: Any) -> frozenset[str] | None:
 
 
 def keeps_before(stated: Any, own: str | None) -> bool:
-    """Return whether the messages that a compaction keeps precede its summary.
+    """Return whether the messages that a compaction keeps precede the summary.
 
-    If they do, their anchor is a line other than the summary. ``stated``: the ``preserve`` of the compaction; ``own``:
-    the id of the summary.
+    Claude Code inserts the kept messages after the line ``anchorUuid``. So the kept messages precede the summary if
+    that line is not the summary.
+
+    ``stated``: the field ``preserve`` of the compaction. ``own``: the id of the summary.
     """
     messages = stated.get("preservedMessages") if isinstance(stated, Mapping) else None
     anchor = text(messages.get("anchorUuid")) if isinstance(messages, Mapping) else None
@@ -137,9 +139,9 @@ def keeps_before(stated: Any, own: str | None) -> bool:
 
 
 def result_in(block: Any, *, at_ms: int) -> entries.Message | None:
-    """Return the tool result in ``block``, or ``None`` if it is a block of another type.
+    """Return the tool result in ``block``, or ``None`` if ``block`` is not a tool result.
 
-    ``block``: a block of a message with several blocks.
+    ``block``: one block of a message that contains several blocks.
     """
     if not isinstance(block, Mapping) or block.get("type") != "tool_result":
         return None
@@ -253,9 +255,9 @@ _ATTACHED: dict[str, Callable[[Object], str | None]] = {
     "edited_text_file": _edited,
     "hook_additional_context": _hook,
 }
-"""Readers of attachments that Claude Code does not repeat at each start.
+"""The readers of attachments that Claude Code does not send again at each start, by type of attachment.
 
-The texts that these readers return are shorter than the texts that Claude Code sends.
+Each reader returns a shorter text than the one that Claude Code sends.
 """
 
 
@@ -283,7 +285,7 @@ def _named(name: str, field: str) -> Callable[[int, Fields], Entry | None]:
 
 
 def _replaced(at_ms: int, fields: Fields) -> Entry | None:
-    """Return a context edit that replaces long tool results by shorter texts.
+    """Return a context edit that replaces long tool results with shorter texts.
 
     Each result is identified by the id of its call.
     """

@@ -1,8 +1,7 @@
 """Functions that read the fields of Claude Code's lines.
 
-This module is FROZEN under view 1, because these fields determine the records and their parents.
-
-No function in this module raises an exception, whatever a line contains.
+This module is FROZEN under view 1, because these fields determine the records and the parent of each record. No
+function in this module raises an exception.
 """
 
 from __future__ import annotations
@@ -18,13 +17,16 @@ SYNTHETIC = "<synthetic>"
 """The model name in answers that Claude Code generates itself: API errors and empty answers."""
 
 _TREE = ("user", "assistant", "attachment", "system")
-"""The types of lines that Claude Code links into a tree.
+"""The types of lines that form Claude Code's tree.
 
-Older versions also linked ``progress`` lines, which newer versions skip.
+In files of older versions, ``progress`` lines are also part of the tree. Newer versions skip these lines.
 """
 
 _RECORD_TYPES = frozenset({*_TREE, "custom-title", "ai-title", "summary", "tag", "agent-name", "content-replacement"})
-"""The types of lines that are record lines even without a ``uuid``, because they set a name or change the context."""
+"""The types of lines that are record lines even without a ``uuid``.
+
+Such a line is part of the conversation, sets a name, or changes the context.
+"""
 
 
 def text(value: Any) -> str | None:
@@ -36,16 +38,16 @@ def uuid_of(line: Object) -> str | None:
 
 
 def is_attached(line: Object) -> bool:
-    """Return whether a line is a log line, which accompanies the next record line.
+    """Return whether ``line`` is a log line. A log line accompanies the next record line.
 
-    A log line is not in the tree, sets no name, and does not change the context.
+    A log line contains no ``uuid``, and its type is not in ``_RECORD_TYPES``.
     """
     type_ = line.get("type")
     return uuid_of(line) is None and not (isinstance(type_, str) and type_ in _RECORD_TYPES)
 
 
 def is_linked(line: Object) -> bool:
-    """Return whether Claude Code can continue from a line."""
+    """Return whether ``line`` is in Claude Code's tree. Claude Code can continue only from such a line."""
     return line.get("type") in _TREE and uuid_of(line) is not None
 
 
@@ -54,9 +56,9 @@ def is_sidechain(line: Object) -> bool:
 
 
 def is_boundary(line: Object) -> bool:
-    """Return whether a line is the boundary line of a compaction, which cuts the history.
+    """Return whether ``line`` is the boundary line of a compaction.
 
-    The next line is the summary.
+    The boundary line cuts the history. Normally, the summary is in the next line.
     """
     return line.get("type") == "system" and line.get("subtype") == "compact_boundary" and uuid_of(line) is not None
 
@@ -67,9 +69,9 @@ def is_summary_of(line: Object, boundary: Object) -> bool:
 
 
 def preserved_by(boundary: Object) -> list[str]:
-    """Return the ids in the boundary line of the messages before the compaction that stay in the context.
+    """Return the ids of the messages that a compaction keeps in the context.
 
-    The result contains the ids of all these messages, or only the id of the last one.
+    If the boundary line does not list these messages, return only the id of the last one.
     """
     metadata = boundary.get("compactMetadata")
     if not isinstance(metadata, dict):
@@ -86,17 +88,17 @@ def message_of(line: Object) -> Object:
 
 
 def answer_id(line: Object) -> str | None:
-    """Return the id of the answer to which an assistant line belongs."""
+    """Return the id of the answer to which ``line`` belongs, or ``None`` if ``line`` contains no such id."""
     return text(message_of(line).get("id")) if line.get("type") == "assistant" else None
 
 
 def results_in(line: Object) -> set[str]:
-    """Return the ids of the calls whose results are in a user line."""
+    """Return the ids of the calls whose results are in ``line``."""
     return _ids_in(line, "user", "tool_result", "tool_use_id")
 
 
 def calls_in(line: Object) -> set[str]:
-    """Return the ids of the calls in an assistant line."""
+    """Return the ids of the calls in ``line``."""
     return _ids_in(line, "assistant", "tool_use", "id")
 
 
@@ -108,7 +110,10 @@ def _ids_in(line: Object, speaker: str, block: str, name: str) -> set[str]:
 
 
 def boundary_before(line: Object, payload: bytes) -> Object | None:
-    """Return the boundary before ``line``, the last line of ``payload``, if ``line`` is the summary of a compaction."""
+    """Return the boundary line of the compaction whose summary is ``line``, or ``None`` if there is none.
+
+    ``payload``: the record whose last line is ``line``.
+    """
     if line.get("isCompactSummary") is not True:
         return None
     for attached in reversed(payload.split(b"\n")[:-1]):

@@ -1,15 +1,15 @@
-"""Splitter of Claude Code's session files. The splitter determines the record lines, their parents, and the leaf.
+"""Splitter of Claude Code's session files. The splitter determines the records, their parents, and the leaf.
 
 The selection of accompanying lines and the parent of each record are FROZEN under view 1 (docs/reference/format.md,
 "Claude Code"). Lines with a ``uuid`` form a tree. Most other lines are log lines. A compaction consists of two lines, a
-boundary and a summary, which are one record.
+boundary line and a summary, which form one record.
 
-Claude Code writes one line per block of an answer, and places each result below the line of its call. So parallel calls
-fork the tree, and the path from the last line to the root includes only one of the calls. Claude Code finds the other
-calls by the id of their answer. In the store, each of these calls is below the previous one in file order
-(``ParallelCalls``), so that every path includes all of them.
+Claude Code writes one line for each block of an answer. The parent of a result is the line of its call. So parallel
+calls fork the tree, and the path from the last line to the root does not include all calls and results. Claude Code
+finds the missing ones by the id of the answer. In the store, the calls and results of an answer are below one another
+in file order (``ParallelCalls``). So the path includes all of them.
 
-Claude Code continues at the line whose id is in the last ``last-prompt`` line, unless newer lines are below it
+Claude Code continues at the line that the last ``last-prompt`` line names, or at a newer line below that line
 (``LeafFinder``).
 """
 
@@ -55,9 +55,10 @@ from gitsession.model.entries import SessionHeader
 
 @dataclass
 class _Turn:
-    """An answer, the results of its calls, and the records between them.
+    """One answer: the records of its blocks, the results of its calls, and the records between them.
 
-    ``tip``: the id of the last record of the turn.
+    ``answer``: the id of the answer. ``tip``: the id of the last record so far. ``answered``: the ids of the calls
+    whose results have been found.
     """
 
     answer: str
@@ -66,18 +67,19 @@ class _Turn:
 
 
 class ParallelCalls:
-    """A finder of the parents of records of parallel calls.
+    """A finder of parents that places the records of parallel calls on one branch.
 
-    ``parent`` must be called for each record, in file order.
+    Call ``parent`` for each record, in file order.
     """
 
     def __init__(self) -> None:
         self._of: dict[str, _Turn] = {}
 
     def parent(self, line: Object, own: str | None, stated: str | None) -> str | None:
-        """Return the id of the parent of the record ``line``.
+        """Return the id of a record's parent in the store.
 
-        ``own``: the id of the record. ``stated``: the parent id in the record.
+        ``line``: the parsed record line. ``own``: the id of the record. ``stated``: the id of the parent if the
+        record is not one of parallel calls.
         """
         turn = self._of.get(stated) if stated is not None else None
         if own is None or own in self._of:
@@ -91,7 +93,7 @@ class ParallelCalls:
             return stated
         elif results:
             if results & turn.answered:
-                return stated  # the call was repeated on another branch
+                return stated  # the call already has a result, so this result is on another branch
             turn.answered |= results
         elif line.get("type") in MESSAGES or stated != turn.tip:
             return stated
@@ -101,9 +103,10 @@ class ParallelCalls:
 
 
 class LeafFinder:
-    """A finder of the leaf of a file. ``add_line`` must be called for each line, in file order.
+    """A finder of the leaf of a file. Call ``add_line`` for each line in file order, and then ``find``.
 
-    ``of_agent``: whether the file belongs to a sub-agent. All lines of such a file are in a sidechain.
+    ``of_agent``: whether the file belongs to a sub-agent. All lines of such a file are in a sidechain, so these lines
+    are not skipped.
     """
 
     def __init__(self, *, of_agent: bool) -> None:
@@ -126,9 +129,9 @@ class LeafFinder:
                 self._named_id = leaf_id
 
     def find(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
-        """Return the line number of the leaf, or ``None`` if the leaf is the last record.
+        """Return the line number of the leaf, or ``None`` if the leaf is the last record or is not found.
 
-        ``at_id``: line numbers by id; ``messages``: the line numbers of messages.
+        ``at_id``: the line numbers of the records, by id. ``messages``: the line numbers of the messages.
         """
         parents = {record.line: record.parent for record in records}
         leaf = at_id.get(self._named_id) if self._named_id is not None else None
@@ -137,7 +140,7 @@ class LeafFinder:
             leaf = newest
         if leaf is None:
             return None
-        notes: dict[int, int] = {}  # parent -> the last line below it that is not a message
+        notes: dict[int, int] = {}  # parent -> its last child that is not a message
         for line, parent in parents.items():
             if parent is not None and line not in messages:
                 notes[parent] = max(line, notes.get(parent, 0))
@@ -159,13 +162,17 @@ QWEN = "Qwen Code"
 
 
 def agent_of(head: bytes) -> str:
-    """Return the name of the unsupported agent whose file begins with ``head``; "" if none is recognized."""
+    """Return the name of the unsupported agent whose file begins with ``head``, or "" if no agent is recognized."""
     lines = (jsonl.parse(line) for line in head.split(LF)[:HEAD_LINES] if b'"sessionId"' in line)
     return QWEN if any(isinstance(line, dict) and _is_qwen(line) for line in lines) else ""
 
 
 def _is_qwen(line: Object) -> bool:
-    """Return whether a line has Claude Code's fields and a message in Gemini's format (``parts``, not ``content``)."""
+    """Return whether Qwen Code wrote ``line``.
+
+    The lines of Qwen Code contain a ``uuid``, as those of Claude Code do. A message is in Gemini's format (``parts``
+    instead of ``content``). Other lines contain a field that Claude Code does not use.
+    """
     if not isinstance(line.get("uuid"), str):
         return False
     message = line.get("message")
@@ -177,16 +184,16 @@ AGENT = "claude"
 _ID_FIELDS = (b'"parentUuid"', b'"leafUuid"', b'"sessionId"')
 
 _HEADERS = frozenset({"session", "session_meta", "title"})
-"""The types of the first lines of files of pi, omp and codex.
+"""The types of the first line of a file of pi, omp or codex.
 
-Such files can contain lines that were copied from Claude Code with all fields, including ``sessionId``.
+Such a file can contain lines that were copied from a file of Claude Code with all fields, including ``sessionId``.
 """
 
 
 def claims(head: bytes) -> bool:
     """Return whether a file that begins with ``head`` belongs to Claude Code.
 
-    Files whose first line is longer than ``head`` are recognized too.
+    If the first line is longer than ``head``, the file is recognized by the field ``parentUuid``.
     """
     if agent_of(head):
         return False
@@ -241,10 +248,11 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _source_id(session_path: SessionPath, session: str | None) -> str:
-    """Return the session's id, which is the name of the file.
+    """Return the id of the session, which is the name of the file.
 
-    For a sub-agent, the id of the parent session precedes the name. The ids in the lines are used only if the file has
-    no name, because lines of a fork can contain the id of the original session.
+    For a sub-agent, the id of the parent session precedes the name. ``session``: the session id in the lines. This id
+    is used only if the path does not contain the id, because lines of a fork can contain the id of the original
+    session.
     """
     if session_path.is_subagent:
         session = session_path.session or session
@@ -257,9 +265,9 @@ def _source_id(session_path: SessionPath, session: str | None) -> str:
 
 
 def _header(parts: _Parts, session_path: SessionPath) -> SessionHeader | None:
-    """Return a header with the first value of each field in the file.
+    """Return a header with the first value of each field in the file, or ``None`` if no field is found.
 
-    The first values do not change when the file grows.
+    The first values are used because they do not change when the file grows.
     """
     parent = (session_path.session or parts.session) if session_path.is_subagent else parts.forked_from
     if parts.cwd is None and parent is None and parts.version is None:
@@ -272,7 +280,7 @@ def _header(parts: _Parts, session_path: SessionPath) -> SessionHeader | None:
 class _Parts:
     """The lines of a file, grouped by record, and the values for the header.
 
-    ``groups`` and ``nodes`` have one item for each record.
+    ``groups`` and ``nodes`` contain one item for each record.
     """
 
     session_path: SessionPath
@@ -287,18 +295,19 @@ class _Parts:
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
         self._leaf = LeafFinder(of_agent=self.session_path.is_subagent)
-        self._boundaries: dict[int, Object] = {}  # line of the summary -> boundary
+        self._boundaries: dict[int, Object] = {}  # line number of a summary -> its boundary line
         self._repaired: dict[int, str] = {}
         self._group(lines)
         self._link()
 
     def _group(self, lines: Sequence[bytes]) -> None:
-        """Group the lines as ``jsonl.group`` does.
+        """Group the lines as ``jsonl.group`` does, except that a compaction is one group.
 
-        If the next record line after a boundary is its summary, both are one group.
+        If the next record line after a boundary line is the summary of the same compaction, both lines are in one
+        group.
         """
         first = 0  # index of the first line of the next group
-        pending: tuple[int, Object] | None = None  # the line number of a boundary, and the boundary
+        pending: tuple[int, Object] | None = None  # the number of a boundary line, and the line
         for number, line in enumerate(lines, 1):
             parsed = jsonl.parse(line)
             if not isinstance(parsed, LineFailure):
@@ -336,9 +345,9 @@ class _Parts:
         turns = ParallelCalls()
         stated = {uuid for group in self.groups for uuid in self._ids(group)}
         seen: set[str] = set()
-        compaction_of: dict[str, str] = {}  # id -> the id of the compaction to which it refers in later lines
-        before: dict[bool, str] = {}  # whether in a sidechain -> the id of the previous record
-        above: dict[str, str] = {}  # id -> the id of its actual parent
+        compaction_of: dict[str, str] = {}  # parent id in later lines -> the id of the compaction that is the parent
+        before: dict[bool, str] = {}  # whether records are in a sidechain -> the id of the last such record
+        above: dict[str, str] = {}  # id of a record -> id of its parent in the store
         for group in self.groups:
             if isinstance(group.parsed, LineFailure):
                 self.nodes.append(NOTHING._replace(line=group.line))
@@ -357,14 +366,14 @@ class _Parts:
             else:
                 turns.parent(group.parsed, own, None)
             if parent is None and not seen:
-                parent = Field.ABSENT  # a title before the conversation does not form a separate branch
+                parent = Field.ABSENT  # so that a title before the conversation is not a separate branch
             self.nodes.append(LineLink(group.line, own, parent))
             if own is not None:
                 if isinstance(parent, str):
                     above[own] = parent
                 before[is_sidechain(group.parsed)] = own
                 seen.update(self._ids(group))
-                compaction_of.pop(own, None)  # the line was written again at its new position
+                compaction_of.pop(own, None)  # from here on, the id refers to this record again
                 if boundary is not None:
                     compaction_of |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
 
@@ -399,10 +408,13 @@ class _Parts:
 
 
 def _parent_after_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:
-    """Return the id of the last message that a compaction keeps if the kept messages follow ``parent``.
+    """Return the id of a compaction's parent in the store: the last kept message, or ``parent``.
 
-    Otherwise, return ``parent``. The command "Summarize up to here" cuts the history before the kept messages. These
-    messages are on the branch of the compaction only if the compaction is below them.
+    The command "Summarize up to here" cuts the history before the messages that the compaction keeps. To place these
+    messages on the branch of the compaction, the last of them becomes the parent. If the kept messages do not form a
+    chain below ``parent``, the result is ``parent``.
+
+    ``parent``: the id of the line at which the history was cut. ``above``: the ids of the records' parents, by id.
     """
     kept_ids = preserved_by(boundary)
     remaining_ids, at = set(kept_ids), kept_ids[-1] if kept_ids else parent
@@ -413,9 +425,12 @@ def _parent_after_kept(boundary: Object, parent: str, above: Mapping[str, str]) 
 
 
 def _parent(line: Object, seen: set[str]) -> str | Field | None:
-    """Return the parent id in a line.
+    """Return the parent id in a line: ``None`` if the field is null, and ``Field.ABSENT`` if there is no such field.
 
-    For a compaction, the result is the id of the line at which the history was cut, if the file contains that line.
+    If the field is null and ``logicalParentUuid`` is the id of an earlier line, return that id. In a boundary line,
+    ``logicalParentUuid`` is the id of the line at which the history was cut.
+
+    ``seen``: the ids of the earlier lines.
     """
     parent = line.get("parentUuid", Field.ABSENT)
     if parent is None:

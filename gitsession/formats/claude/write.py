@@ -1,10 +1,13 @@
-"""Writer of files that Claude Code can resume. A file has one line per block, linked by ids, and the leaf at the end.
+"""Writer of session files that Claude Code can resume.
 
-Lines that Claude Code wrote are kept unchanged and are followed by lines for the other entries. The ids of new lines
-are derived from the entries, so the same session always results in the same file. Values that the Messages API would
-reject are replaced or omitted: invalid call ids and tool names, images of unsupported types, and reasoning that another
-model signed. Entries of a kind that Claude Code does not support are omitted and counted in the notes, because Claude
-Code would delete lines of other types or show them to the user.
+Each block of an answer is a separate line. Lines refer to their parents by id, and the last line names the leaf.
+
+Lines that Claude Code wrote are kept unchanged. They are followed by lines for the entries that Claude Code did not
+write. The ids of the new lines are derived from the entries, so the same session always results in the same file.
+Values that the Messages API would reject are replaced or omitted: invalid call ids and tool names, images of
+unsupported types, and reasoning that another model signed. Entries of a kind that Claude Code does not support are
+omitted, because Claude Code would delete their lines or show them to the user. The notes contain the number of omitted
+entries, except for the kinds in ``SILENTLY_OMITTED``.
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ Json = dict[str, Any]
 
 
 def answer_blocks(entry: Message, notes: Counter[str]) -> list[Json]:
-    """Return the blocks of an answer. Reasoning is included only if a model of Anthropic signed it."""
+    """Return the blocks of an answer. Reasoning is included only if a model of Anthropic signed the reasoning."""
     is_own = entry.provider == PROVIDER
     found: list[Json] = []
     for block in entry.content:
@@ -142,7 +145,7 @@ SILENTLY_OMITTED = frozenset({
     kinds.SessionHeader.kind,
     kinds.Fork.kind, kinds.Custom.kind, kinds.Checkpoint.kind, kinds.Message.kind,
 })  # fmt: skip
-"""The kinds of entries that no model receives, and messages of unknown roles. They are omitted without a note."""
+"""The kinds of entries that are omitted without a note: kinds that no model receives, and messages of unknown roles."""
 
 
 def _user_lines(content: str | list[Json], *, is_meta: bool = False) -> list[Json]:
@@ -182,7 +185,7 @@ def _title_lines(title: kinds.Title) -> list[Json]:
 
 
 VERSION = "2.1.197"
-"""The release of Claude Code in whose line format this module writes."""
+"""The release of Claude Code whose line format this module uses."""
 
 PROMPT_CHARS_MAX = 200
 _COMMON = ("cwd", "sessionId", "version", "gitBranch", "isSidechain", "agentId")
@@ -194,10 +197,10 @@ def write(out: Outgoing) -> WrittenFile:
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return ``data`` unchanged, unless it is a sub-agent's file.
+    """Return ``data`` unchanged, unless ``data`` is the file of a sub-agent.
 
-    Claude Code derives the session and its folder from the path. A sub-agent's file becomes the file of a separate
-    session, because Claude Code cannot resume a sub-agent.
+    Claude Code derives the id and the folder of a session from the path of the file, so most files need no change. The
+    file of a sub-agent becomes the file of an independent session, because Claude Code cannot resume a sub-agent.
     """
     if b'"isSidechain":true' not in data or b'"isSidechain":false' in data:
         return data
@@ -215,7 +218,7 @@ class _Writer:
         self.out = out
         self.lines: list[OutgoingLine] = []
         self.notes: Counter[str] = Counter()
-        self.uuids: dict[str, list[str]] = {}  # key -> the ids of those lines of the entry that a compaction can keep
+        self.uuids: dict[str, list[str]] = {}  # key -> the ids of the entry's lines that a compaction can keep
         # Key of an entry -> the id of the line below which the children of the entry are written.
         self.ends: dict[str | None, str | None] = {None: None}
         self.parent_of = {entry.key: entry.parent for entry in out.entries}
@@ -284,9 +287,10 @@ class _Writer:
         self.ends[outgoing.key] = parent
 
     def _lines_of(self, key: str, entry: Entry) -> list[Json]:
-        """Return the lines of one entry, each a child of the previous one.
+        """Return the lines of one entry.
 
-        A line without a ``message`` is not in the tree.
+        Each line with a ``message`` is a child of the previous one. Except in a compaction, a line without a
+        ``message`` is not in the tree.
         """
         match entry:
             case Message(role="user"):
@@ -319,7 +323,7 @@ class _Writer:
         return []
 
     def _answer_lines(self, key: str, entry: Message) -> list[Json]:
-        """Return one line for each block, as Claude Code writes them."""
+        """Return one line for each block of an answer, as Claude Code writes answers."""
         blocks = answer_blocks(entry, self.notes)
         stated = entry.extra.get("id")
         calls = any(block.get("type") == "tool_use" for block in blocks)
@@ -355,14 +359,14 @@ class _Writer:
         if parent is not None:
             self.parents.add(parent)
         self.lines.append(OutgoingLine(LF.join(pair), outgoing.key, ids[1]))
-        # A later compaction can keep entries before and after this one. Its own summary repeats this summary, so the
-        # two lines are not in its list of kept messages.
+        # A later compaction can keep entries before and after this compaction. The summary of the later compaction
+        # replaces this summary. So the two lines of this compaction are never kept.
         self.uuids[outgoing.key], self.ends[outgoing.key] = [], ids[1]
 
     def _since(self, key: str | None, first: str | None) -> list[str]:
-        """Return the ids of the lines from entry ``first`` to entry ``key``.
+        """Return the ids of the lines that a compaction can keep, from entry ``first`` to entry ``key``.
 
-        The list is empty if ``first`` is neither ``key`` nor an entry above ``key``.
+        If ``first`` is neither ``key`` nor an ancestor of ``key``, the list is empty.
         """
         found: list[str] = []
         while key is not None and first is not None:
@@ -379,10 +383,10 @@ class _Writer:
         return dumps({"parentUuid": parent, **body, **fields, **self.common})
 
     def _write_title_and_leaf(self) -> None:
-        """Write the title and the leaf.
+        """Write the lines that set the title and the leaf.
 
-        A leaf with other lines below it is marked as explicit. Without the mark, Claude Code continues at the newest of
-        these lines.
+        If other lines are below the leaf, the leaf is marked as explicit. Without this mark, Claude Code would continue
+        at the newest of these lines.
         """
         session_field = {"sessionId": self.common["sessionId"]}
         if self.out.title is not None and self.out.title.title:
