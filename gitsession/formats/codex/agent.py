@@ -1,6 +1,7 @@
-"""The format of codex's sessions, both legacy and paginated.
+"""The format of codex's session files, called *rollouts*, both legacy and paginated.
 
-The files are ``~/.codex/sessions/<yyyy>/<mm>/<dd>/rollout-<time>-<thread>.jsonl``.
+A session is called a *thread* in codex. The path of the first rollout of a thread is
+``~/.codex/sessions/<yyyy>/<mm>/<dd>/rollout-<time>-<thread>.jsonl``.
 """
 
 from __future__ import annotations
@@ -53,28 +54,31 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["."]
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        """Return the path of a rollout, which depends on the start time in UTC and not on the folder of the session."""
+        """Return the path of a rollout.
+
+        The path contains the start time in UTC and the id of the thread. It does not depend on the session's folder.
+        """
         time = to_iso(header.at_ms)
         day, clock = time[:10], time[11:19].replace(":", "-")
         return f"sessions/{day.replace('-', '/')}/rollout-{day}T{clock}-{thread_id(header.source_id)}.jsonl"
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return globs for the only rollout of a thread. Its path does not depend on the folder of the session.
+        """Return globs for the first rollout of a thread. The path does not depend on the folder of the session.
 
-        The globs match any day, because the time zone of the day in a file name is unknown.
+        The globs match any date and time, because the time zone of the date and time in the path is unknown.
         """
         name = f"rollout-*-{glob.escape(thread_id(header.source_id))}.jsonl"
         return (f"sessions/*/*/*/{name}", f"archived_sessions/{name}")
 
     def base_of(self, data: bytes) -> str | None:
-        """Return the id of the thread that the rollout ``data`` continues, or ``None`` if it continues no thread."""
+        """Return codex's id for the file that the rollout ``data`` continues, or ``None`` if there is no such file."""
         thread = object_in(header_in(data), "history_base").get("thread_id")
         return thread if isinstance(thread, str) else None
 
     def segment_path(self, data: bytes, segment: str | None) -> str:
         """Return the path of the rollout ``data`` below ``.codex``.
 
-        ``segment``: the id of the file if it is a later file of the thread; ``None`` if it is the first.
+        ``segment``: the id of the file; ``None`` if the file is the first one of the thread.
         """
         payload = header_in(data)
         id, at_ms = payload.get("id"), to_ms(payload.get("timestamp")) or 0
@@ -86,9 +90,9 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
         return ["codex", "resume", self.native_id(source_id)]
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
-        """Return the id of the call in ``payload`` whose end event or result contains the thread id ``id``.
+        """Return the id of the call that started the thread ``id``, or "" if the call is not found in ``payload``.
 
-        If there is no such call, return "".
+        The id of the thread is in the event that reports the end of the call, or in the result of the call.
         """
         key = id.encode("utf-8", "surrogatepass")
         for raw in payload.split(b"\n") if key in payload else ():
@@ -103,7 +107,7 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
         """Return whether a tool call started the thread.
 
-        The header of a thread that the user forked has ``forked_from_id``, but no ``parent_thread_id``.
+        If the user forked the thread, the header contains ``forked_from_id``, but no ``parent_thread_id``.
         """
         source = header.extra.get("source")
         is_spawned = isinstance(source, dict) and "subagent" in source

@@ -1,9 +1,9 @@
 """File changes that are recorded in the lines of codex's rollouts.
 
 codex records an applied patch as a ``patch_apply_end`` event or, in paginated files, as a ``FileChange`` item. For a
-file that the patch adds, the record contains only the new text. The former text is unknown, because codex overwrites an
-existing file without recording its content. So the addition of a file yields no file change, and only determines the
-text to which later patches apply. No function in this module raises an exception.
+file that the patch adds, the line contains only the new text. If the file existed before, codex overwrites it without
+recording the former text. So an added file is not reported as a file change. The new text of the file is used only to
+apply later patches. No function in this module raises an exception.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 def file_changes(source: Source) -> Iterator[RecordedReplacement]:
     """Yield the file changes of the applied patches.
 
-    Each change belongs to the entry with the call that applied the patch.
+    Each change belongs to the entry that contains the call that applied the patch.
     """
     if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
         return
@@ -50,7 +50,7 @@ class _AppliedPatch(NamedTuple):
 
 
 def _applied_patch(parsed: Object) -> _AppliedPatch | None:
-    """Return the patch in ``parsed`` if it was applied completely, otherwise ``None``."""
+    """Return the patch in ``parsed`` if codex applied the patch completely, otherwise ``None``."""
     end = object_in(parsed, "payload") if parsed.get("type") == "event_msg" else {}
     if end.get("type") == "item_completed":
         item = object_in(end, "item")
@@ -65,7 +65,10 @@ def _applied_patch(parsed: Object) -> _AppliedPatch | None:
 def _replacements(
     line: bytes, parsed: Object, found: _AppliedPatch, entry: int | None, texts: dict[str, str]
 ) -> Iterator[RecordedReplacement]:
-    """Yield the file changes of one patch. ``texts``: the known texts of files before the patch, by path; updated."""
+    """Yield the file changes of one patch.
+
+    ``texts``: the known texts of files, by path. This function updates ``texts`` to the state after the patch.
+    """
     at_ms = to_ms(parsed.get("timestamp"))
     for path, change in sorted(found.changes.items()):
         kind, fields = _kind(change)
@@ -86,7 +89,7 @@ def _replacements(
 def _kind(change: Any) -> tuple[str, Object]:
     """Return the kind and the fields of a change.
 
-    In older files, a change is an object with one member, whose key is the kind.
+    In older files, a change is an object with one member, and the key of the member is the kind.
     """
     if not isinstance(change, dict):
         return "", {}

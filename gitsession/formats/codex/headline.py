@@ -1,6 +1,7 @@
 """Headlines of the commit messages of codex's records. This module is FROZEN under view 1 (see ``pi.headline``).
 
-A headline describes the record line. The headline of a line of an unlisted type contains the literal name of the type.
+A headline describes the record line. If the type of the line is not in the tables of this module, the headline contains
+the literal name of the type.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from gitsession.model.headline import Headline, first_line, line_count
 
 
 def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a record, derived from its last line. Never raises."""
+    """Return the headline of a record. Never raises."""
     last = record_line(payload)
     line = parse(last)
     if isinstance(line, LineFailure):
@@ -60,7 +61,8 @@ def _message(item: Object) -> Headline:
     if role in ("user", "assistant"):
         return Headline(kind="message", role=role, label=role, words=first_line(text), body=text)
     if role in ("developer", "system"):
-        return Headline(kind="message", role=role, label=role, words=first_line(text))  # no body: prompts are long
+        # These messages are long, so the headline has no body.
+        return Headline(kind="message", role=role, label=role, words=first_line(text))
     return Headline(kind="message", role="other", label="message", words=first_line(text))
 
 
@@ -177,7 +179,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline | None]] = {
 }
 
 
-# Functions that return text from values of any type
+# Functions that return the text of a value of any type
 
 
 def _text_of(content: Any) -> str:

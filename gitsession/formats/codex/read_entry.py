@@ -1,11 +1,11 @@
 """Reader of codex's records. The returned entries are views, which may change between releases.
 
-The kind of an entry does not change, because it is part of the headline.
+The kind of an entry does not change, because the kind is part of the headline.
 
-The entry is derived from the record line. Accompanying lines stay in the payload. A record of an unknown type becomes
-an ``UnknownEntry`` with the name of its type. Each response item is one entry. So reasoning, a call, and its result are
-three entries, as in codex's files. The token counts of an answer are in a ``token_count`` event, which accompanies the
-item after the answer.
+An entry is derived from the record line alone. The accompanying lines are not used. If the type of a record is unknown,
+the record becomes an ``UnknownEntry`` with the name of the type. Each response item is one entry. So reasoning, a call,
+and the result of the call are three entries, as in codex's files. The token counts of an answer are in a
+``token_count`` event, which is an accompanying line of the item after the answer.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def sent(item: Object) -> Object:
 
 
 def read_item(at_ms: int, item: Object, line_fields: Mapping[str, Any]) -> Entry | None:
-    """Return the entry in ``item``, or ``None`` if its type is unknown.
+    """Return the entry that a response item represents, or ``None`` if the type of the item is unknown.
 
-    ``line_fields``: the other fields of the line.
+    ``line_fields``: the fields of the line other than the item, the type and the time.
     """
     name = item.get("type")
     read = _ITEMS.get(name) if isinstance(name, str) else None
@@ -66,9 +66,9 @@ def _content(fields: Fields) -> tuple[Block, ...]:
 
 
 def _reasoning(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """Return an entry with reasoning.
+    """Return a message with one block of reasoning.
 
-    The ``signature`` of the block is the whole item with its encrypted content, because the API requires the item.
+    The ``signature`` of the block is the item as JSON, with the encrypted content, because the API requires the item.
     """
     text = _text_of_blocks(item.get("summary")) or _text_of_blocks(item.get("content"))
     fields.drop(*item.keys() - {PASSED_THROUGH})
@@ -118,7 +118,7 @@ def _call_entry(at_ms: int, call: ToolCall, fields: Fields) -> Entry:
 
 
 def _unconverted(at_ms: int, item: Object, fields: Fields) -> Entry:
-    """Return an entry with ``item`` as an unchanged block, because no other type of block can represent it."""
+    """Return a message with ``item`` as an unchanged block, because no other type of block can represent the item."""
     line_fields = {name: value for name, value in fields.left.items() if name not in item}
     return Message(at_ms=at_ms, role="assistant", content=(OtherBlock(item),), extra=line_fields)
 
@@ -181,7 +181,7 @@ _ITEMS: dict[str, Callable[[int, Object, Fields], Entry]] = {
 }
 
 
-# Blocks: objects of ``model.blocks``, or unchanged
+# Content blocks. A block of an unknown type becomes an ``OtherBlock``.
 
 
 def _block(block: Any) -> Block:
@@ -205,15 +205,18 @@ def _image(url: Any) -> Block | None:
 
 
 def tokens_in(line: bytes) -> int | None:
-    """Return the size of the context in tokens, as codex counted it after the last answer or compaction."""
+    """Return the size of the context in tokens that the ``token_count`` event ``line`` reports.
+
+    codex writes this event after an answer or a compaction. If ``line`` contains no size, return ``None``.
+    """
     return _tokens(_info(line, "last_token_usage"), "total_tokens")
 
 
 def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
-    """Yield the token counts of answers.
+    """Yield the token counts of answers that are in the lines of ``payload``.
 
-    Each token count is identified by the total number of tokens up to that answer. codex writes the same token count
-    again if only the limits in the event have changed.
+    If only the limits in a ``token_count`` event change, codex writes the event again with the same counts. So a count
+    is identified by the total number of tokens up to the answer.
     """
     for line in payload.split(b"\n"):
         last = _info(line, "last_token_usage")
@@ -234,11 +237,14 @@ def _tokens(usage: Object, name: str) -> int | None:
 
 
 REPLACEMENT = "replacement_history"
-"""The key, in ``preserve`` of a ``Compaction``, of the response items that replace everything before the compaction."""
+"""The key of the list of response items in ``Compaction.preserve``.
+
+These items replace the whole context before the compaction.
+"""
 
 
 def entry_of(payload: bytes) -> Entry:
-    """Return the entry in a record. Never raises."""
+    """Return the entry that a record represents. Never raises."""
     line = parse(record_line(payload))
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
@@ -270,7 +276,10 @@ def _session(at_ms: int, fields: Fields) -> Entry:
 
 
 def _parent(fields: Fields) -> str | None:
-    """Return the id of the thread that started this thread as a sub-agent, or from which this thread was forked."""
+    """Return the id of the parent thread, or ``None`` if there is no parent thread.
+
+    The parent thread started this thread as a sub-agent, or the user forked this thread from the parent thread.
+    """
     spawned = fields.left.get("source")
     for step in ("subagent", "thread_spawn", "parent_thread_id"):
         spawned = spawned.get(step) if isinstance(spawned, dict) else None

@@ -1,13 +1,15 @@
-"""Splitter of codex's rollouts. Each record is a child of the previous record, except after a rollback.
+"""Splitter of codex's rollouts. Each record is a child of the previous record, except for the record of a rollback.
 
-The selection of accompanying lines, and the parent and the number of each record, are FROZEN under view 1
-(docs/reference/format.md, "codex"). The first ``session_meta`` is the header. Normally, the header is the first line.
-If lines precede the header, each of them is a record line. ``is_attached`` selects the accompanying lines after the
-header.
+The selection of accompanying lines, and the parent and the ordinal of each record, are FROZEN under view 1
+(docs/reference/format.md, "codex"). The first ``session_meta`` line with an id is the header. Normally, the header is
+the first line. If lines precede the header, each of them is a record line. ``is_attached`` selects the accompanying
+lines after the header.
 
-A rollback removes turns. So the parent of the line after a rollback depends on the definition of a turn, and on the
-messages that codex itself inserts (``injected``). codex 0.169 distinguishes inserted messages from prompts by the texts
-below. Each of these texts was observed in a file.
+A rollback removes turns from the history. The record of a rollback is a child of the last record that remains. So this
+parent depends on the definition of a turn, and on the messages that codex itself inserts (``injected``). codex 0.169
+distinguishes inserted messages from prompts by the texts below. Each of these texts was observed in a file.
+
+A thread can have several files. Each file after the first one is called a *segment* (``_segment``).
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ _INJECTED = (
     ("<recommended_plugins>", "</recommended_plugins>", "recommended_plugins"),
     ("<hook_prompt", "</hook_prompt>", "hook_prompt"),
 )
-"""The texts that codex inserts as user messages: the beginning and the end of each in lower case, and a name for it."""
+"""The texts that codex inserts as user messages.
+
+Each item contains the beginning and the end of a text, both in lower case, and a name for the text.
+"""
 
 _UPDATES = (
     "<permissions instructions>", "<collaboration_mode>", "<model_switch>", "<realtime_conversation>",
@@ -45,9 +50,9 @@ _UPDATES = (
     "<multi_agent_mode>", "<token_budget>", "<context_window>", "<git_attribution>", "<persistent_mode>",
     "<environments_instructions>", "<context_window_guidance>", "<rollout_budget>", "approved command prefix saved:",
 )  # fmt: skip
-"""The beginnings of developer messages that report a change before a turn.
+"""The beginnings of developer messages that report changed settings before a turn.
 
-A rollback removes these messages with the turn.
+If the turn is rolled back, these messages are removed too.
 """
 
 _BLANK = " \t\r\n\f\v"
@@ -56,7 +61,7 @@ _BLANK = " \t\r\n\f\v"
 def injected(item: Object) -> str | None:
     """Return the name of the text that codex inserted as the user message ``item``.
 
-    If ``item`` is a prompt, return ``None``.
+    If ``item`` is a prompt or another item, return ``None``.
     """
     if not _is_message(item, "user"):
         return None
@@ -75,7 +80,10 @@ def starts_turn(item: Object) -> bool:
 
 
 def is_update(item: Object) -> bool:
-    """Return whether ``item`` is a message that reports a change before a turn. Such a message belongs to that turn."""
+    """Return whether ``item`` is a message that codex inserted before a turn.
+
+    If the turn is rolled back, the message is removed too.
+    """
     if _is_message(item, "developer"):
         return any(_lower(text.lstrip(_BLANK)[:64]).startswith(_UPDATES) for text in _texts(item))
     return injected(item) is not None
@@ -119,15 +127,15 @@ _BEGINS = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{\s*"timestamp"\s*:\s*"[^"\\]{0,64}"\s*,\s*(?:"ordinal"\s*:\s*[0-9]{1,20}\s*,\s*)?'
     rb'"type"\s*:\s*"session_meta"\s*,\s*"payload"\s*:\s*\{'
 )
-"""The beginning of a header line.
+"""A pattern that matches the beginning of a header line.
 
-A pattern is used because a header line with instructions can be longer than the head of a file that ``claims``
+The line is not parsed, because a header line with instructions can be longer than the ``head`` that ``claims``
 receives.
 """
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SEGMENT = re.compile(rf"({_UUID.pattern})_({_UUID.pattern})$")
-"""The end of the file name of a segment, without the suffix."""
+"""A pattern that matches the end of a segment's file name without the suffix: ``<thread>_<segment>``."""
 
 
 def claims(head: bytes) -> bool:
@@ -138,7 +146,7 @@ def claims(head: bytes) -> bool:
 
 
 def is_header(line: Object | LineFailure) -> bool:
-    """Return whether ``line`` is a header with the id of a thread."""
+    """Return whether ``line`` is a header that contains a thread id."""
     if isinstance(line, LineFailure) or line.get("type") != META:
         return False
     payload = line.get("payload")
@@ -151,7 +159,7 @@ def header_at(lines: Iterable[bytes]) -> int | None:
 
 
 def header_in(data: bytes) -> Object:
-    """Return the payload of the header of the rollout ``data``, or ``{}`` if it has no header."""
+    """Return the payload of the header of the rollout ``data``, or ``{}`` if there is no header."""
     lines = data.split(LF)
     at = header_at(lines)
     header = LineFailure("") if at is None else jsonl.parse(lines[at])
@@ -159,7 +167,7 @@ def header_in(data: bytes) -> Object:
 
 
 def is_attached(line: Object) -> bool:
-    """Return whether ``line`` accompanies the next record line, because it is not part of the conversation."""
+    """Return whether ``line`` is an accompanying line. Accompanying lines are not part of the conversation."""
     if line.get("type") != EVENT:
         return line.get("type") in _ATTACHED_TYPES
     payload = line.get("payload")
@@ -205,7 +213,10 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
 
 
 def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
-    """Return the lines of each record, and the tail of the file. ``header``: the index of the header line."""
+    """Return the groups of lines that form the records, and the tail of the file.
+
+    ``header``: the index of the header line; ``None`` if there is no header. The header is not in a group.
+    """
     before = lines if header is None else lines[:header]
     alone, _ = group(before, 0, lambda line: False)
     if header is None:
@@ -218,14 +229,20 @@ def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | St
 
 
 class _Step(NamedTuple):
-    """A record of the current history. ``updates``: whether the record reports a change before a turn."""
+    """A record of the current history.
+
+    ``updates``: whether the record is an update before a turn. A rollback of the turn also removes the update.
+    """
 
     line: int
     updates: bool
 
 
 def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
-    """Yield the records, each below the previous one. A rollback is below the last record that it does not remove."""
+    """Yield the records. Except for a rollback, each record is a child of the previous one.
+
+    A rollback is a child of the last record that the rollback does not remove.
+    """
     history: list[_Step] = []
     turns: list[int] = []  # the indexes in ``history`` at which turns begin
     for each in groups:
@@ -252,10 +269,10 @@ def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
 def _in_thread(
     records: Sequence[Record], groups: Sequence[Group | StoredGroup], header: int, segment: str, first: int
 ) -> Iterator[Record]:
-    """Yield the records of a segment, with the line numbers that they have in the thread.
+    """Yield the records of a segment with their line numbers in the thread.
 
-    ``first``: the number of the thread's earlier lines that the segment does not repeat. ``header``: the line of the
-    record that gets the id ``segment``. ``groups``: the groups of the records, in the same order.
+    ``groups``: the groups of the records, in the same order. ``header``: the line number of the header, which becomes a
+    record with the id ``segment``. ``first``: the ordinal of the header, which is added to each line number.
     """
     for record, each in zip(records, groups, strict=True):
         parent = None if record.parent is None else record.parent + first
@@ -264,9 +281,9 @@ def _in_thread(
 
 
 def _cut(history: Sequence[_Step], turns: Sequence[int], turn_count: int) -> int:
-    """Return the length of the history without its last ``turn_count`` turns and the updates before these turns.
+    """Return the length of the history without the last ``turn_count`` turns and the updates directly before them.
 
-    If the history has at most ``turn_count`` turns, the result is the number of records before the first turn.
+    If the history contains at most ``turn_count`` turns, the result is the number of records before the first turn.
     """
     if turn_count >= len(turns):
         return turns[0]
@@ -285,7 +302,7 @@ def _turns_rolled_back(line: Object) -> int:
 
 
 def item_in(line: Object) -> Object:
-    """Return the response item of a line, or ``{}`` if it has none."""
+    """Return the response item in a line, or ``{}`` if the line contains no response item."""
     payload = line.get("payload")
     return payload if line.get("type") == ITEM and isinstance(payload, dict) else {}
 
@@ -306,10 +323,10 @@ class _Thread(NamedTuple):
 
 
 def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread, list[SourceProblem]]:
-    """Return the thread that the header describes, and the problems.
+    """Return the thread that the header describes, and the problems with the header.
 
-    If there is no header, the thread is derived from the file name. A pretty-printed header, which has
-    several lines, is accepted too.
+    A pretty-printed header, which consists of several lines, is accepted too. If there is no header, the id and the
+    start time of the thread are derived from the file name.
     """
     stated = jsonl.parse(lines[at]) if at is not None else _spread(lines)
     if not isinstance(stated, LineFailure) and is_header(stated):
@@ -333,10 +350,10 @@ def _thread(lines: Sequence[bytes], at: int | None, name: str) -> tuple[_Thread,
 
 
 def _base(header: Object, segment: str | None) -> Base | None:
-    """Return the thread or segment that a file continues, and the ordinal at which the shared part ends.
+    """Return the point in another file at which a file continues, or ``None`` if the file continues no other file.
 
-    A file that continues another one is a fork or a segment. ``segment``: the id of the segment, which is the last id
-    in the file name; ``None`` if the file is a fork.
+    A file that continues another file is a fork or a segment. ``header``: the payload of the header. ``segment``: the
+    id of the file if it is a segment, otherwise ``None``.
     """
     stated = header.get("history_base")
     if not isinstance(stated, dict):
@@ -348,11 +365,14 @@ def _base(header: Object, segment: str | None) -> Base | None:
 
 
 def _segment(line: Object, name: str) -> str | None:
-    """Return the id of the segment in a file, or ``None`` if the file is the first file of a thread.
+    """Return the id of a segment, or ``None`` if the file is the first file of its thread.
 
-    A revert in codex creates a segment. The id is in the file name. A file with another name is a segment if it
-    continues the history of its own thread. In this case, the id is derived from the header: it consists of the time,
-    as in a UUID of version 7, and a digest.
+    codex creates a segment if the user reverts the thread or edits an earlier prompt. Normally, the file name contains
+    the id of the segment. A file with another name is a segment if ``history_base`` in the header contains the id of
+    the file's own thread. The id of such a segment is a UUID of version 7. It is composed of the time in the header and
+    a digest of the header.
+
+    ``line``: the parsed header line. ``name``: the file name without the suffix.
     """
     header = line["payload"]
     thread = header["id"]
@@ -378,14 +398,14 @@ def ordinal(payload: bytes) -> int | None:
 def _spread(lines: Sequence[bytes]) -> Object | LineFailure:
     """Return the first object of a pretty-printed file.
 
-    The object ends at the first line that contains only a brace.
+    The object ends at the first line that contains only a closing brace without indentation.
     """
     end = next((at for at, line in enumerate(lines) if line.rstrip() == b"}" and not line.startswith(b" ")), None)
     return LineFailure("not an object") if end is None else jsonl.parse(LF.join(lines[: end + 1]))
 
 
 def thread_id(source_id: str | None) -> str:
-    """Return ``source_id`` if codex accepts it as a thread id, otherwise an id derived from it."""
+    """Return ``source_id`` if codex accepts it as a thread id, otherwise a UUID that is derived from ``source_id``."""
     if source_id is not None and _UUID.fullmatch(source_id):
         return source_id
     digits = sha256((source_id or "").encode("utf-8", "surrogatepass")).hexdigest()
@@ -393,5 +413,5 @@ def thread_id(source_id: str | None) -> str:
 
 
 def _time_in(uuid: str) -> int:
-    """Return the Unix time in ms in ``uuid`` if it is a UUID of version 7, otherwise 0."""
+    """Return the Unix time in ms that ``uuid`` contains, or 0 if ``uuid`` is not a UUID of version 7."""
     return int(uuid[:8] + uuid[9:13], 16) if uuid[14] == "7" else 0

@@ -1,8 +1,9 @@
 """Writer of rollouts that codex can continue. A rollout contains one branch, the history of the leaf.
 
-The lines of a file that codex wrote are kept unchanged. Lines for the other entries follow. If the leaf is not below
-the end of that file, or if the session belongs to another agent, only the history of the leaf is written, because
-codex's files have no branches. Items that codex wrote keep all fields that the view stores in ``extra``.
+If codex wrote a file of the session, and the history of the leaf contains the last entry of that file, the lines of the
+file are written unchanged. They are followed by lines for the later entries of the history. Otherwise, only the history
+of the leaf is written, because codex's files cannot represent branches. In both cases, the lines of codex's own records
+are unchanged.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _OWN = frozenset(
     {"web_search_call", "image_generation_call", "compaction", "compaction_summary", "context_compaction",
      "function_call", "local_shell_call", "tool_search_call", "custom_tool_call"}
 )  # fmt: skip
-"""The types of codex's items that a view keeps unchanged."""
+"""The types of codex's response items that ``read_entry`` can return as unchanged blocks."""
 
 
 def items_of(entry: Entry) -> list[Object]:
@@ -65,7 +66,7 @@ def items_of(entry: Entry) -> list[Object]:
 
 
 def call_output(call: Object, output: str) -> Object | None:
-    """Return an output item for the item ``call``, or ``None`` if a call of this type needs no output."""
+    """Return an output item for the response item ``call``, or ``None`` if ``call`` needs no output."""
     name, id_ = call.get("type"), call.get("call_id")
     if not isinstance(id_, str):
         return None
@@ -94,9 +95,9 @@ def _message_items(role: str, entry: Message | CustomMessage) -> list[Object]:
 
 
 def _items_of_block(block: Block, entry: Message) -> Iterable[Object]:
-    """Yield the items of a block.
+    """Yield the response items for a block.
 
-    Reasoning is included only if it is an item that codex wrote, because the reasoning of other models cannot be
+    Reasoning is included only if codex wrote it as a response item, because the reasoning of other models cannot be
     decrypted.
     """
     match block:
@@ -119,7 +120,8 @@ def _items_of_block(block: Block, entry: Message) -> Iterable[Object]:
 def _call_id(id_: str) -> str:
     """Return the id of a call in a form that the API accepts.
 
-    pi appends ``|`` and the id of the item to the call's id. This suffix is removed.
+    pi appends ``|`` and the id of the response item to the id of the call. This suffix is removed. An id that is too
+    long is replaced with a hash.
     """
     id_ = id_.partition("|")[0] or id_
     is_long = len(id_) > _CHARS_MAX
@@ -228,7 +230,7 @@ class _Writer:
         if outgoing.line is None:
             self._write_entry(outgoing.entry, outgoing.key)
         elif not (isinstance(outgoing.entry, Custom) and outgoing.entry.custom_type == ROLLED_BACK):
-            # A rollback is not written. The turns that it removed are not in the file, so it would remove other turns.
+            # A rollback is not written. Its turns are not in the file, so codex would remove other turns.
             self._write_unchanged(outgoing)
 
     def _write_unchanged(self, outgoing: OutgoingEntry) -> None:
@@ -256,14 +258,21 @@ class _Writer:
                 self.notes[f"left out: {describe_kind(entry)}"] += 1
 
     def _count_thoughts(self, entry: Entry, items: list[Object]) -> None:
-        """Count omitted reasoning. Reasoning of other models is omitted, because it is encrypted."""
+        """Add the number of omitted blocks of reasoning to the notes.
+
+        The reasoning of other models is omitted, because it is encrypted.
+        """
         thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
         left = thoughts - sum(item.get("type") == "reasoning" for item in items)
         if left > 0:
             self.notes["left out: reasoning of another model"] += left
 
     def _write_item(self, item: Object, at_ms: int, key: str | None) -> None:
-        """Write an item and the event with which codex displays it."""
+        """Write a response item.
+
+        In a legacy file, a message of the user or of the model is followed by the event with which codex displays the
+        message.
+        """
         self._append(ITEM, item, at_ms, key)
         text = "\n".join(part["text"] for part in item.get("content") or () if isinstance(part.get("text"), str))
         if item.get("type") != "message" or self.ordinal is not None:
@@ -296,7 +305,7 @@ class _Writer:
         self.lines.append(OutgoingLine(_dumps(line), key))
 
     def _update_ordinal(self, line: bytes) -> None:
-        """Update the ordinal of the next line if the file has ordinals."""
+        """Set the ordinal of the next line to the one after that of ``line``, if the lines have ordinals."""
         parsed = parse(line.rpartition(LF)[2])
         number = None if isinstance(parsed, LineFailure) else parsed.get("ordinal")
         if self.ordinal is not None:
@@ -304,7 +313,10 @@ class _Writer:
 
 
 def _items(outgoing: OutgoingEntry) -> list[Object]:
-    """Return the response item that codex wrote for an entry, otherwise the items from ``items_of``."""
+    """Return the response items of an entry that a compaction keeps.
+
+    If codex wrote the entry, return the response item in its line. Otherwise, return the items from ``items_of``.
+    """
     if outgoing.line is None:
         return [] if isinstance(outgoing.entry, Compaction) else items_of(outgoing.entry)
     parsed = parse(record_line(outgoing.line))
@@ -318,7 +330,7 @@ def _dumps(value: Object) -> bytes:
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return ``data`` with the thread id of the session ``id``, and the folder ``cwd``, in the header."""
+    """Return ``data`` with a header that contains the thread id of the session ``id`` and the folder ``cwd``."""
     lines = data.split(LF)
     at = header_at(lines)
     header = None if at is None else parse(lines[at])
