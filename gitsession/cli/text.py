@@ -78,9 +78,9 @@ def shorten(text: str, width: int) -> str:
 
 def columns(text: str) -> int:
     """Return the width of ``text`` in columns. Chinese characters, flags and joined emoji take two columns."""
-    if text.isascii():
+    if text.replace("…", "").isascii():  # "…" comes from ``shorten``
         return len(text)
-    from rich.cells import cell_len  # slow to import, and not required for ASCII text
+    from rich.cells import cell_len  # slow to import, and rarely required
 
     return cell_len(text)
 
