@@ -1,7 +1,8 @@
-"""The formats of the sessions of pi, versions 1 to 3, and of omp, a fork of pi.
+"""The session formats of pi (versions 1 to 3) and of omp, which is a fork of pi.
 
-pi's files are ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``. omp's files are
-``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``. Since omp 18.0, they begin with a title slot.
+pi stores a session at ``~/.pi/agent/sessions/--<cwd>--/<time>_<id>.jsonl``. omp stores a session at
+``~/.omp/agent/sessions/<bucket>/<time>_<id>.jsonl``. Files of omp 18.0 and later begin with a title slot, which is a
+line of fixed size with the title of the session.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _SEPARATOR = re.compile(r"[/\\:]")
 _ODD = re.compile(r"[/\\:\x00-\x1f]")
 _BLOB = re.compile(rb"blob:sha256:([0-9a-f]{64})(?![0-9a-f])")
 _BLOBS_UP = ("", "../", "../../", "../../../")
-"""The folders in which the folder of omp's blobs is searched.
+"""The folders that may contain the folder ``blobs``, relative to the folder of the session file.
 
-The blobs of ``agent/sessions/<bucket>/<file>`` are in ``agent/blobs``.
+omp stores the blobs of ``agent/sessions/<bucket>/<file>`` in ``agent/blobs``.
 """
 
 
@@ -41,7 +42,7 @@ class Pi(Referring, Resumable, Streamed):
     headline = staticmethod(headline_of)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether the first lines of a file contain a header, possibly after lines that cannot be parsed.
+        """Return whether ``head`` contains a session header. Other lines before the header are ignored.
 
         Files of the experimental version 4 are not claimed.
         """
@@ -51,9 +52,10 @@ class Pi(Referring, Resumable, Streamed):
         return split_file.split(data, agent=self.AGENT, name=name, final=final)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return the blobs that omp stores in a folder ``blobs``, in one of the folders above the session file.
+        """Return the blobs to which the session file refers, for files of pi and of omp.
 
-        They are also returned for pi, because files of early omp versions cannot be distinguished from pi's files.
+        Only omp stores blobs, in a folder ``blobs`` near the session file. However, the files of early omp versions
+        cannot be distinguished from pi's files.
         """
         parts = Lines(data) if isinstance(data, StoredFile) else (data,)
         hashes = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
@@ -66,21 +68,21 @@ class Pi(Referring, Resumable, Streamed):
         return write(out, omp=self.AGENT == "omp")
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        """Return the path of a session file, ``<time>_<id>.jsonl`` in the folder of the workspace."""
+        """Return the path ``sessions/<folder of the workspace>/<time>_<id>.jsonl``."""
         time = to_iso(header.at_ms).replace(":", "-").replace(".", "-")
         return f"sessions/{self.folder_of(workspace)}/{time}_{_name_of(header)}.jsonl"
 
     def globs(self, header: SessionHeader, workspace: Workspace) -> Sequence[str]:
-        """Return globs for the session file.
+        """Return a glob that matches the path of the session file.
 
-        They match any time, because the time in the file name can differ from that in the header.
+        The glob matches any time, because the time in the file name can differ from the time in the header.
         """
         return (f"sessions/{glob.escape(self.folder_of(workspace))}/*_{glob.escape(_name_of(header))}.jsonl",)
 
     def folder_of(self, workspace: Workspace) -> str:
-        """Return the name of the folder for the sessions of ``workspace``, below the folder of all sessions.
+        """Return the name of the folder in which the agent stores the sessions of ``workspace``.
 
-        The result can be the same for two directories.
+        Two different working directories can have the same folder name.
         """
         cwd = workspace.cwd
         inner = _SEPARATOR.sub("-", cwd[1:] if cwd[:1] in ("/", "\\") else cwd)
@@ -95,14 +97,17 @@ class Pi(Referring, Resumable, Streamed):
 
 
 def _name_of(header: SessionHeader) -> str:
-    """Return the session id as a part of a file name. The id in a header can be any string."""
+    """Return the session id for use in a file name.
+
+    Separators and control characters are replaced, because the id in a header can be any string.
+    """
     return _ODD.sub("-", header.source_id or "session")
 
 
 _MARKS = frozenset({"title", "titleSource", "additionalDirectories", "previousSessionFiles", "providerPromptCacheKey"})
 """Header fields that pi never writes.
 
-Files of early omp versions have none of these fields and cannot be distinguished from pi's files.
+Early omp versions do not write these fields either, so their files cannot be distinguished from pi's files.
 """
 
 
@@ -112,7 +117,7 @@ class Omp(Pi):
     AGENT = "omp"
 
     def claims(self, head: bytes) -> bool:
-        """Return whether the header has a field that only omp writes, or is preceded by a title slot."""
+        """Return whether the header contains a field that only omp writes, or a title slot precedes the header."""
         found = split_file.header_in(head)
         if found is None:
             return False
@@ -123,9 +128,9 @@ class Omp(Pi):
         return [each._replace(home=f"blobs/{each.sha256}") for each in super().sidecars(data, name)]
 
     def folder_of(self, workspace: Workspace) -> str:
-        """Return the name of the folder for the sessions of ``workspace``.
+        """Return the name of the folder in which omp stores the sessions of ``workspace``.
 
-        The name is shorter if the workspace is below the home directory or the directory for temporary files.
+        omp uses a shorter name for the home directory, the directory for temporary files, and all folders below them.
         """
         for above, prefix in ((workspace.home, "-"), (workspace.temporary, "-tmp")):
             inside = workspace.cwd.removeprefix(f"{above.rstrip('/')}/")

@@ -1,8 +1,9 @@
-"""Functions for the images that omp stores in a folder of blobs.
+"""Functions that replace references to omp's blobs with the content of the blobs.
 
-omp's session files contain references of the form ``blob:sha256:<hex>`` instead of these images. These references are
-resolved in the fields in which omp resolves them when it loads a session: the image blocks of ``content``, ``images``
-and ``frames``; the results of image generation; and ``image_url``, where the blob is the whole data URL.
+omp stores images in a folder of blobs. In a session file, omp writes a reference of the form ``blob:sha256:<hex>`` in
+place of each image. This module resolves references in the same fields as omp does when it loads a session: in the
+image blocks of ``content``; in the items of ``images`` and ``frames``; in the results of image generation; and in
+``image_url``, whose blob contains the whole data URL.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ Fetch: TypeAlias = Callable[[str], bytes | None]
 
 
 def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
-    """Return ``payload`` with each reference to a blob replaced by the content of the blob.
+    """Return ``payload`` with each reference to a blob replaced with the content of the blob.
 
     Args:
         payload: a line of a session file.
-        fetch: a function that returns the content of the blob with a given reference, or ``None`` if the blob is not
+        fetch: a function that takes a reference and returns the content of the blob, or ``None`` if the blob is not
             available. Content that does not match the hash in the reference is not used.
-        substitute: the text that replaces an image block whose blob is not available; "" to keep the block.
+        substitute: the text that replaces an image block of ``content`` if its blob cannot be used; "" to keep the
+            block.
     """
     if PREFIX.encode() not in payload:
         return payload
@@ -43,7 +45,7 @@ def resolve(payload: bytes, fetch: Fetch, substitute: str = "") -> bytes:
 
 
 class _Resolver:
-    """A walk over a line that replaces the references to blobs. ``changed``: whether any reference was replaced."""
+    """A traversal of a parsed line that resolves references to blobs. ``changed``: whether the line was changed."""
 
     def __init__(self, fetch: Fetch, substitute: str) -> None:
         self._fetch = fetch
@@ -51,7 +53,7 @@ class _Resolver:
         self.changed = False
 
     def walk(self, value: Any, key: str) -> None:
-        """Resolve the references in ``value``, which is the value of the field ``key`` or an item of that value."""
+        """Resolve the references in ``value``, which is the value of the field ``key`` or an item of this value."""
         if isinstance(value, list):
             for item in value:
                 self.walk(item, key)

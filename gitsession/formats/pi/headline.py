@@ -1,9 +1,9 @@
-"""Headlines of the commit messages of pi's and omp's lines. This module is FROZEN under view 1.
+"""Headlines of the commit messages for lines of pi and omp. This module is FROZEN under view 1.
 
-A commit's object id depends on the text of the commit message. So the headline of any bytes must never change. A
-different headline requires a new view number, and the code of the old view must be kept. For the same reason, this
-module does not use ``read``, because views may change. The headline of a line of an unlisted type contains the literal
-name of the type, even if a later release supports the type.
+The object id of a commit depends on the commit message, so the headline for a payload must never change. A change of a
+headline requires a new view number, and the code of the old view must be kept. This module does not use
+``Format.read``, because views may change between releases. If the type of a line is not listed in this module, the
+headline contains the literal name of the type. This rule remains valid if a later release supports the type.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _headline(line: Object) -> Headline:
 
 
 def _at_ms(line: Object) -> int | None:
-    """Return the time of ``line``, otherwise the time of the message in it, otherwise ``None``."""
+    """Return the time of ``line``. If the line has no time, return the time of its message, or ``None``."""
     own = to_ms(line.get("timestamp"))
     message = line.get("message")
     return own if own is not None or not isinstance(message, dict) else to_ms(message.get("timestamp"))
@@ -101,12 +101,12 @@ def _other(message: Object) -> Headline:
 
 
 def _named(kind: str, label: str, field: str = "") -> Callable[[Object], Headline]:
-    """Return a function for a type of line whose headline has the text of ``field``, or no text if ``field`` is ""."""
+    """Return a function that describes a line. ``field``: the name of the field with the text; "" for no text."""
     return lambda line: Headline(kind=kind, label=label, words=plain(line.get(field)) if field else "")
 
 
 def _model_change(line: Object) -> Headline:
-    words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp has only this field
+    words = _joined(line.get("provider"), line.get("modelId")) or plain(line.get("model"))  # omp writes only this field
     return Headline(kind="model_change", label="model", words=words)
 
 
@@ -182,7 +182,7 @@ _BY_TYPE: dict[str, Callable[[Object], Headline]] = {
 }
 
 
-# Functions that return text from values of any type
+# Functions that accept values of any type and return text
 
 
 def _label_with_name(what: str, name: Any) -> str:

@@ -16,11 +16,12 @@ from gitsession.model.entries import Message
 
 
 def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
-    """Return the message of an entry. ``entry``: the fields of the line.
+    """Return the entry for the object ``message`` in a line. ``entry``: the fields of the line.
 
-    Fields without an equivalent in ``Message`` become part of ``extra``. If ``message`` and ``entry`` have the same
-    field, the value in ``message`` is used. ``extra`` contains the ``timestamp`` of the message, because it is part of
-    the agent's context. It also contains the ``role`` of the message if the returned role differs from it.
+    Fields without an equivalent in ``Message`` become part of ``extra``. If both objects contain such a field, the
+    value in ``message`` is used. ``extra`` contains the ``timestamp`` of the message, because the timestamp is part of
+    the agent's context. If the writer cannot derive the agent's role from the returned role, ``extra`` also contains
+    the agent's ``role``.
     """
     fields = Fields(message)
     role = fields.text("role")
@@ -32,7 +33,7 @@ def read_message(at_ms: int, message: dict[str, Any], entry: Fields) -> Message:
 def take_content(fields: Fields) -> tuple[Block, ...]:
     """Remove the field ``content`` and return its blocks.
 
-    If the value is not valid content, the field is not removed.
+    If the value is not valid content, keep the field and return no blocks.
     """
     content = read_content(fields.left.get("content"))
     if content is None:
@@ -41,7 +42,7 @@ def take_content(fields: Fields) -> tuple[Block, ...]:
     return content
 
 
-# Roles: each function returns the values of a Message
+# Readers by role: each function returns the values for the fields of a Message
 
 
 def _speaker(role: str) -> Callable[[Fields], dict[str, Any]]:
@@ -123,7 +124,7 @@ _BY_ROLE: dict[str, Callable[[Fields], dict[str, Any]]] = {
 }
 
 
-# Blocks: objects of ``model.blocks``, or unchanged
+# Readers by block type: each function returns a block of ``model.blocks``, or None if a value has the wrong type
 
 
 def _text(block: dict[str, Any]) -> Block | None:
@@ -150,7 +151,7 @@ def _call(block: dict[str, Any]) -> Block | None:
 
 
 def _image(block: dict[str, Any]) -> Block | None:
-    # omp writes "blob:sha256:...", which is not base64, for an image that is stored in another file.
+    # If an image is stored in another file, the data is "blob:sha256:...", which is not base64.
     return image(block.get("data"), block.get("mimeType"))
 
 
@@ -182,15 +183,15 @@ Json = dict[str, Any]
 COUNTS = ("input", "output", "cacheRead", "cacheWrite")
 
 UNNAMED = "tool"
-"""The tool name in a result whose tool is unknown. pi and omp require a name in each result."""
+"""The tool name that is written to a result if the tool is unknown. pi and omp require a name in each result."""
 
 _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
 def message(entry: Message, *, omp: bool = False) -> Json:
-    """Return the value of the field ``message`` for ``entry``.
+    """Return the object that represents ``entry`` in the field ``message`` of a line.
 
-    The values in its ``extra`` are added and take precedence.
+    The values in ``entry.extra`` are added and take precedence.
     """
     role = str(entry.extra.get("role") or _ROLES.get(entry.role, entry.role))
     fields = {
@@ -211,14 +212,14 @@ def message(entry: Message, *, omp: bool = False) -> Json:
 
 
 def content(blocks: Sequence[Block], *, omp: bool = False) -> list[Any]:
-    """Return content blocks as a list of JSON values."""
+    """Return ``blocks`` as a list of JSON values."""
     return [_block_value(block, omp) for block in blocks]
 
 
 def usage(stated: Mapping[str, Any] | None) -> Json:
-    """Return the token counts of an answer.
+    """Return the token counts of an answer. ``stated``: the known counts.
 
-    Unknown counts are zero, because pi adds the counts without checking that they exist.
+    Missing counts are set to zero, because pi adds up the counts without checking that they exist.
     """
     zeros: Json = dict.fromkeys((*COUNTS, "totalTokens"), 0)
     if stated is None:

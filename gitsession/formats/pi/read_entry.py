@@ -1,7 +1,7 @@
 """Reader of lines of pi and omp, with one function for each type of line.
 
-The returned entries are views, which may change between releases. A line of an unknown type, or without a required
-field, becomes an ``UnknownEntry`` with the literal name of the type.
+The returned entries are views, which may change between releases. If the type of a line is unknown or a required field
+is missing, the line becomes an ``UnknownEntry`` with the literal name of the type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitsession.model.entries import Entry, Opaque, UnknownEntry
 
 
 def entry_of(payload: bytes, *, agent: str) -> Entry:
-    """Return the entry in a line of a file of ``agent``. Never raises."""
+    """Return the entry that ``payload``, a line of a file of ``agent``, represents. Never raises."""
     line = parse(payload)
     if isinstance(line, LineFailure):
         return Opaque(payload=payload, problem=line.reason)
@@ -66,7 +66,7 @@ def _message(at_ms: int, fields: Fields) -> Entry | None:
 
 def _model_change(at_ms: int, fields: Fields) -> Entry | None:
     provider, model, both = fields.text("provider"), fields.text("modelId"), fields.text("model")
-    if provider is None or model is None:  # omp has one field for both values
+    if provider is None or model is None:  # omp writes both values to one field
         if both is None:
             return None
         provider, _, model = both.partition("/") if "/" in both else ("", "", both)
@@ -79,7 +79,7 @@ def _thinking_change(at_ms: int, fields: Fields) -> Entry | None:
     if level is None:
         if fields.left.get("thinkingLevel") is not None:
             return None
-        level = "off"  # in omp's files, a missing level means off
+        level = "off"  # in a file of omp, a missing level means off
     return entries.ThinkingChange(at_ms=at_ms, level=level, extra=fields.left)
 
 
@@ -112,7 +112,7 @@ def _branch_summary(at_ms: int, fields: Fields) -> Entry | None:
 
 
 def _files(fields: Fields) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Remove the lists of read and modified files from ``details`` and return them. Other fields stay in ``extra``."""
+    """Return the lists of read and modified files in ``details``. Other fields of ``details`` stay in ``fields``."""
     stated = fields.mapping("details")
     if stated is None:
         return (), ()
@@ -137,7 +137,7 @@ def _session_info(at_ms: int, fields: Fields) -> Entry | None:
 def _title(at_ms: int, fields: Fields) -> Entry | None:
     fields.drop("pad")
     updated_ms = to_ms(fields.left.get("updatedAt"))
-    if at_ms == 0 and updated_ms is not None:  # the title slot
+    if at_ms == 0 and updated_ms is not None:  # the line is the title slot
         at_ms = updated_ms
         fields.drop("updatedAt")
     return entries.Title(at_ms=at_ms, title=fields.text("title"), extra=fields.left)
@@ -160,7 +160,7 @@ def _custom_message(at_ms: int, fields: Fields) -> Entry | None:
 
 
 def _usage(field: str) -> Callable[[int, Fields], Entry]:
-    """Return a reader of token counts whose purpose is in ``field``."""
+    """Return a reader of lines with token counts. ``field``: the name of the field with the purpose of the tokens."""
     return lambda at_ms, fields: _spent(at_ms, fields.text(field) or "", fields)
 
 
@@ -243,4 +243,4 @@ _BY_TYPE: dict[str, Callable[[int, Fields], Entry | None]] = {
 }
 
 _UNKNOWN_TO_OMP = frozenset({"session_info"})
-"""The types of pi's lines that omp loads and ignores. In omp's files, the title is in the slot or in the header."""
+"""The types of pi's lines that omp ignores. omp writes the title of a session to the title slot or to the header."""

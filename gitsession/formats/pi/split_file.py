@@ -1,8 +1,9 @@
 """Splitter of the session files of pi and omp.
 
-A file consists of a header line and one line per entry with the entry's parent id. omp also writes a title slot of
-fixed size before the header. The agents rewrite the slot and the header in place, so both are stored on ``meta``. All
-other lines are records. Lines are numbered as in the file, from 1, without the slot.
+A file consists of a header line and one line for each entry. The line of an entry contains the id of the parent entry.
+Before the header, omp also writes a title slot, which is a line of fixed size with the title of the session. The agents
+rewrite the title slot and the header in place, so both are stored on the session's ``meta`` ref. All other lines are
+records. Line numbers begin at 1 and do not count the title slot.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from gitsession.formats.base.record import (
 
 
 def header_in(head: bytes) -> tuple[Object, Object | None] | None:
-    """Return the header in ``head`` and the title slot before it (or ``None``).
+    """Return the session header in ``head`` and the title slot before the header.
 
-    If ``head`` has no header, return ``None``.
+    If there is no title slot, the second value is ``None``. If there is no header, the result is ``None``.
     """
     slot: Object | None = None
     for line in head.split(b"\n"):
@@ -50,7 +51,7 @@ def header_in(head: bytes) -> tuple[Object, Object | None] | None:
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return ``data`` with another session id and another folder in the header."""
+    """Return ``data`` with the session id ``id`` and the folder ``cwd`` in the header."""
     lines = data.split(b"\n")
     for at, line in enumerate(lines):
         header = jsonl.parse(line) if b'"session"' in line else None
@@ -88,7 +89,11 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
 
 
 class _Parts(NamedTuple):
-    """The classified lines of a file. ``nodes``, ``payloads`` and ``reasons`` have one item for each record."""
+    """The classified lines of a file.
+
+    ``meta``: the title slot and the header. ``nodes``, ``payloads`` and ``reasons``: the ids, the bytes and the problem
+    of each record; the problem is "" if there is none. ``slots``: the number of title slots, 0 or 1.
+    """
 
     header: Object
     meta: tuple[Record, ...]
@@ -131,7 +136,7 @@ def _parse_lines(lines: Sequence[bytes]) -> _Parts:
 
 def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
     records = tuple([_record(parts, placed) for placed in place_nodes(parts.nodes)])
-    # The title slot has no line number in the store, but it is line 1 in a text editor.
+    # Line numbers in the store do not count the title slot, but the line numbers of a text editor do.
     return records, [SourceProblem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
 
@@ -158,19 +163,19 @@ def _node(line: int, entry: Object) -> LineLink:
         own = None
     parent = entry.get("parentId", Field.ABSENT)
     if parent is not None and not isinstance(parent, str | Field):
-        parent = json.dumps(parent)  # a number, for example, matches no id and is reported unchanged
+        parent = json.dumps(parent)  # such a value, for example a number, matches no id; the report contains the value
     return LineLink(line, own, parent)
 
 
 def _parse_reason(failure: LineFailure) -> str:
-    """Return the reason why a line is not an entry, with a note if pi or omp handles the line differently."""
+    """Return the reason why a line cannot be parsed. If pi or omp reads such a line differently, the text says how."""
     if not failure.reason.startswith("not JSON: Extra data"):
         return failure.reason
     return f"{failure.reason}: the line is stored but not shown (pi skips it, omp reads its first value)"
 
 
 def _placement_reason(node: LineLink, entry: Object, version: int) -> str:
-    """Return the problem of an entry without an id in a file of version 2 or later, or "" if there is no problem."""
+    """Return the problem that a missing id causes in a file of version 2 or later; "" if there is no problem."""
     if version < 2 or entry.get("id"):  # pi accepts a number as an id
         return ""
     if node.parent is not Field.ABSENT:
@@ -189,7 +194,10 @@ def _is_slot(line: Object) -> bool:
 
 
 def _version(header: Object) -> int:
-    """Return the format version in ``header``, or 1 if it has none. pi itself accepts any number, and "3" for 3."""
+    """Return the format version in ``header``, or 1 if ``header`` contains no integer version.
+
+    Like pi, accept a string of digits, such as "3".
+    """
     stated = header.get("version", 1)
     if isinstance(stated, str) and stated.isascii() and stated.isdigit() and len(stated) < 10:
         return int(stated)

@@ -1,7 +1,8 @@
-"""Writer of files for pi and omp. The last line of a file is the leaf, and each line contains the id of its parent.
+"""Writer of session files for pi and omp.
 
-Lines that the agent wrote, or that its file already contains, are kept unchanged. A file of version 1 has no ids. Such
-a file is converted to version 3, which has ids, as the agent itself does when it opens the file.
+The line of each entry contains the id of the parent entry. The agent continues at the last line of the file. Lines that
+the agent wrote, or that the agent's file already contains, are written unchanged. In a file of version 1, entries have
+no ids. Such a file is converted to version 3 with ids, as the agent does when it opens the file.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset,
 
 VERSION = 3
 SLOT_BYTES = 256
-"""The size of omp's title slot with its newline, in bytes. omp overwrites the slot in place."""
+"""The size of omp's title slot in bytes, including the newline. omp overwrites the title slot in place."""
 
 LEAF = f"{TYPE_PREFIX}leaf"
-"""The type of the ``custom`` entry that marks an older entry as the leaf."""
+"""The type of the ``custom`` entry that is written below the leaf if the leaf is not the last line of the file."""
 
 
 def write(out: Outgoing, *, omp: bool) -> WrittenFile:
-    """Write a session as a file of pi or omp."""
+    """Write a session as a file of pi or, if ``omp`` is true, of omp."""
     return _Writer(out, omp).run()
 
 
@@ -57,10 +58,10 @@ class _Writer:
     # ---- ids
 
     def _assign_ids(self) -> None:
-        """Assign all ids before the first line is written, because an entry may refer to a later entry.
+        """Assign ids to all entries before the first line is written, because an entry may refer to a later entry.
 
-        Another agent may use an id twice. In a file of pi, two entries with the same id can form a cycle, and pi 0.73
-        then hangs.
+        A session of another agent may contain an id twice. In a file of pi, two entries with the same id can form a
+        cycle, and pi 0.73 hangs if it reads such a file.
         """
         used = {entry.id for entry in self.out.entries if entry.line is not None}
         for entry in self.out.entries:
@@ -72,9 +73,9 @@ class _Writer:
                 self.begins.setdefault(entry.key, id)
 
     def _unused_id(self, *parts: object, wish: str = "") -> str:
-        """Return ``wish`` if it is unused, otherwise an unused id of eight digits.
+        """Return ``wish`` if no entry uses this id. Otherwise, return an unused id of eight hexadecimal digits.
 
-        The unused id is derived from ``parts``, so it is the same in every export.
+        The digits are derived from ``parts``, so the id is the same in every export.
         """
         for attempt in range(2**16):
             seed = "/".join(map(str, (*parts, attempt)))
@@ -118,7 +119,7 @@ class _Writer:
         self.ends[outgoing.key] = id
 
     def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes, parent: str | None) -> None:
-        """Write a line unchanged. To a line of version 1, add the ids that the agent adds when it opens the file."""
+        """Write a line of the agent's file. If the file has version 1, add an id and a parent id to the line."""
         id = self.begins.get(outgoing.key) if outgoing.id is None else outgoing.id
         found = jsonl.parse(line)
         if self.migrates and outgoing.id is None and not isinstance(found, LineFailure):
@@ -142,7 +143,7 @@ class _Writer:
     def _append_line(self, typed_fields: TypedFields, id: str, parent: str | None, at_ms: int, key: str | None) -> None:
         type, fields = typed_fields
         base = {"type": type, "id": id, "parentId": parent, "timestamp": to_iso(at_ms)}
-        # Fields of a later version must not replace the fields that every line needs.
+        # Fields of a later format version must not replace the fields that every line requires.
         rest = {name: value for name, value in fields.items() if name not in base or name == "timestamp"}
         if to_ms(rest.get("timestamp")) is None:
             rest.pop("timestamp", None)
@@ -151,10 +152,10 @@ class _Writer:
     # ---- after the leaf
 
     def _write_labels_and_title(self) -> None:
-        """Write the labels and the title that no entry sets.
+        """Write lines for the labels and the title that no entry sets.
 
-        These lines are written below the leaf. If there are no such labels and no such title, and the leaf is not the
-        last line, a line that marks the leaf is written below it.
+        These lines are written below the leaf. If there are no such lines, and the leaf is not the last line of the
+        file, an entry of type ``LEAF`` is written below the leaf.
         """
         at = None if self.out.leaf is None else self.ends.get(self.out.leaf)
         last = next((line.id for line in reversed(self.lines) if line.id), None)
@@ -178,7 +179,7 @@ class _Writer:
 
 
 class _State(NamedTuple):
-    """The current model and thinking level at an entry."""
+    """The model and the thinking level after an entry."""
 
     model: tuple[str, str] | None = None
     thinking: str | None = None
@@ -195,9 +196,9 @@ class _State(NamedTuple):
 
 
 def _has_ids(header: Object) -> bool:
-    """Return whether a file with the header ``header`` has entry ids, which exist since version 2.
+    """Return whether the entries of a file with the header ``header`` have ids, as in version 2 and later.
 
-    pi treats a version that is a string as later than version 1.
+    Like pi, treat a version that is a string as later than version 1.
     """
     version = header.get("version", 1)
     return header.get("type") == "session" and not (type(version) in (int, float) and version < 2)
@@ -209,7 +210,7 @@ def _type_of(line: bytes) -> object:
 
 
 def _slot(title: Title) -> bytes:
-    """Return omp's title slot without the newline. A title that is too long for the slot is truncated."""
+    """Return omp's title slot without the newline. A title that is too long for the title slot is truncated."""
     text = title.title or ""
     fields: Json = {"type": "title", "v": 1, "title": text, "source": "user", "updatedAt": to_iso(title.at_ms)}
     while True:

@@ -1,7 +1,7 @@
-"""Writer of entries as lines of pi and omp. This module is the inverse of ``read_entry.py``.
+"""Conversion of entries to lines of pi and omp. This module is the inverse of ``read_entry.py``.
 
-An entry whose kind has no equivalent becomes a ``custom`` entry, which both agents keep and never send to a model. Such
-entries are counted in the notes of the export.
+If the agent has no equivalent of an entry, the entry becomes a ``custom`` entry. Both agents keep ``custom`` entries
+and never send them to a model. The notes of the export contain the number of such entries.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from gitsession.model import entries as kinds
 from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
 
 TypedFields: TypeAlias = tuple[str, Json]
-"""The type of a line and its fields, without the id, the parent, and the time."""
+"""The type of a line, and the fields of the line without the id, the parent id, and the time."""
 
 TYPE_PREFIX = "gitsession:"
-"""The prefix of the type of a ``custom`` entry that represents an entry whose kind has no equivalent."""
+"""The prefix of every ``customType`` that gitsession defines."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
@@ -28,10 +28,11 @@ OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PiEntryContext:
-    """The values on which the lines of an entry depend.
+    """The values, besides the entry itself, on which the lines of an entry depend.
 
-    ``omp``: whether the file is for omp. ``names``: ids by key. ``own``: the id of the entry. ``model`` and
-    ``thinking``: the model and thinking level before the entry, for lines that repeat them.
+    ``omp``: whether the file is for omp. ``names``: the ids of entries by key. ``notes``: the notes of the export, to
+    which counts are added. ``own``: the id of the entry. ``model`` and ``thinking``: the model and the thinking level
+    before the entry, for lines that repeat these values.
     """
 
     omp: bool
@@ -42,7 +43,7 @@ class PiEntryContext:
     thinking: str | None = None
 
     def name(self, key: str) -> str:
-        """Return the id of the entry with the key ``key``, or ``key`` itself if there is no such entry."""
+        """Return the id of the entry whose key is ``key``, or ``key`` itself if there is no such entry."""
         return self.names.get(key, key)
 
 
@@ -52,7 +53,7 @@ def lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
 
 
 def _lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields] | None:
-    """Return the lines of an entry, or ``None`` if its kind has no equivalent."""
+    """Return the lines of an entry, or ``None`` if the agent has no equivalent of the entry."""
     match entry:
         case kinds.Message():
             return _message(entry, context)
@@ -102,7 +103,7 @@ def _lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields] | None
 
 
 def _message(entry: kinds.Message, context: PiEntryContext) -> list[TypedFields]:
-    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject it
+    if entry.role == "tool" and entry.tool_call_id is None:  # a provider would reject such a result
         context.notes["results without a call id, which its model does not receive"] += 1
         return [("custom", {"customType": TYPE_PREFIX + entry.kind, "data": messages.message(entry, omp=context.omp)})]
     if entry.role == "developer" and not context.omp:
@@ -129,7 +130,7 @@ def _model_change(entry: kinds.ModelChange, context: PiEntryContext) -> list[Typ
         model = f"{entry.provider}/{entry.model}" if entry.provider else entry.model
         return [("model_change", {"model": model, **role, **entry.extra})]
     if entry.role != "default":
-        return None  # pi has only one model, and a model for another role must not replace it
+        return None  # pi supports only one model, which a model for another role must not replace
     return [("model_change", {"provider": entry.provider, "modelId": entry.model, **entry.extra})]
 
 
@@ -142,8 +143,8 @@ def _instructions(entry: kinds.Instructions) -> list[TypedFields]:
 def _compaction(entry: kinds.Compaction, context: PiEntryContext) -> list[TypedFields]:
     """Return the line of a compaction.
 
-    If the compaction keeps no entries, ``firstKeptEntryId`` is the id of the compaction itself. Values for which pi has
-    no field are written to fields of omp.
+    If the compaction keeps no entries, ``firstKeptEntryId`` is the id of the compaction itself. Values that pi does not
+    support are written to the fields that omp uses.
     """
     system_message = None if context.omp else _system_message(entry)
     fields = {
@@ -163,7 +164,7 @@ def _compaction(entry: kinds.Compaction, context: PiEntryContext) -> list[TypedF
 def _system_message(entry: kinds.Compaction) -> Json | None:
     """Return one message that combines the preserved system messages, because pi keeps only one system message.
 
-    If several messages contain the same section or tool, the newest one is used.
+    If several messages contain the same section or tool, the value in the newest message is used.
     """
     stored = entry.preserve.get(SYSTEM) if isinstance(entry.preserve, Mapping) else None
     system_messages = [each for each in stored if isinstance(each, Mapping)] if isinstance(stored, list | tuple) else []
@@ -186,7 +187,7 @@ def _system_message(entry: kinds.Compaction) -> Json | None:
 
 
 def _details(entry: kinds.Compaction | kinds.BranchSummary) -> Json:
-    """Return the field ``details``: the lists of files, merged with the ``details`` in ``extra``."""
+    """Return the field ``details``, which combines the lists of files with the ``details`` in ``extra``."""
     more = entry.extra.get("details")
     if not isinstance(more, Mapping | None):
         return {"details": more}
@@ -205,7 +206,7 @@ def _context_edit(entry: kinds.ContextEdit, context: PiEntryContext) -> list[Typ
 
 
 def _prune(entry: kinds.Prune, context: PiEntryContext) -> list[TypedFields] | None:
-    """Return one context edit for each pruned tool result. pi 0.87 and later apply these edits one at a time."""
+    """Return one context edit for each pruned tool result. Only pi 0.87 and later apply these edits."""
     if context.omp or not entry.targets:
         return None
     context.notes["prunes, which only pi 0.87 and later apply"] += 1
@@ -217,7 +218,7 @@ def _prune(entry: kinds.Prune, context: PiEntryContext) -> list[TypedFields] | N
 def _reset(entry: kinds.Reset, context: PiEntryContext) -> list[TypedFields]:
     """Return the lines of a reset.
 
-    pi starts a second root, where the current model and thinking level must be repeated.
+    In a file of pi, these lines start a second root, so they repeat the current model and thinking level.
     """
     if context.omp:
         return [("reset_boundary", dict(entry.extra))]
@@ -237,7 +238,7 @@ def _custom_message(entry: kinds.CustomMessage, context: PiEntryContext) -> list
 
 def _usage(entry: kinds.Usage, context: PiEntryContext) -> list[TypedFields] | None:
     if not isinstance(entry.usage, Mapping) or entry.provider is None or entry.model is None:
-        return None  # the agent would add the counts to its total
+        return None  # the agent would add the counts of a usage line to its totals
     fields = {"provider": entry.provider, "model": entry.model, "usage": messages.usage(entry.usage)}
     if context.omp:
         return [("model_usage", {"purpose": entry.purpose, "api": "", "stopReason": "stop", **fields, **entry.extra})]
@@ -245,9 +246,9 @@ def _usage(entry: kinds.Usage, context: PiEntryContext) -> list[TypedFields] | N
 
 
 def _unknown(entry: kinds.UnknownEntry) -> list[TypedFields] | None:
-    """Return a line of an unknown type unchanged if pi or omp wrote it, otherwise ``None``.
+    """Return the line of an entry of an unknown kind, or ``None`` if the entry does not contain a line.
 
-    The result is also ``None`` for an entry of a kind that a later release of gitsession introduced.
+    An entry whose kind was introduced by a later release of gitsession contains no line.
     """
     if not isinstance(entry.body, dict) or entry.version is not None or entry.body.get("type") != entry.name:
         return None
@@ -256,7 +257,7 @@ def _unknown(entry: kinds.UnknownEntry) -> list[TypedFields] | None:
 
 
 def _custom_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
-    """Return a ``custom`` entry for an entry whose kind has no equivalent."""
+    """Return a ``custom`` entry that represents an entry without an equivalent."""
     kind = kind_of(entry)
     context.notes[f"{kind[:40]} entries, which are stored as {TYPE_PREFIX}{kind[:40]} and have no effect"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
