@@ -1,7 +1,8 @@
 """The format of opencode's sessions.
 
-Sessions are in a database since opencode 1.2, in folders of JSON files in older versions, and in exports. The database
-is ``~/.local/share/opencode/opencode.db``. All of these sources result in the same records (docs/decisions/0015).
+opencode 1.2 and later store sessions in the database ``~/.local/share/opencode/opencode.db``. Older versions store them
+in folders of JSON files. ``opencode export`` prints a session as a JSON document. A session results in the same records
+whether it is read from the database, from the folders, or from an export (docs/decisions/0015).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from gitsession.model.entries import SessionHeader
 
 
 class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered):
-    """The database, the folders, and the exports of opencode."""
+    """The format of opencode's database, folders, and exports."""
 
     AGENT = AGENT
     FILES = ("*.json", "*.db")
@@ -54,7 +55,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return split_file.is_document(head) or split_file.is_info(head)
 
     def starting_call(self, payload: bytes, id: str, sidecars: Mapping[str, bytes]) -> str:
-        """Return the id of the call in ``payload`` whose state contains the session id ``id``."""
+        """Return the id of the call in ``payload`` whose state contains the session id ``id``; "" if there is none."""
         record = parse_record(payload) if id.encode("utf-8", "surrogatepass") in payload else None
         parts = record.get("parts") if isinstance(record, dict) else None
         for part in parts if isinstance(parts, list) else ():
@@ -64,12 +65,12 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return ""
 
     def is_delegated(self, source_id: str, header: SessionHeader) -> bool:
-        return header.parent is not None  # a fork has no parent
+        return header.parent is not None  # a session that the user forked has no parent
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        """Return the path of an export that opencode imports, below the user's data folder.
+        """Return the path of the file that opencode imports, below the user's data folder.
 
-        The path is in gitsession's own folder, because opencode needs the file only once.
+        The file is in gitsession's own folder, because opencode reads it only once.
         """
         id = self.native_id(header.source_id or "")
         stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in id)
@@ -79,7 +80,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         return ["opencode", "import", file]
 
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
-        """Return the command that continues a session. opencode uses the model of the session's last turn."""
+        """Return the command that continues a session. opencode uses the model of the last turn of the session."""
         return ["opencode", "--session", self.native_id(source_id)]
 
 

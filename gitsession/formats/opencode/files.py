@@ -1,9 +1,9 @@
-"""File changes in opencode's messages, and the conversion of exports to another session id and folder.
+"""Functions that read the file changes in opencode's messages, and that change the session id and folder of an export.
 
-The messages contain the ids of git trees of the whole project. opencode records such a tree at the beginning and at the
-end of each step. A step is one answer of the model and the execution of its calls. opencode's ``patch`` parts, which it
-uses to revert changes, list only the changed paths. The trees also contain the content. No function in this module
-raises an exception, whatever a record contains.
+The messages contain the object ids of git trees of the whole project. opencode records one tree at the beginning of
+each step and one at the end. A step is one answer of the model and the execution of the tool calls in the answer.
+opencode also writes ``patch`` parts, but they list only the paths of changed files, whereas the trees also contain the
+content. The functions in this module raise no exceptions, even if a record is invalid.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from gitsession.formats.base.record import Record, Source
 from gitsession.formats.opencode.json_text import laid_out, quoted
 
 _ID_CHARS = 16
-"""The number of characters at the beginning of an id that contain its kind and time.
+"""The number of characters in the prefix of an id. The prefix contains the kind and the time.
 
-opencode orders messages by these characters.
+opencode orders messages by this prefix.
 """
 
 _ID_FIELDS = ("id", "sessionID", "messageID", "parentID", "tail_start_id")
@@ -31,17 +31,18 @@ _NOT_COPIED = ("revert", "share", "parentID")
 
 
 def session_id(source_id: str | None) -> str:
-    """Return ``source_id`` if it is a session id of opencode, otherwise an id derived from it."""
+    """Return ``source_id`` if it is a session id of opencode, otherwise an id derived from ``source_id``."""
     if source_id is not None and source_id.startswith("ses"):
         return source_id
     return f"ses_{sha256((source_id or '').encode('utf-8', 'surrogatepass')).hexdigest()[:26]}"
 
 
 def relocate(data: bytes, id: str, cwd: str) -> bytes:
-    """Return the export ``data`` with opencode's id for the session ``id``, and with the folder ``cwd``.
+    """Return the export ``data`` with the session id ``session_id(id)`` and the folder ``cwd``.
 
-    Message ids must be unique in the whole database: of two messages with the same id, opencode's import keeps only the
-    first. So if the session id changes, the messages get new ids, which are derived from the new session id.
+    Message ids must be unique in opencode's database. If two messages have the same id, ``opencode import`` keeps only
+    the first one. So if the session id changes, all messages and parts get new ids, which are derived from the new
+    session id and the old ids.
     """
     id = session_id(id)
     document = parse(data)
@@ -76,7 +77,7 @@ def _replace_ids(value: Mapping[str, Any], names: Mapping[str, str]) -> dict[str
 
 
 def _with_files(part: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return ``part`` with new ids in the attachments of a tool's result."""
+    """Return ``part`` with the new ids ``names`` in the attachments of a tool result."""
     state = part.get("state")
     if not isinstance(state, dict) or "attachments" not in state:
         return part
@@ -102,14 +103,15 @@ _READ_ONLY_TOOLS = frozenset(
 )  # fmt: skip
 _FILE_TOOLS = frozenset({"edit", "multiedit", "write"})
 _TASK_TOOL = "task"
-"""The tool that starts a sub-agent. The file changes of the sub-agent are in a separate session, with other trees."""
+"""The tool that starts a sub-agent. The session of the sub-agent contains the sub-agent's file changes."""
 
 
 def copy_folders(name: str, source: Source) -> Sequence[str]:
-    """Return the folders with the git objects of opencode's snapshots.
+    """Return the folders that may contain the git objects of opencode's snapshots.
 
-    The folders are ``snapshot/<project>/<sha1 of the worktree>``, or ``snapshot/<project>`` in older versions. These
-    folders are beside the database, or beside the session folders of older versions.
+    opencode stores the objects in ``snapshot/<project>/<sha1 of the worktree>``, older versions in
+    ``snapshot/<project>``. The folder ``snapshot`` is beside the database or, in versions without a database, beside
+    the folder ``storage``.
     """
     info = _info_of(source)
     project = info.get("projectID")
@@ -125,8 +127,8 @@ def copy_folders(name: str, source: Source) -> Sequence[str]:
 def file_changes(source: Source) -> Iterator[RecordedRun]:
     """Yield the file changes in the messages of a session.
 
-    If the session is a fork, messages that were copied from the original session are skipped, because their changes
-    belong to the original session.
+    Messages that are older than the session are skipped. opencode copied these messages from another session when the
+    user forked that session, and their changes belong to the other session.
     """
     began_ms = to_ms(object_in(_info_of(source), "time").get("created"))
     for record in sorted(source.records, key=lambda record: record.line):
@@ -139,7 +141,7 @@ def file_changes(source: Source) -> Iterator[RecordedRun]:
 
 
 def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[RecordedRun]:
-    """Yield the steps of a message. ``payload``: the record that contains the message."""
+    """Yield the steps of a message in which files were changed. ``payload``: the record that contains the message."""
     info, root = object_in(message, "info"), _root(message)
     id, parts = info.get("id"), message.get("parts")
     if root is None or not isinstance(parts, list):
@@ -164,7 +166,10 @@ def _steps(payload: bytes, message: Object, at_ms: int | None) -> Iterator[Recor
 
 
 def _paths(calls: Iterable[Object], info: Object) -> tuple[str, ...] | None:
-    """Return the only paths that ``calls`` may have changed, or ``None`` if they may have changed any path."""
+    """Return the paths that the tool calls ``calls`` may have changed, or ``None`` if they may have changed any path.
+
+    If one of the calls started a sub-agent, return only the paths in calls of opencode's file tools.
+    """
     found: set[str] = set()
     is_any = is_delegated = False
     folder = object_in(info, "path").get("cwd")
@@ -194,7 +199,7 @@ def _messages(records: Iterable[Record]) -> Iterator[Object]:
 
 
 def _info_of(source: Source) -> Object:
-    """Return the description of the session, which is the first of the lines on ``meta``."""
+    """Return the description of the session, which is the first record on ``meta``."""
     description = parse(source.meta[0].payload) if source.meta else LineFailure("")
     return {} if isinstance(description, LineFailure) else object_in(description, "info")
 

@@ -1,4 +1,4 @@
-"""Headlines of the commit messages of opencode's records. This module is FROZEN under view 1 (see ``pi.headline``)."""
+"""Headlines of the commit messages for opencode's records. This module is FROZEN under view 1 (see ``pi.headline``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gitsession.model.headline import Headline, first_line
 
 
 def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a record, of the session's description, or of the tail. Never raises."""
+    """Return the headline of a record, of a session description, or of the tail. Never raises."""
     record = parse(payload)
     if isinstance(record, LineFailure):
         return Headline(kind="opaque", label="opaque", words=f"{len(payload)} bytes that do not parse")

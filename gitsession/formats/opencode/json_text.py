@@ -1,13 +1,13 @@
-"""Functions that split, reformat and sort JSON text without changing a token. This module is FROZEN under view 1.
+"""Functions that split, reformat and sort JSON text without changing its tokens. This module is FROZEN under view 1.
 
-opencode stores a message as JSON text in a database, and prints the message with other whitespace in an export. Both
-sources must result in the same record, so a record is the JSON text without whitespace between tokens. Numbers and
-escapes are not changed.
+opencode stores a message as JSON text in a database, and prints the message with different whitespace in an export. The
+database and the export must result in the same record, so a record is JSON text without whitespace between tokens
+(compact JSON). Numbers and escapes are not changed.
 
-opencode does not preserve the order of members either. After ``opencode export`` and ``opencode import``, a message has
-the same members, but in another order. So the members of opencode's own objects are sorted in a record. The members of
-tools' arguments and results are not sorted. The original order of the members is stored once per session for each kind
-of object.
+opencode does not preserve the order of members either. After ``opencode export`` and ``opencode import``, a message
+contains its members in a different order. So in a record, the members of the objects that opencode defines are sorted.
+The members of tool arguments and tool results are not sorted. For each kind of object and each set of keys, the
+original order of the members is stored once per session.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _WITHIN = {
     "part.tokens": ("cache",),
     "part.state": ("time",),
 }
-"""The members of each kind of object whose values are also objects with members that opencode defines."""
+"""The members whose values are objects that opencode defines, for each kind of object."""
 
 
 class Order(NamedTuple):
-    """The order of an object's members. ``level``: the kind of the object; ``keys``: the keys, as in the JSON text."""
+    """The order of an object's members. ``level``: the kind of object; ``keys``: the keys as JSON text, in order."""
 
     level: str
     keys: tuple[str, ...]
 
 
 def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
-    """Return an object with the members ``found``, sorted by key.
+    """Return the JSON text of an object with the members ``found``, sorted by key. ``level``: the kind of the object.
 
-    The original member orders of this object and of nested objects are appended to ``orders``.
+    The original orders of the members of this object and of nested objects are appended to ``orders``.
     """
     orders.append(Order(level, tuple([member.key for member in found])))
     within = _WITHIN.get(level, ())
@@ -56,7 +56,7 @@ def ordered(found: Sequence[Member], level: str, orders: list[Order]) -> str:
 
 
 class Orders:
-    """The member orders of a session: for each kind of object and set of keys, the order that occurs first."""
+    """The orders of members in a session. For each kind of object and set of keys, the first order is used."""
 
     def __init__(self, found: Iterable[Order]) -> None:
         self._known: dict[tuple[str, frozenset[str]], Order] = {}
@@ -66,7 +66,7 @@ class Orders:
 
     @classmethod
     def of(cls, raw: str) -> Orders:
-        """Return the orders in ``raw``, which is the ``text`` of other ``Orders``."""
+        """Return the orders in ``raw``, which has the form of the property ``text``."""
         found = []
         for listed, _ in elements(raw):
             (_, level), *keys = elements(listed)
@@ -75,20 +75,20 @@ class Orders:
 
     @property
     def text(self) -> str:
-        """The orders as a JSON list. Each item is a list of a level and its keys.
+        """The orders as a JSON list. Each item is a list that contains the kind of object and the keys in order.
 
-        Orders that are sorted by key are omitted. If there are no other orders, the text is "".
+        An order that sorts the members by key is omitted. If all orders are omitted, the text is "".
         """
         unsorted = [order for order in self._known.values() if list(order.keys) != sorted(order.keys)]
         rows = (",".join((f'"{order.level}"', *order.keys)) for order in unsorted)
         return f"[{','.join(f'[{row}]' for row in rows)}]" if unsorted else ""
 
     def has(self, order: Order) -> bool:
-        """Return whether ``restored`` returns the members of an object with these keys in the order ``order``."""
+        """Return whether ``order`` is the order in which ``restored`` returns the members of such an object."""
         return self._known.get((order.level, frozenset(order.keys))) == order
 
     def restored(self, raw: str, level: str) -> str:
-        """Return ``raw``, an object in a record, with the members in their original order."""
+        """Return ``raw``, an object of the kind ``level`` in a record, with the members in their original order."""
         found = members(raw)
         within = _WITHIN.get(level, ())
         by_key = {
@@ -115,13 +115,13 @@ def compact(text: str) -> str:
 
 
 def checked(text: str) -> tuple[str, LineFailure | None]:
-    """Return ``text`` as compact JSON and ``None``, or ``text`` and the reason why it is not a JSON object."""
+    """Return ``text`` as compact JSON and ``None``, or ``text`` and the reason why ``text`` is not a JSON object."""
     found = parse(text.encode("utf-8", "surrogatepass"))
     return (text, found) if isinstance(found, LineFailure) else (compact(text.removeprefix("\ufeff")), None)
 
 
 def members(raw: str) -> list[Member]:
-    """Return the members of a compact, valid object. If two members have the same key, readers use the later one."""
+    """Return the members of ``raw``, a valid object as compact JSON. Two members can have the same key."""
     found: list[Member] = []
     at = 1
     while raw[at] != "}":
@@ -133,7 +133,7 @@ def members(raw: str) -> list[Member]:
 
 
 def elements(raw: str) -> Iterator[tuple[str, Any]]:
-    """Yield the text and the value of each element of a compact, valid array."""
+    """Yield the JSON text and the value of each element of ``raw``, a valid array as compact JSON."""
     at = 1
     while raw[at] != "]":
         value, end = _scan(raw, at)
@@ -142,12 +142,15 @@ def elements(raw: str) -> Iterator[tuple[str, Any]]:
 
 
 def joined(kept: Iterable[Member]) -> str:
-    """Return an object with the members ``kept`` as JSON text."""
+    """Return the JSON text of an object with the members ``kept``."""
     return "{" + ",".join(f"{member.key}:{member.raw}" for member in kept) + "}"
 
 
 def quoted(value: Any) -> str:
-    """Return ``value`` as JSON in JavaScript's notation, except for the exponents of numbers."""
+    """Return ``value`` as compact JSON.
+
+    As in JavaScript, lone surrogates are escaped, and numbers that JSON cannot represent become ``null``.
+    """
     try:
         text = _WRITTEN(value)
     except ValueError:
@@ -165,7 +168,7 @@ def _finite(value: Any) -> Any:
 
 
 def laid_out(raw: str) -> str:
-    """Return compact JSON with the whitespace of ``JSON.stringify(value, null, 2)``."""
+    """Return ``raw``, compact JSON, with the whitespace that ``JSON.stringify(value, null, 2)`` writes."""
     out: list[str] = []
     depth = 0
     before = ""
@@ -189,9 +192,9 @@ def _newline(depth: int) -> str:
 
 
 def _parse_int(text: str) -> int | float:
-    """Return an integer.
+    """Return ``text`` as an integer, or as a float if ``text`` has 400 characters or more.
 
-    A number of 400 digits or more is returned as a float, because ``int`` rejects very long numbers.
+    ``int`` rejects very long numbers.
     """
     return int(text) if len(text) < 400 else float(text)
 

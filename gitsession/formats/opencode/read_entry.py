@@ -1,7 +1,7 @@
 """Reader of opencode's records. The returned entries are views, which may change between releases.
 
-In opencode, an answer and the results of its tool calls are one message, so they are one entry. Each result is a block
-after the block of its call (``model.results``). Parts that no model receives are kept as blocks.
+In opencode, an answer and the results of its tool calls form one message, so they become one entry. In this entry, the
+block of a result follows the block of the call (``model.results``). Parts that no model receives also become blocks.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ Json = dict[str, Any]
 
 
 def part_of(block: Block, notes: Counter[str]) -> Json | None:
-    """Return the part that represents a block, or ``None`` if opencode has no such part.
+    """Return the part that represents ``block``, or ``None`` if the block is omitted.
 
-    The part of a call has no result yet. ``notes``: counts of omitted blocks.
+    The part of a tool call contains no result yet. ``notes``: the notes of the export, to which the counts of omitted
+    blocks are added.
     """
     match block:
         case Text():
@@ -51,9 +52,10 @@ def part_of(block: Block, notes: Counter[str]) -> Json | None:
 
 
 def make_id(kind: str, at_ms: int, count: int, *named: str) -> str:
-    """Return an id in opencode's form.
+    """Return an id of a message or part, in the form that opencode uses.
 
-    The id consists of twelve digits from a time and a counter, and fourteen digits that make it unique.
+    After the prefix ``kind``, the id consists of twelve hexadecimal digits, which encode ``at_ms`` and ``count``, and
+    fourteen hexadecimal digits, which make the id unique. The latter are a hash of ``kind``, ``count`` and ``named``.
     """
     suffix = sha256("/".join((kind, str(count), *named)).encode("utf-8", "backslashreplace")).hexdigest()[:14]
     return f"{kind}_{(at_ms * 4096 + count) % (1 << 48):012x}{suffix}"
@@ -65,7 +67,7 @@ def tokens_of(value: Any) -> int:
 
 
 def id_in(header: bytes) -> str | None:
-    """Return opencode's session id in ``header``, or ``None`` if it has none."""
+    """Return the session id in ``header``, a session description, or ``None`` if there is no session id."""
     found = parse(header)
     info = None if isinstance(found, LineFailure) else found.get("info")
     id = info.get("id") if isinstance(info, Mapping) else None
@@ -73,9 +75,9 @@ def id_in(header: bytes) -> str | None:
 
 
 def in_full(line: bytes) -> list[tuple[str, bytes]]:
-    """Return the replacement in ``line``, a line on ``meta``, after the id of the last message in it.
+    """Return the id of the last message in ``line``, together with ``line`` itself, as a list of one item.
 
-    If ``line`` is not the replacement of a record, the list is empty.
+    ``line``: a record on ``meta``. If ``line`` is not the replacement of an incomplete record, the list is empty.
     """
     if not line.startswith(b'{"in full":'):
         return []
@@ -87,10 +89,11 @@ def in_full(line: bytes) -> list[tuple[str, bytes]]:
 
 
 def mark_pruned(payload: bytes, targets: set[str], key: str, at_ms: int) -> bytes:
-    """Return the record ``payload`` with tool results marked as removed from the context.
+    """Return the record ``payload`` with completed tool results marked as removed from the context at ``at_ms``.
 
-    If ``key`` is in ``targets``, all completed results are marked. Otherwise, only the completed results of the parts
-    whose ids are in ``targets`` are marked.
+    ``key``: the key of the entry in ``payload``. ``targets``: keys of entries and ids of parts. If ``targets`` contains
+    ``key``, all completed results are marked. Otherwise, only the completed results in the parts with these ids are
+    marked.
     """
     record = parse(payload)
     if isinstance(record, LineFailure):
@@ -108,7 +111,7 @@ def mark_pruned(payload: bytes, targets: set[str], key: str, at_ms: int) -> byte
 
 
 def entry_of(payload: bytes) -> Entry:
-    """Return the entry in a record. Never raises."""
+    """Return the entry that the record ``payload`` represents. Never raises."""
     record = parse(payload)
     if isinstance(record, LineFailure):
         return Opaque(payload=payload, problem=record.reason)
@@ -176,7 +179,10 @@ def _assistant(info: Object, parts: list[Any]) -> Entry:
 
 
 def _compaction(request: Any, answer: Any) -> Entry | None:
-    """Return the entry of a compaction request and its summary. The id of the first kept message is in the request."""
+    """Return the compaction that a request and the answer to it represent, or ``None`` if a message is invalid.
+
+    The request contains the id of the first message that the compaction keeps. The answer contains the summary.
+    """
     if not isinstance(request, dict) or not isinstance(answer, dict):
         return None
     info, parts, request_parts = answer.get("info"), answer.get("parts"), request.get("parts")
@@ -255,9 +261,10 @@ def _result(part: Object, call: str, name: str, state: Object, text: str, *, is_
 
 
 def _signature(part: Object) -> str | None:
-    """Return the provider's metadata in ``part``, verbatim, without opencode's own metadata.
+    """Return the provider's signature in ``part``, or ``None`` if there is none.
 
-    The provider requires this metadata together with the part.
+    A signature of Anthropic is returned unchanged. For other providers, the provider's metadata is returned as JSON,
+    without opencode's own metadata. A provider requires the signature together with the part.
     """
     metadata = part.get("metadata")
     if not isinstance(metadata, dict):

@@ -1,11 +1,13 @@
-"""Records of opencode's sessions.
+"""Conversion of opencode's messages to records, and of records to an export.
 
-The records are the same for a database, an export, and the folders of older versions. A record is a message with its
-parts as compact JSON. A record omits two values that opencode may add to a message later: the summary of file changes
-in a user message, and the mark that removes a tool result from the context. If the message cannot be built from its
-record, the whole message is also stored on ``meta``. Marks are separate records, ordered by time, because they change
-the context. A compaction request and its summary are one record. Messages after the last finished answer are not
-imported yet, because opencode may still change them (docs/decisions/0015). The records are FROZEN under view 1.
+The database, an export, and the folders of older versions result in the same records. A record contains a message and
+its parts as compact JSON. A record omits two values that opencode may add to a message later: the summary of file
+changes in a user message, and the mark that removes a tool result from the context. A record is incomplete if the
+whole message cannot be rebuilt from the record. In this case, the whole message is stored on the session's ``meta``
+ref, as the replacement of the record. Marks form separate records, ordered by time, because they change the context. A
+compaction request and the answer with the summary form one record. Messages after the last finished answer are not
+imported yet, because opencode may still change them (docs/decisions/0015). The content of records is FROZEN under
+view 1.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ AGENT = "opencode"
 class OpencodeMessage(NamedTuple):
     """A message in several forms.
 
-    ``full``: the whole message; ``bare``: the record of the message; ``marks``: the times at which parts were removed
-    from the context, each with the id of the part. ``orders``: the original member order of each object in the record
-    (``json_text.ordered``).
+    ``full``: the whole message as compact JSON. ``bare``: the record of the message. ``info`` and ``parts``: the parsed
+    message. ``marks``: for each tool result that was removed from the context, the time of the removal and the id of
+    the part. ``orders``: the original orders of members in the record (``json_text.ordered``). ``problem``: a
+    description of the problem with the message; "" if there is none.
     """
 
     full: str
@@ -51,7 +54,7 @@ class OpencodeMessage(NamedTuple):
 
 
 def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
-    """Return a message built from ``info`` and ``parts``, which are compact, valid JSON objects."""
+    """Return a message with the given ``info`` and ``parts``, which are valid, compact JSON."""
     found = members(info)
     stated = object_of(found)
     orders: list[Order] = []
@@ -79,9 +82,9 @@ def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
 
 
 def with_ids(raw: str, ids: Mapping[str, str]) -> str:
-    """Return the compact, valid object ``raw`` with its ids replaced by ``ids``.
+    """Return ``raw`` with the members ``ids``, which replace members with the same names.
 
-    opencode stores these ids in other columns of the row.
+    ``raw``: a JSON object from a row of the database, valid and compact. ``ids``: the ids in other columns of the row.
     """
     keys = {f'"{name}"': value for name, value in ids.items()}
     rest = [member for member in members(raw) if member.key not in keys]
@@ -89,7 +92,7 @@ def with_ids(raw: str, ids: Mapping[str, str]) -> str:
 
 
 def message_of(raw: str, value: Any) -> OpencodeMessage:
-    """Return the message in ``raw``, a compact, valid element of an export's list of messages."""
+    """Return the message in ``raw``, an element of an export's list of messages. ``value``: the parsed element."""
     if isinstance(value, dict) and isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
@@ -104,17 +107,20 @@ def is_compaction_request(info: Object, parts: Any) -> bool:
 
 
 def object_of(found: Iterable[Member]) -> Object:
-    """Return an object built from its members."""
+    """Return an object with the members ``found``."""
     return {member.key[1:-1]: member.value for member in found}
 
 
 def message_text(info: str, parts: Sequence[str]) -> str:
-    """Return a message as compact JSON, built from ``info`` and ``parts``."""
+    """Return a message with the given ``info`` and ``parts`` as compact JSON."""
     return f'{{"info":{info},"parts":[{",".join(parts)}]}}'
 
 
 def _mark(part: Object) -> tuple[int, str] | None:
-    """Return the time at which a tool part was removed from the context, and the id of the part, or ``None``."""
+    """Return the time at which the tool result in ``part`` was removed from the context, and the id of the part.
+
+    If ``part`` is not a tool result that was removed from the context, return ``None``.
+    """
     state = part.get("state")
     time = state.get("time") if isinstance(state, dict) else None
     at_ms = time.get("compacted") if isinstance(time, dict) else None
@@ -146,7 +152,7 @@ def created_ms(info: Object) -> int | None:
 
 
 HEADER = 0
-"""The line of the session's description on ``meta``. The lines of messages begin at 1."""
+"""The line number of the session description on ``meta``. The line numbers of records begin at 1."""
 
 
 def source_of(
@@ -163,9 +169,9 @@ def source_of(
     Args:
         messages: the messages, in opencode's order.
         final: whether to include unfinished messages.
-        original: the content of the session file, if it cannot be built from the records.
-        task: a JSON object with the ids of the call that started this session, and of the session of that call; "" if
-            no such call is known.
+        original: the bytes of the session file if the file cannot be rebuilt from the records; otherwise ``None``.
+        task: a JSON object with the ids of the tool call that started this session, and of the session that contains
+            the call; "" if no such call is known.
         problems: problems that were found earlier.
     """
     description = object_of(members(info))
@@ -196,9 +202,10 @@ def source_of(
 
 
 def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
-    """Return a session as one compact JSON object. This function is the inverse of ``source_of``.
+    """Return a session as one object in compact JSON. This function is the inverse of ``source_of``.
 
-    ``payloads``: the records, or the replacements of records that are incomplete.
+    ``header``: the session description, as stored on ``meta``. ``payloads``: the records; the replacement in place of
+    an incomplete record. ``tail``: the messages that are not imported yet.
     """
     top = {member.key: member.raw for member in members(header.decode())}
     orders = Orders.of(top.get('"order"', "[]"))
@@ -209,9 +216,10 @@ def document(header: bytes, payloads: Iterable[bytes], tail: bytes) -> str:
 
 
 def _inner(payload: bytes, orders: Orders) -> list[str]:
-    """Return the messages in ``payload``, a record or its replacement.
+    """Return the messages in ``payload``, which is a record or the replacement of a record, as compact JSON.
 
-    A compaction has two messages, a record of marks has none, and any other record has one.
+    A compaction contains two messages, a record of marks contains no message, and any other record contains one. The
+    messages in a replacement are returned as one text, separated by commas.
     """
     text = payload.decode()
     if text.startswith(_MARKS):
@@ -224,7 +232,7 @@ def _inner(payload: bytes, orders: Orders) -> list[str]:
 
 
 def _restore_order(raw: str, orders: Orders) -> str:
-    """Return the message of a record with the original order of its members."""
+    """Return ``raw``, the message in a record, with its members in their original order."""
     if not raw.startswith(f"{{{_INFO}:{{"):
         return raw
     found = members(raw)
@@ -246,7 +254,10 @@ _GROUP = '{"messages":['
 
 
 class _Row(NamedTuple):
-    """The values of one record. ``is_all``: whether the full message can be built from the record."""
+    """The values of one record. ``full``: the replacement of the record; ``bare``: the payload of the record.
+
+    ``is_all``: whether the whole message can be rebuilt from the record.
+    """
 
     full: str
     bare: str
@@ -281,10 +292,11 @@ def _records(
 
 
 def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Orders) -> Iterator[_Row]:
-    """Yield the rows of messages and marks, ordered by time. A mark follows all messages that were created before it.
+    """Yield the rows of messages and marks, ordered by time.
 
-    ``until_ms``: the time of the first message that is not imported yet. Marks at or after this time are not imported
-    either.
+    Marks with the same time form one row, which precedes the first message that was created after this time.
+    ``until_ms``: the creation time of the first message that is not imported yet. Marks at or after this time are not
+    imported yet either.
     """
     marks: dict[int, list[str]] = {}
     for message in messages:
@@ -308,7 +320,7 @@ def _rows(messages: Sequence[OpencodeMessage], until_ms: int | None, orders: Ord
 
 
 def _follows(message: OpencodeMessage, orders: Orders) -> bool:
-    """Return whether a message can be built from its record and the session's usual member orders ``orders``."""
+    """Return whether a message can be rebuilt from its record and ``orders``, the orders of members in the session."""
     as_usual = all(orders.has(order) for order in message.orders)
     return as_usual and len(message.full) == len(message.bare)
 
@@ -319,7 +331,7 @@ def _marked(at_ms: int, parts: list[str]) -> _Row:
 
 
 def _is_compaction(request: OpencodeMessage, answer: OpencodeMessage) -> bool:
-    """Return whether ``answer`` is the finished summary that ``request`` requests."""
+    """Return whether ``request`` is a compaction request, and ``answer`` the finished answer with the summary."""
     info = answer.info
     return (
         is_compaction_request(request.info, request.parts)
@@ -348,9 +360,10 @@ def _settled(messages: Sequence[OpencodeMessage]) -> int:
 def _leaf(
     revert: Any, messages: Sequence[OpencodeMessage], records: Sequence[Record]
 ) -> tuple[int | None, list[SourceProblem]]:
-    """Return the line at which opencode continues after the user reverted messages, and the problems.
+    """Return the line number of the record after which opencode continues, and the problems.
 
-    This line precedes the first reverted message. It is ``None`` if nothing was reverted, or if it is the last line.
+    If messages were reverted, this record precedes the first reverted message. If only some parts of that message were
+    reverted, the record contains that message. The line number is ``None`` for the last record.
     """
     target = revert.get("messageID") if isinstance(revert, dict) else None
     if not isinstance(target, str):

@@ -1,8 +1,9 @@
-"""Conversion of rows of opencode's database, which exists since opencode 1.2, to the output of ``opencode export``.
+"""Conversion of the rows of opencode's database to the content of an export. opencode 1.2 and later use a database.
 
-The session's row becomes the ``info`` of an export, with the members that opencode writes. Columns that later versions
-of opencode add become members with the names of the columns, at the end. Only the order of messages and parts is FROZEN
-under view 1, because ``info`` is stored on ``meta``.
+The row of a session becomes the ``info`` of an export, with the members that opencode writes. If a later version of
+opencode adds a column, the column becomes a member at the end, with the name of the column. Only the order of messages
+and parts is FROZEN under view 1. The conversion of the session row is not frozen, because ``info`` is stored on the
+``meta`` ref.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ def _stamp(query: Query, selects: Iterable[str], id: str, changed: int) -> Stamp
 
 
 def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """Return the session ``id`` from the database. Raises ``Malformed``."""
+    """Return the session ``id`` from the database.
+
+    Raises:
+        Malformed: the session is not in the database, or its row cannot be read.
+    """
     later = sorted(set(columns["session"]) - set(_SESSION))
     names = [*_SESSION, *later]
     found = next(query(f"SELECT {column_list(names, columns['session'])} FROM session WHERE id = ?", (id,)), None)
@@ -88,7 +93,7 @@ def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> 
 def _messages(query: Query, session: str, problems: list[SourceProblem]) -> Iterator[OpencodeMessage]:
     """Yield the messages of a session in opencode's order.
 
-    Ids alone do not determine this order, because the times in ids wrap around every 795 days.
+    The ids of messages do not suffice to determine this order, because the times in ids wrap around every 795 days.
     """
     parts: dict[str, list[tuple[str, Any]]] = {}
     select = "SELECT message_id, id, data FROM part WHERE message_id IN (SELECT id FROM message WHERE session_id = ?)"
@@ -103,7 +108,10 @@ def _messages(query: Query, session: str, problems: list[SourceProblem]) -> Iter
 
 
 def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
-    """Return ``data``, the JSON object in a row, with ``ids``, the ids from the other columns of the row."""
+    """Return the JSON object ``data`` of a row with ``ids``, which are the ids in the other columns of the row.
+
+    If ``data`` cannot be parsed, a problem is added to ``problems``, and the text becomes the member ``data``.
+    """
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
@@ -115,7 +123,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
 
 
 def _task(query: Query, columns: Columns, id: str, parent: Any) -> str:
-    """Return a JSON object with the ids of the call that started a session, or "" if no such call is known."""
+    """Return a JSON object with the ids of the tool call that started a session, or "" if no such call is known."""
     if not isinstance(parent, str) or "session_id" not in columns["part"]:
         return ""
     select = "SELECT id, message_id, data FROM part WHERE session_id = ? AND instr(data, ?) ORDER BY id"
@@ -128,7 +136,7 @@ def _task(query: Query, columns: Columns, id: str, parent: Any) -> str:
 
 
 def begins(part: Object | LineFailure, id: str) -> bool:
-    """Return whether ``part`` is a call that started the session ``id``."""
+    """Return whether ``part`` is a tool call that started the session ``id``."""
     state = None if isinstance(part, LineFailure) else part.get("state")
     metadata = state.get("metadata") if isinstance(state, dict) else None
     return isinstance(metadata, dict) and metadata.get("sessionId") == id
@@ -146,7 +154,7 @@ _SESSION = (
 
 
 def _info(row: dict[str, Any], later: list[str]) -> str:
-    """Return a JSON object with the columns that have a value, in the order in which opencode prints them."""
+    """Return the ``info`` of an export, without the columns that are null. ``later``: the columns of later versions."""
     plain = {name: None if value is None else _plain(value) for name, value in row.items()}
     json_of = {name: None if row[name] is None else _json(row[name]) for name in _JSON}
     model, revert = _parsed(json_of["model"]), _parsed(json_of["revert"])
@@ -197,7 +205,7 @@ def _select_fields(value: Any, names: tuple[str, ...]) -> str | None:
 
 
 def _plain(value: Any) -> str:
-    """Return a column's value in JavaScript's notation, in which an integral number has no fraction."""
+    """Return the value of a column as JSON. Numbers are in JavaScript's notation, so 1.0 is written as 1."""
     if isinstance(value, float) and isfinite(value):
         if value.is_integer() and abs(value) < 1e21:
             return str(int(value))
@@ -207,7 +215,7 @@ def _plain(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return the JSON in a column, or the column's text as a JSON string if it is not JSON."""
+    """Return the JSON text in a column. If the text is not JSON, return it as a JSON string."""
     text = value if isinstance(value, str) else _plain(value)
     raw, failure = checked(f'{{"":{text}}}')
     found = members(raw) if failure is None else []

@@ -1,8 +1,8 @@
-"""Splitter of opencode's files: the output of ``opencode export``, and the session folders of older versions.
+"""Splitter of opencode's files: exports, and the session folders of older versions.
 
-An export is one JSON object with the members ``info`` and ``messages``. An export can be built from the records,
-because opencode always writes the same whitespace. If an export has other whitespace or additional content, all of its
-bytes are stored too.
+An export is the output of ``opencode export``: one JSON object with the members ``info`` and ``messages``. An export
+can be rebuilt from the records, because opencode always writes the same whitespace. If an export contains other
+whitespace or additional content, all bytes of the export are stored too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_document(head: bytes) -> bool:
 
 
 def is_info(head: bytes) -> bool:
-    """Return whether a file that begins with ``head`` is a session description of an older version."""
+    """Return whether a file that begins with ``head`` is a session description of an older version of opencode."""
     return _INFO.match(head) is not None
 
 
@@ -58,19 +58,24 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
 
 
 def join(header: bytes, payloads: Sequence[bytes], tail: bytes) -> bytes:
-    """Return an export with the same bytes that opencode would print."""
+    """Return the export of a session, with the same bytes that opencode would print."""
     return f"{laid_out(records.document(header, payloads, tail))}\n".encode()
 
 
 def from_folders(
     info: bytes, files: Mapping[str, bytes], parts: Mapping[str, Mapping[str, bytes]], *, final: bool = False
 ) -> Source:
-    """Return a session from the folders of an older version.
+    """Return a session from the folders of an older version of opencode.
 
-    ``files``: the message files, by name; ``parts``: for the name of each message file, the part files, by name.
+    Args:
+        info: the content of the file with the session description.
+        files: the contents of the message files, by file name.
+        parts: for the name of each message file, the contents of the files with the parts of the message, by file name.
+        final: whether to include unfinished messages.
 
-    Raises ``Malformed`` if ``info`` is not a session description. A message or part that cannot be parsed is reported
-    as a problem.
+    Raises:
+        Malformed: ``info`` is not a session description. A message or part that cannot be parsed is reported as a
+            problem and is not an error.
     """
     description = _object(info, "session info")
     problems: list[SourceProblem] = []

@@ -1,8 +1,8 @@
 """Writer of exports for ``opencode import``.
 
-An export has only the history of the leaf, because opencode has no branches. Messages that opencode wrote are kept.
-Other entries are written in opencode's format, with ids in opencode's form. These ids are derived from a time, the
-session and the key of the entry, so the same session always results in the same export.
+An export contains only the history of the leaf, because opencode does not support branches. Messages that opencode
+wrote are preserved. Other entries become new messages in opencode's format. The ids of new messages are derived from a
+time, the session id and the key of the entry, so the same session always results in the same export.
 """
 
 from __future__ import annotations
@@ -33,16 +33,19 @@ from gitsession.model.entries import (
 from gitsession.model.results import unfold
 
 VERSION = "1.18.33"
-"""The release of opencode in whose message format this module writes."""
+"""The version of opencode whose message format this module writes."""
 
 UNKNOWN = ("unknown", "unknown")
 _SILENTLY_OMITTED = ("title", "model_change", "usage", "label", "checkpoint", "permission")
-"""The kinds of entries that are represented elsewhere in the file or are not part of the conversation."""
+"""The kinds of entries that are omitted without a note.
+
+These entries are represented elsewhere in the file, or are not part of the conversation.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Export(WrittenFile):
-    """A written export. ``header``: the description of the session, encoded like the first line on ``meta``."""
+    """A written export. ``header``: the session description, encoded like the first record on ``meta``."""
 
     header: bytes = b""
 
@@ -58,7 +61,11 @@ def write(out: Outgoing) -> Export:
 
 @dataclass(slots=True)
 class _NewMessage:
-    """A message to write. ``key``: the key of the last entry in the message."""
+    """A message to write. ``key``: the key of the last entry in the message.
+
+    ``raw``: the record of a message that opencode wrote; ``None`` for a new message. ``is_request``: whether the
+    message is a compaction request.
+    """
 
     key: str
     info: Json
@@ -100,9 +107,9 @@ class _Writer:
         return Export(tuple(self._lines()), self.notes, self._titled())
 
     def _since_reset(self, path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
-        """Return the entries of ``path`` after the last reset, because opencode has no resets.
+        """Return the entries of ``path`` after the last reset, because opencode does not support resets.
 
-        If messages that opencode wrote precede the reset, return all entries of ``path``.
+        If entries that opencode wrote precede the reset, return all entries of ``path``.
         """
         at = max((at for at, each in enumerate(path) if isinstance(each.entry, Reset)), default=-1)
         if at < 0 or any(each.line is not None for each in path[:at]):
@@ -115,9 +122,9 @@ class _Writer:
     # ---- messages
 
     def _write_unchanged(self, outgoing: OutgoingEntry, line: bytes) -> None:
-        """Write a record unchanged, unless it is a record of marks.
+        """Write a record that opencode wrote.
 
-        Each mark is written into the message with the result that it marks.
+        A record of marks is not written. Instead, each mark is added to the message that contains the marked result.
         """
         self.calls.clear()
         if isinstance(outgoing.entry, Prune):
@@ -213,7 +220,7 @@ class _Writer:
         }  # fmt: skip
 
     def _result(self, key: str, entry: Message) -> None:
-        """Write a result into the part of its call. A result without a call is omitted."""
+        """Write a tool result to the part of its call. A result without a call is omitted."""
         part = self.calls.pop(entry.tool_call_id or "", None)
         if part is None:
             self.notes["left out: results whose call is not in the history"] += 1
@@ -237,13 +244,13 @@ class _Writer:
             }  # fmt: skip
         self.by_key.setdefault(key, []).append(part)
         for message in self.messages[-1:]:
-            message.key = key  # children of the result follow this message
+            message.key = key  # entries below the result follow this message
             self.ids.setdefault(key, message.id or "")
 
     def _compaction(self, key: str, entry: Compaction) -> None:
         """Write a compaction request and its summary.
 
-        The part that the compaction keeps begins at the first message of the entry ``entry.first_kept``.
+        The first message that the compaction keeps is the first message of the entry ``entry.first_kept``.
         """
         first = self.ids.get(entry.first_kept or "")
         tail = {"tail_start_id": first} if first else {}
