@@ -1,4 +1,4 @@
-"""The format of Aider's sessions. All runs in a project are in one file, ``.aider.chat.history.md``."""
+"""The format of Aider's sessions. Aider stores all runs in a project in one file, ``.aider.chat.history.md``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROMPTS = ".aider.input.history"
 
 
 class Aider(Accompanied, InProject, Resumable):
-    """Aider's chat histories. The times of the prompts are in another file in the same folder."""
+    """The format of Aider's chat histories. Another file in the same folder contains the times of the prompts."""
 
     AGENT = split_file.AGENT
     FORM = "md"
@@ -31,17 +31,17 @@ class Aider(Accompanied, InProject, Resumable):
     write = staticmethod(write)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
-        """Return the file with the prompts of all runs and their times.
+        """Return the file that contains the prompts of all runs and the times of these prompts.
 
-        The file belongs only to a history file with the name that Aider itself uses.
+        If the history file does not have Aider's default name, return no file.
         """
         is_own = name.rpartition("/")[2] == split_file.NAME
         return (Sidecar(_PROMPTS, (_PROMPTS,), needed=False),) if is_own else ()
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
-        """Return the name of a file in the project's folder.
+        """Return the name of the file to write in the project's folder.
 
-        It always differs from the name of Aider's own history file.
+        The name always differs from the default name of Aider's history file.
         """
         stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in header.source_id or "session")
         return f".aider.{stem}.aider.chat.history.md"
@@ -53,7 +53,7 @@ class Aider(Accompanied, InProject, Resumable):
     def resume_command(self, source_id: str, file: str = "") -> list[str]:
         """Return the command that continues the history in ``file``.
 
-        If ``file`` is empty, the command continues Aider's own history of the folder.
+        If ``file`` is empty, Aider continues the history file with the default name in the current folder.
         """
         return ["aider", "--restore-chat-history", *(["--chat-history-file", file] if file else [])]
 

@@ -1,4 +1,4 @@
-"""Headlines of the commit messages of Aider's spans. This module is FROZEN under view 1 (see ``pi.headline``)."""
+"""Headlines of the commit messages for Aider's spans. This module is FROZEN under view 1 (see ``pi.headline``)."""
 
 from __future__ import annotations
 

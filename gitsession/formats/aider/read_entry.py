@@ -1,9 +1,11 @@
-"""Reader of Aider's spans. The returned entries are views. The reader uses heuristics, because the file has no grammar.
+"""Reader of Aider's spans. The returned entries are views, which may change between releases.
 
-``reread`` returns the messages that Aider itself reads from its history when it restores a conversation. Like Aider,
-this function loses much of the content. It omits every line that begins with ``# ``. A line that begins with ``> ``
-belongs to Aider, and a line that begins with ``#### `` belongs to the user. All other lines belong to the model.
-Consecutive lines of one author form one message. Fences, commands and runs are not recognized. This behavior was
+The reader uses heuristics, because Aider does not define a grammar for its history files.
+
+``reread`` reads a history in the same way as Aider does when it restores a conversation. Much of the content is lost.
+Lines that begin with ``# `` are omitted. Lines that begin with ``> `` are attributed to Aider, lines that begin with
+``#### `` are attributed to the user, and all other lines are attributed to the model. Consecutive lines of one author
+form one message. Fenced code blocks, commands, and the beginnings of runs are not recognized. This behavior was
 observed with Aider 0.86.2.
 """
 
@@ -18,7 +20,7 @@ from gitsession.model.entries import Custom, Entry, Message, Opaque, Reset
 
 
 def reread(data: bytes) -> list[tuple[str, str]]:
-    """Return the messages that Aider sends when it restores a history.
+    """Return the messages that Aider sends to the model after it has restored the history ``data``.
 
     Each message consists of a role (``user`` or ``assistant``) and a text.
     """
@@ -37,17 +39,17 @@ def _text_of_line(line: str, role: str) -> str:
 
 
 COMMAND = "aider:command"
-"""The type of an entry with a user's command to Aider. ``data`` is the text of the command."""
+"""The type of a ``Custom`` entry with a command from the user to Aider. ``data`` is the text of the command."""
 
 OUTPUT = "aider:output"
-"""The type of an entry with Aider's output. ``data`` is the list of lines."""
+"""The type of a ``Custom`` entry with Aider's output. ``data`` is the list of output lines."""
 
 RESTORED = "aider:restored"
-"""The type of an entry for the beginning of a run that restored the history. ``data`` is Aider's output."""
+"""The type of a ``Custom`` entry for a run that restored the history. ``data`` is the list of Aider's output lines."""
 
 
 def entry_of(payload: bytes) -> Entry:
-    """Return the entry in a span. Never raises."""
+    """Return the entry that the span ``payload`` represents. Never raises."""
     match kind_of(payload):
         case SpanKind.RUN:
             return _run(payload)
@@ -68,7 +70,7 @@ def entry_of(payload: bytes) -> Entry:
 def _run(payload: bytes) -> Entry:
     """Return the entry for the beginning of a run.
 
-    The context of a run is empty at first, unless the run restored the history.
+    The entry is a ``Reset`` unless the run restored the history, because the context of a new run is empty.
     """
     run = split_file.run(payload)
     at_ms, lines = to_ms(run.started) or 0, list(run.lines)

@@ -1,15 +1,18 @@
-"""Splitter of Aider's history files into spans, each a child of the previous one. This module is FROZEN under view 1.
+"""Splitter of Aider's history files into spans. This module is FROZEN under view 1.
 
-Aider's history is a Markdown file without ids. Aider appends to the file and does not mark the ends of answers. Aider's
-own lines end in two spaces, unlike the lines of an answer. A blank line precedes prompts and answers. If Aider prints
-several lines at once, only the first begins with ``>``, and only the last ends in two spaces. No line in a fenced block
-of an answer is recognized as a prompt, as Aider's own line, or as the beginning of a run. The only exception is the
-line that Aider prints after every answer, because an answer can leave a fence open. Fences are ignored in an answer
-after ``> ^C again to exit``.
+Aider's history is a Markdown file without ids. Aider appends to the file and does not mark the ends of answers. Prompts
+and the lines that Aider prints itself end in two spaces, unlike the lines of an answer. A blank line precedes each
+prompt and each answer. If Aider prints several lines at once, only the first begins with ``>``, and only the last ends
+in two spaces.
 
-A span is a sequence of lines with their line endings, including the blank lines before them. The spans together contain
-all bytes of the file. The bytes of a span determine its kind (``kind_of``). The end of a span depends on the lines
-before it and on the three lines after it.
+A line in a fenced code block of an answer is not recognized as a prompt, as a line of Aider, or as the beginning of a
+run. The only exception is the token count that Aider prints after every answer, because an answer can leave a fence
+open. If an answer follows the line ``> ^C again to exit``, fences in this answer are ignored.
+
+A span is a sequence of lines with their line endings. It includes the blank lines before its first line of text. The
+spans together contain all bytes of the file. Each span is a child of the previous span. The bytes of a span determine
+its kind (``kind_of``). Where a span begins depends on the earlier lines, on its first line of text, and on the two
+lines after that line.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ LF = b"\n"
 
 
 class SpanKind(Enum):
-    """The kind of a span: one of three authors, the beginning of a run, or blank lines."""
+    """The kind of a span: blank lines, the beginning of a run, a prompt, output of Aider, or an answer of the model."""
 
     BLANK = "blank"
     RUN = "run"
@@ -45,10 +48,10 @@ _TWO_SPACES = b"  "
 
 
 def split_spans(data: bytes, *, final: bool = False) -> tuple[tuple[Record, ...], bytes]:
-    """Return the complete spans of a history, each below the previous one, and the bytes after them.
+    """Return the complete spans of a history as records, and the bytes after these spans.
 
-    The line of a span is its last line. Aider may append to the last span of the file. So the last span is complete
-    only if ``final`` is true.
+    The line number of a record is the number of the last line in the span. Aider may append to the last span of the
+    file, so that span is complete only if ``final`` is true.
     """
     lines = data.splitlines(keepends=True) if b"\r" not in data else _lines(data)
     complete = len(lines) if final or not lines or lines[-1].endswith(LF) else len(lines) - 1
@@ -72,7 +75,7 @@ def split_spans(data: bytes, *, final: bool = False) -> tuple[tuple[Record, ...]
 
 
 def kind_of(payload: bytes) -> SpanKind:
-    """Return the kind of a span, which depends only on its bytes."""
+    """Return the kind of the span ``payload``."""
     all_lines = [_bare(line) for line in _lines(payload)]
     lines = [line for line in all_lines if line.strip()]
     if not lines:
@@ -88,7 +91,10 @@ def kind_of(payload: bytes) -> SpanKind:
 
 
 def begins_run(head: bytes) -> bool:
-    """Return whether a run begins in ``head``, the beginning of a file. A similar line in an answer is ignored."""
+    """Return whether a run begins in ``head``, the beginning of a file.
+
+    The two lines after the first line of the run are checked too, because an answer can contain a similar line.
+    """
     lines = [_bare(line) for line in _lines(head)]
     return any(
         RUN.fullmatch(line) and not lines[at + 1].strip() and _is_quoted(lines[at + 2])
@@ -98,7 +104,7 @@ def begins_run(head: bytes) -> bool:
 
 
 class _Reader:
-    """The state after the lines read so far, which determines the kind of the next line."""
+    """The state of the splitter after the lines that it has read. The kind of the next line depends on this state."""
 
     def __init__(self, lines: list[bytes], complete: int, final: bool) -> None:
         self.lines = lines
@@ -107,7 +113,7 @@ class _Reader:
         self.open_kind = SpanKind.BLANK
         self.after_blank = True
         self.end_of_text = 0  # the index after the last line that is not blank
-        self.is_continued = False  # whether Aider's text continues on the next line
+        self.is_continued = False  # whether the text that Aider prints continues on the next line
         self.run_head = 0  # the lines before this index belong to the beginning of a run
         self.end = _TWO_SPACES  # the end of Aider's own lines; b"" if an editor removed trailing spaces
         self.fence: bytes | None = None
@@ -115,7 +121,7 @@ class _Reader:
         self.broken_off = False
 
     def begins(self, at: int) -> bool | None:
-        """Return whether a span begins at line ``at``, or ``None`` if this depends on lines that do not exist yet."""
+        """Return whether a span begins at line ``at``, or ``None`` if this depends on lines that are still missing."""
         line = _bare(self.lines[at])
         if at < self.run_head:
             return False
@@ -167,7 +173,10 @@ class _Reader:
         return SpanKind.ANSWER
 
     def _is_aiders_before(self) -> bool:
-        """Return whether the previous line is not part of an answer. An answer begins after a blank line."""
+        """Return whether the previous line is not blank and is not part of an answer.
+
+        The next line cannot belong to an answer in this case, because an answer begins after a blank line.
+        """
         return not self.after_blank and self.open_kind in (SpanKind.RUN, SpanKind.USER, SpanKind.TOOL)
 
     def _run(self, at: int) -> SpanKind | None:
@@ -179,7 +188,7 @@ class _Reader:
         return SpanKind.RUN if _is_quoted(next_lines[1]) else SpanKind.ANSWER
 
     def _track_fence(self, line: bytes) -> None:
-        """Update the state of the fence after ``line``, a line of an answer."""
+        """Record whether a fence is open after ``line``, a line of an answer."""
         found = _FENCE.fullmatch(line)
         if found is None:
             return
@@ -194,7 +203,7 @@ class _Reader:
 def _is_token_count(line: bytes) -> bool:
     """Return whether a line is the token count that Aider prints after an answer.
 
-    No regular expression is used, because a malicious line could make it slow.
+    No regular expression is used, because a malicious line could make the search slow.
     """
     return line.startswith(b"> Tokens: ") and 0 <= line.find(b" sent, ") < line.rfind(b" received.")
 
@@ -212,37 +221,38 @@ def _bare(line: bytes) -> bytes:
 
 
 def _lines(data: bytes) -> list[bytes]:
-    """Return the lines with their line endings. Only LF ends a line: a CR and other separators can be content."""
+    """Return the lines of ``data`` with their line endings. Only LF ends a line, because a CR can be content."""
     lines = [line + LF for line in data.split(LF)]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
 
 
 CLEARED = ("All chat history cleared.", "All files dropped and chat history cleared.")
-"""The lines that ``/clear`` and ``/reset`` print. After such a line, the context is empty."""
+"""The lines that Aider prints after ``/clear`` and ``/reset``. After such a line, the context is empty."""
 
 RESTORED = "Restored previous conversation history."
-"""The line that a run with ``--restore-chat-history`` prints after it has read the history."""
+"""The line that Aider prints after it has restored the history, for the option ``--restore-chat-history``."""
 
 APPLIED = "Applied edit to "
-"""The beginning of a line with the name of a changed file."""
+"""The beginning of the line with which Aider reports that it has changed a file."""
 
 COMMITTED = "I committed the changes with git hash {hash} & commit msg: {message}"
 UPDATED = "I updated the files."
-"""The user messages that Aider adds after it changed files. The answer that Aider adds is ``OK``."""
+"""The user messages that Aider adds to the conversation after it has changed files. The answer ``OK`` follows."""
 
 RAN = "I ran this command:\n\n{command}\n\nAnd got this output:\n\n{output}\n"
 """The user message that Aider adds if the user ran a command and added the output to the conversation."""
 
 OK = "Ok."
 SUMMARY_PREFIX = "I spoke to you previously about a number of things.\n"
-"""The beginning of a summary, which is a user message."""
+"""The beginning of a user message with a summary."""
 
 
 class Run(NamedTuple):
     """The values in the beginning of a run.
 
-    ``started``: the local time, as in the file. A value that is not in the file is "".
+    ``started``: the local time at which the run started, as in the file. ``restored``: whether the run restored the
+    history. ``lines``: the lines that Aider printed. A text that is not in the file is "".
     """
 
     started: str
@@ -313,7 +323,7 @@ def _text(payload: bytes) -> str:
 
 AGENT = "aider"
 NAME = ".aider.chat.history"
-"""The name of Aider's history file, without its suffix. The file is in the top folder of the repository."""
+"""The default name of Aider's history file, without the suffix. The file is in the top folder of the repository."""
 
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
@@ -324,8 +334,8 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     folder, _, file_name = name.rpartition("/")
     found = RUN.fullmatch(first)
     started = found[1].decode() if found else ""
-    # The file contains no session id. Only its first line never changes, so the id is derived from this line. The name
-    # of the folder is added because a script can start runs in many folders in the same second.
+    # The file contains no session id. Only the first line of the file never changes, so the id is derived from this
+    # line. The name of the folder is added because a script can start runs in many folders in the same second.
     key = started.replace(" ", "T") if started else sha256(first).hexdigest()[:16]
     source_id = "@".join(filter(None, (folder.rpartition("/")[2], key)))
     source_id = storable(source_id)

@@ -1,8 +1,8 @@
-"""Writer of the history of the leaf as a file that ``aider --restore-chat-history`` reads.
+"""Writer of files for ``aider --restore-chat-history``. A file contains only the history of the leaf.
 
-Aider's reader (``read_entry.reread``) distinguishes only two roles and recognizes no structure. The output is adapted
-to this reader. Spans that Aider wrote are kept unchanged. Entries that a summary replaces are not written if another
-program wrote the summary.
+When Aider restores a history, it distinguishes only two roles and recognizes no structure (``read_entry.reread``). So
+other content is written as text. Spans that Aider wrote are written unchanged. If a summary was written by another
+program, the entries that it replaces are omitted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gitsession.model.blocks import Block, File, Image, Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 
 _DROPPED = ("# ", "> ", "#### ")
-"""The beginnings of lines that Aider would not read as part of an answer."""
+"""The prefixes of lines that Aider does not read as part of an answer."""
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """Write a session as a history."""
+    """Write a session as a history file of Aider."""
     notes: Counter[str] = Counter()
     path = out.history()
     visible = _visible_entries(path)
@@ -43,7 +43,8 @@ def write(out: Outgoing) -> WrittenFile:
 def _visible_entries(path: Sequence[OutgoingEntry]) -> Sequence[OutgoingEntry]:
     """Return the entries of ``path`` after the newest summary or reset that Aider did not write.
 
-    After a summary, the result begins with the summary and the entries that it keeps.
+    For a summary, the result begins with the summary itself and the entries that the compaction keeps. If there is no
+    such summary or reset, return ``path``.
     """
     for at in range(len(path) - 1, -1, -1):
         entry = path[at].entry
@@ -97,13 +98,13 @@ def _user(text: str) -> str:
 
 
 def _answer(text: str) -> str:
-    """Return an answer. A line that Aider would omit or attribute to another author is prefixed with a space."""
+    """Return an answer in Aider's format. A space is added to each line that Aider would not read as an answer."""
     lines = (f" {line}" if line.startswith(_DROPPED) else line for line in text.strip().splitlines())
     return "\n" + "".join(f"{line}\n" for line in lines) + "\n"
 
 
 def _text_of_blocks(content: Sequence[Block], notes: Counter[str]) -> str:
-    """Return the text of the blocks ``content``, without reasoning."""
+    """Return the text of ``content``, without reasoning."""
     return "\n\n".join(filter(None, (_block(block, notes) for block in content)))
 
 
