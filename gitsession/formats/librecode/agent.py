@@ -1,7 +1,8 @@
 """The format of librecode's sessions.
 
-The sessions are in the database ``~/.librecode/librecode.db``, or in ``.librecode/librecode.db`` in a project.
-librecode has no session files, so gitsession exports sessions as files with one row per line.
+librecode stores sessions in the database ``~/.librecode/librecode.db``, or in ``.librecode/librecode.db`` in a project.
+librecode does not define a file format for sessions, so an export is a file in gitsession's own format, with one row of
+the database per line.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gitsession.formats.librecode.write import write
 
 
 class Librecode(Database):
-    """The database of librecode, and exports of its sessions."""
+    """The format of librecode's database, and of exports of its sessions."""
 
     AGENT = split_file.AGENT
     FILES = ("*.db", "*.jsonl")
@@ -31,7 +32,7 @@ class Librecode(Database):
     write = staticmethod(write)
 
     def claims(self, head: bytes) -> bool:
-        """Return whether the first line is a session with the column names of librecode."""
+        """Return whether the first line of ``head`` represents a session row of librecode's database."""
         first = head.partition(b"\n")[0]
         if b'"session"' not in first or b'"created_at"' not in first:
             return False

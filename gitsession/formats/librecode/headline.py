@@ -1,4 +1,4 @@
-"""Headlines of the commit messages of librecode's rows. This module is FROZEN under view 1 (see ``pi.headline``)."""
+"""Headlines of the commit messages for librecode's rows. This module is FROZEN under view 1 (see ``pi.headline``)."""
 
 from __future__ import annotations
 

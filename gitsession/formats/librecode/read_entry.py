@@ -1,7 +1,7 @@
 """Reader of librecode's rows. The returned entries are views, which may change between releases.
 
-librecode stores tool results and reasoning, but does not send them to the model again. If the column ``model_facing``
-of an entry does not have the default value for the kind of the entry, the value is in ``extra``.
+librecode stores tool results and reasoning, but does not send them to the model again. Each kind of entry has a default
+value for the column ``model_facing``. If the value of an entry differs from the default, ``extra`` contains the value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_r
 
 
 def entry_of(payload: bytes) -> Entry:
-    """Return the entry in a row. Never raises."""
+    """Return the entry that the row ``payload`` represents. Never raises."""
     row = parse(payload)
     if isinstance(row, LineFailure):
         return Opaque(payload=payload, problem=row.reason)
@@ -40,7 +40,7 @@ def entry_of(payload: bytes) -> Entry:
 def _data(fields: Fields) -> Object:
     """Remove the column ``data_json`` and return its parsed value.
 
-    If the value cannot be parsed, the column is not removed.
+    If the value cannot be parsed, keep the column and return an empty object.
     """
     text = fields.left.get("data_json")
     found = parse(text.encode("utf-8", "surrogatepass")) if isinstance(text, str) else LineFailure("")
@@ -161,7 +161,7 @@ _BY_TYPE: dict[str, Callable[[int, Fields, Object], Entry | None]] = {
 
 
 def _content(fields: Fields) -> tuple[Block, ...]:
-    """Return the blocks of a message: its parts, or its content if it has no parts."""
+    """Return the blocks of a message. If the message has no parts, the content becomes one block."""
     parts = fields.left.get("parts")
     content = fields.text("content")
     if not isinstance(parts, list):
@@ -178,7 +178,7 @@ def _block(part: Any) -> Block:
 
 
 def _usage(stated: Any) -> dict[str, int] | None:
-    """Return the numbers of input and output tokens. ``contextTokens`` is the size of the last request, in tokens."""
+    """Return the token counts in ``stated``. ``contextTokens`` is the size of the last request, in tokens."""
     if not isinstance(stated, dict):
         return None
     fields = {"input": ("input_tokens", "inputTokens"), "output": ("output_tokens", "outputTokens"),

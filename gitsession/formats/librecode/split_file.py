@@ -1,11 +1,13 @@
-"""Conversion of rows of librecode's database to lines.
+"""Conversion of the rows of librecode's database to lines, and splitter of exports, which consist of such lines.
 
-The first line represents the session. Each other line represents an entry. These lines are sorted by time.
+The first line represents the session. Each of the following lines represents an entry. The lines of entries are sorted
+by time.
 
-librecode only adds rows, so each row is a record. The line of a row is a JSON object with the values of the columns by
-name. The line omits columns with their default value, values that librecode can compute again (the token estimate), and
-values that librecode stores twice (the message of an entry). librecode has no file format of its own, so an export
-consists of these lines. Such an export can be imported. The content of a row's line is FROZEN under view 1.
+librecode only adds rows of entries, so the line of each entry is a record. A line is a JSON object with the values of
+the columns by name. Default values are omitted. Values that librecode can compute again, such as the token estimate,
+are omitted too. librecode stores the message of an entry twice, but the line contains it only once. librecode does not
+define a file format for sessions, so an export consists of these lines. gitsession can import an export. The content of
+the lines of entries is FROZEN under view 1.
 """
 
 from __future__ import annotations
@@ -52,9 +54,9 @@ _ENTRY = (
 )  # fmt: skip
 _PART = ("type", "text", "mime_type", "name", "width", "height", "data")
 _MESSAGE = ("role", "provider", "model", "content")
-"""The columns of an entry's message.
+"""The columns of the separate row for the message of an entry.
 
-The message has a separate row. Since migration 23, these columns are only in that row.
+Before migration 23 of librecode's database, the row of the entry contained these columns too.
 """
 
 _DEFAULTS: Mapping[str, Any] = {
@@ -78,7 +80,7 @@ def session_stamps(query: Query, columns: Columns) -> Iterator[tuple[str, Stamp]
 
 
 def _stamp(query: Query, id: str, changed_ms: int) -> Stamp:
-    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # a column can be named rowid
+    newest = "coalesce(max(CAST(rowid AS INTEGER)), 0)"  # CAST, because a table can contain a text column named rowid
     sql = f"SELECT count(*), {newest}, {sum_expression('rowid')} FROM session_entries WHERE session_id = ?"
     try:
         count, last, total = next(query(sql, (id,)))
@@ -88,7 +90,11 @@ def _stamp(query: Query, id: str, changed_ms: int) -> Stamp:
 
 
 def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> Source:
-    """Return the session ``id`` from the database. Raises ``Malformed``."""
+    """Return the session ``id`` from the database.
+
+    Raises:
+        Malformed: the session is not in the database, or its row cannot be read.
+    """
     row = next(query(f"SELECT {column_list(_SESSION, columns['sessions'])} FROM sessions WHERE id = ?", (id,)), None)
     if row is None:
         raise Malformed("no such session", where=id)
@@ -100,7 +106,7 @@ def session(query: Query, columns: Columns, id: str, *, final: bool = False) -> 
 
 
 def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
-    """Split an export, which consists of the lines of rows, as ``Format.split`` does."""
+    """Split an export as ``Format.split`` does."""
     lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     header = jsonl.parse(lines[0]) if lines else LineFailure("")
     id = None if isinstance(header, LineFailure) else header.get("id")
@@ -169,7 +175,7 @@ def _parts(query: Query, columns: Columns, id: str) -> dict[str, list[Object]]:
 
 
 def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
-    """Return the line of an entry as an object. ``parts`` are omitted if they only repeat the content."""
+    """Return the line of an entry as an object. The parts are omitted if they only repeat the content."""
     texts = [part.get("text", "") for part in parts if part.get("type") == "text"]
     content = row["content"] if row["content"] is not None else "".join(texts)
     derived = {"model_facing": int(_is_model_facing(row)), "display": int(_is_displayed(row))}
@@ -183,7 +189,7 @@ def _entry(row: Mapping[str, Any], parts: Sequence[Object]) -> Object:
 
 
 def _columns_of(names: Iterable[str], values: Iterable[Any]) -> Object:
-    """Return the columns by name, without columns that are empty or have their default value."""
+    """Return the values by column name. Empty values and default values are omitted."""
     pairs = zip(names, values, strict=True)
     return {name: _plain(value) for name, value in pairs if value not in (None, "", b"", _DEFAULTS.get(name, ""))}
 
@@ -193,7 +199,7 @@ def _plain(value: Any) -> Any:
 
 
 def _is_model_facing(row: Mapping[str, Any]) -> bool:
-    """Return the default of the column ``model_facing``: whether the model receives entries of the kind of ``row``."""
+    """Return the default value of the column ``model_facing``: whether librecode sends such an entry to the model."""
     if row["entry_type"] == "message":
         return row["role"] in ("user", "assistant")
     return row["entry_type"] in ("custom_message", "branch_summary", "compaction")
@@ -208,9 +214,9 @@ def _line(fields: Object) -> bytes:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
-    """Return the key by which rows are sorted: the time with nanosecond precision, and then the id.
+    """Return the sort key of a row: the time in seconds, the fraction of the second, and the id.
 
-    Times are not compared as strings, because a time without a fraction would then follow the other times of the same
+    Times are not compared as strings, because a time without a fraction would then follow all other times of the same
     second.
     """
     at, id = str(row["created_at"]), str(row["id"])

@@ -1,4 +1,4 @@
-"""Writer of sessions as rows of librecode, one per line. gitsession can import such files; librecode cannot."""
+"""Writer of files with one row of librecode's database per line. gitsession can import them, but librecode cannot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ROLES = {"tool": "toolResult", "shell": "bashExecution"}
 
 
 def write(out: Outgoing) -> WrittenFile:
-    """Write a session as rows."""
+    """Write a session as a file with one row per line."""
     notes: Counter[str] = Counter()
     ids: dict[str | None, str | None] = {None: None}
     lines = [OutgoingLine(line) for line in out.head] or [OutgoingLine(_header(out))]
