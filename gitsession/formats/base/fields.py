@@ -7,8 +7,9 @@ Two parts of this module are FROZEN under view 1 (see ``pi.headline``). The pars
 of an entry affects the object id of the entry. The functions that the headlines of several agents share are frozen
 because the headlines are frozen.
 
-Times are Unix times in milliseconds. ``datetime.fromisoformat`` is not used, because each Python release accepts other
-formats, and the start time of a session is part of the session's name.
+Times are Unix times in milliseconds. ``datetime.fromisoformat`` is not used, because newer Python releases accept more
+formats than older ones. The start time of a session is part of the session's name, so the parsing of times must not
+depend on the Python release.
 """
 
 from __future__ import annotations

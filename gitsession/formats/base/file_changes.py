@@ -126,7 +126,10 @@ def apply_diff(content: str, diff: str) -> str | None:
 
 
 def _rows(diff: str) -> list[str]:
-    """Return the lines of a diff. A line is returned without its newline if the diff marks that the file has none."""
+    """Return the lines of a diff, without the marker lines for a missing newline at the end of the file.
+
+    The line before such a marker line is returned without its newline.
+    """
     rows: list[str] = []
     for row in _lines(diff):
         if not row.startswith(_NO_END):

@@ -354,4 +354,4 @@ class Importing(Resumable):
 
     @abstractmethod
     def import_command(self, file: str) -> list[str]:
-        """Return the command with which the agent imports ``file``. It must be run in the session's folder."""
+        """Return the command with which the agent imports ``file``. The command must be run in the session's folder."""

@@ -3,16 +3,17 @@
 ``place_nodes`` builds a tree from the ids and parent ids in a file. The rules are the same for every agent whose lines
 contain parent ids. The result never contains a cycle. The parent of a line depends on the line's id and parent field:
 
-1. no id and no parent field       -> the previous line; the id of the previous line then refers to this line
+1. no id and no parent field       -> the previous line
 2. an id, but no parent field      -> the previous line
 3. the parent field is null        -> the root
-4. an earlier line has the id      -> the line to which the id refers: the latest such line, or a line of case 1
+4. an earlier line has the id      -> the line to which the id refers, as described below
 5. only a later line has the id    -> the first such line; this line is moved after its parent
 6. the line is the first line of a cycle that case 5 formed (a line can be its own parent) -> the root
 7. no line has the id              -> the root
 
-Duplicate ids are kept. After a line that repeats an id, the id refers to this line. If a file grows, only a line whose
-parent was missing before can get another parent (cases 5 and 6).
+Duplicate ids are kept. In case 4, the id refers to the latest earlier line with this id. If lines of case 1 directly
+follow that line, the id refers to the last of these lines. If a file grows, a line can get another parent only if its
+parent was missing before (cases 5 and 6).
 """
 
 from __future__ import annotations
