@@ -250,16 +250,20 @@ class Catalogue:
     # ---- imported files
 
     def seen(self, path: Path, stat: Stat) -> str | None:
-        """Return the id of the session that was imported from ``path``; ``None`` if the file has changed since then."""
+        """Return the id of the session that was imported from ``path``.
+
+        Return ``None`` if no such import is recorded, if the file has changed since then, or if the session is not in
+        the catalog.
+        """
         query = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
         found = self.db.execute(query, (os.fsencode(path),)).fetchone()
         same = found is not None and found[:3] == _storable(stat)
         return found[3] if same and self.session(found[3]) is not None else None
 
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
-        """Record imported files, each with its status and the id of its session."""
+        """Record the imported files ``files``, each with its status and the id of the session in the file."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
-        # After a failure, the next import reads the files again.
+        # If the rows cannot be written, the next import reads the files again.
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
 

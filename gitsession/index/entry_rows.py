@@ -23,10 +23,12 @@ from gitsession.sessions.node import Node
 class EntryRow(NamedTuple):
     """The verified content of a row in the table of entries.
 
-    ``anchors``: the row number of the history's state at the entry. ``above``: the oid of the nearest earlier entry
-    that can add content to the context; "" if there is none. A field is ``None`` if it is unknown because of damage
-    or because an earlier entry belongs to another session. ``payload``: the oid of the blob with the whole payload;
-    ``None`` if there is no such blob or the entry cannot add content to the context.
+    ``agent``, ``source_id`` and ``line``: the agent's record from which the entry was imported; ``None`` if there is no
+    such record. ``anchors``: the number of the row with the state of the history at the entry. ``above``: the oid of
+    the nearest earlier entry that can add content to the context; "" if there is none. ``anchors`` and ``above`` are
+    ``None`` if they are unknown, either because of damage or because an earlier entry belongs to another session.
+    ``payload``: the oid of the blob with the whole payload; ``None`` if there is no such blob, or if the entry cannot
+    add content to the context.
     """
 
     sid: str

@@ -122,12 +122,12 @@ def _is_purged(store: ObjectStore, sid: str) -> bool:
 
 
 class _Summary(NamedTuple):
-    """The row of a session, with counts that are updated when entries are added.
+    """The columns of a session's row from which the row is updated when entries are added.
 
-    ``start``: the oid of the first entry; "" if it is unknown. ``meta``: the tip of the ``meta`` ref for which
-    the row was computed. ``entries``: the number of entries, without the first one. ``counted``: the tokens of
-    the entries. ``waiting``: the number of tokens in records that are not entries yet. ``superseded``: the superseded
-    positions, as JSON. ``leaf``: as in ``SourceFile``.
+    ``start``: the oid of the first entry; "" if the first entry is unknown. ``meta``: the tip of the ``meta`` ref when
+    the row was written. ``entries``: the number of entries, not counting the first one. ``counted``: the number of
+    tokens in the entries. ``waiting``: the number of tokens in records that are not imported as entries yet.
+    ``superseded`` and ``leaf``: the fields of ``SourceFile``; ``superseded`` is encoded as JSON.
     """
 
     start: Oid
@@ -213,7 +213,10 @@ def _forget(db: sqlite3.Connection, sid: str) -> None:
 def _new_nodes(
     db: sqlite3.Connection, store: ObjectStore, sid: str, leaves: Iterable[Oid]
 ) -> tuple[list[Node], Oid | None]:
-    """Return the entries of a session that are not in the catalog, and the session's first entry if it was reached."""
+    """Return the entries of a session that are not in the catalog, and the oid of the session's first entry.
+
+    For a fork, the first entry is the fork entry. The oid is ``None`` if the first entry is neither reached nor known.
+    """
     new: dict[Oid, Node] = {}
     skipped: set[Oid] = set()
     fork = root = None
@@ -226,7 +229,7 @@ def _new_nodes(
             except DAMAGE:
                 if oid in skipped:
                     break
-                skipped.add(oid)  # `verify` reports it; earlier entries are still listed
+                skipped.add(oid)  # `verify` reports the damage; earlier entries are still listed
                 oid = first_parent(store, oid)
                 if oid is None:
                     return _new_around_gaps(db, store, sid)
@@ -239,7 +242,8 @@ def _new_nodes(
         new |= reversed(line.items())
     fork = fork or _known_fork(db, sid)
     if fork and root:
-        # Another branch leads to the root without the fork entry. The original session has the entries before it.
+        # Another branch leads to the root without the fork entry. The entries before the fork entry belong to the
+        # original session.
         for node in graph.history(store, fork):
             if node.oid != fork:
                 new.pop(node.oid, None)
@@ -247,7 +251,7 @@ def _new_nodes(
 
 
 def _new_around_gaps(db: sqlite3.Connection, store: ObjectStore, sid: str) -> tuple[list[Node], Oid | None]:
-    """Return the same as ``_new_nodes``, for a session with a lost commit whose parent is unknown."""
+    """Return the result of ``_new_nodes`` for a session in which a commit with an unknown parent is lost."""
     tree = graph.tree(store, sid)
     start = next((oid for oid, node in tree.nodes.items() if content.is_fork_start(store, node, sid)), None)
     above = session_facts.entries_before(tree, start)
