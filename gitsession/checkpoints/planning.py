@@ -113,7 +113,7 @@ def plan(
 
 
 def _new_tip(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
-    """Return the entry after which the conversation continues, and the text of ``at`` if it is a prompt."""
+    """Return the entry after which the conversation continues, and the text of ``at`` if ``at`` is a prompt."""
     entry = entry_of(store, at)
     if isinstance(entry, Message) and entry.role == "user" and at.parent is not None:
         return load(store, at.parent), entry.text
@@ -121,7 +121,7 @@ def _new_tip(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
 
 
 def current_state(root: WorkspaceRoot, path: str) -> Now | str:
-    """Return the current state of a path, or the reason why it cannot be read."""
+    """Return the current state of ``path``, or the reason why the path cannot be read."""
     try:
         return root.now(path)
     except GitSessionError as error:
