@@ -11,7 +11,7 @@ import gitsession
 HOUSE = Path(gitsession.__file__).parent
 
 FLOORS = [
-    ["errors"],
+    ["dataclass", "errors"],
     ["durable", "paths", "progress"],
     ["git", "model"],
     ["codec"],

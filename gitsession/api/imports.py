@@ -6,10 +6,10 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.api.agents import AgentSessions
+from gitsession.dataclass import dataclass
 from gitsession.discovery import discover, sources
 from gitsession.discovery.sources import FoundSession
 from gitsession.errors import GitSessionError, NoBase

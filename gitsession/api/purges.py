@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set
 from gitsession.archive.trash import TrashView
+from gitsession.dataclass import dataclass
 from gitsession.errors import Refused, require
 from gitsession.git import config
 from gitsession.purge import finding, purging, redact_exports

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from gitsession.api.opened import OpenStore
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 from gitsession.formats import FORMATS
 from gitsession.index.catalogue import Row

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set, archiving, trash
 from gitsession.archive.archive_set import ArchiveView
 from gitsession.archive.trash import TrashView
+from gitsession.dataclass import dataclass
 from gitsession.errors import Ambiguous, NotFound
 from gitsession.sessions import graph, marks, session_facts
 from gitsession.sessions.meta import meta_of

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.git.objects import encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader, RefValue

@@ -8,9 +8,9 @@ by age, number and size, to move them to the trash. A label can protect a sessio
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from gitsession.archive import archive_set
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound, Refused
 from gitsession.git import process
 from gitsession.git.types import RefValue

@@ -7,8 +7,9 @@ is doubtful who made the change.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gitsession.dataclass import dataclass
 from gitsession.model.entries import Checkpoint
 from gitsession.workspace.trees import State
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -14,6 +14,7 @@ from gitsession.checkpoints import history
 from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
 from gitsession.codec.cbor import to_profile, valid_text
+from gitsession.dataclass import dataclass
 from gitsession.git.objects import oid_of
 from gitsession.git.types import ObjectSink, Oid
 from gitsession.model.entries import Checkpoint

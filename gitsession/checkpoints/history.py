@@ -11,10 +11,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed
 from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from gitsession import durable
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused, Unavailable
 from gitsession.git.types import Oid
 from gitsession.sessions import operation_log

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias, get_args
 
 from gitsession.checkpoints import history, lookup
@@ -13,6 +13,7 @@ from gitsession.checkpoints.capturing import workspace_path
 from gitsession.checkpoints.history import Point
 from gitsession.checkpoints.rewind_decisions import PathDecision, decide, writes
 from gitsession.checkpoints.rewind_merges import Merges
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, InvalidName, NotFound
 from gitsession.git.objects import LINK_MODE
 from gitsession.git.types import Oid

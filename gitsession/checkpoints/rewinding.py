@@ -16,7 +16,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -26,6 +25,7 @@ from gitsession.checkpoints.capturing import CaptureReason
 from gitsession.checkpoints.intents import Intent
 from gitsession.checkpoints.planning import RewindPlan, created_folders
 from gitsession.checkpoints.rewind_decisions import PathDecision, writes
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound, Refused
 from gitsession.git.repository import OBJECT_BYTES_MAX
 from gitsession.git.types import Oid

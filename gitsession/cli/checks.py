@@ -7,7 +7,6 @@ import platform
 import shlex
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from gitsession.archive import trash
 from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.invocation import App
 from gitsession.cli.text import clock, count
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, hook_files, process
 from gitsession.git.ref_writer import RefLocks

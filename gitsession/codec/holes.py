@@ -8,11 +8,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import HASH_BYTES, hash_of
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed
 
 Encoding: TypeAlias = Literal["raw", "base64", "summary"]

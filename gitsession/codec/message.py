@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import functools
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from gitsession.codec.digest import HASH_BYTES, from_base64url, to_base64url
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed
 from gitsession.model.headline import Headline, clean
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from gitsession.compaction.visible_entries import ShownEntry
 from gitsession.context.profiles import Profile, total
+from gitsession.dataclass import dataclass
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Reset
 
 

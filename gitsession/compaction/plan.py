@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from gitsession.codec.cbor import valid_text
 from gitsession.compaction.pi_cuts import Cut
@@ -13,6 +12,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.value import Item
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.entries import BranchSummary, Compaction, Entry
 from gitsession.sessions.node import Node

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
 from gitsession.compaction.summary import Kind, Request
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 
 GROUP = "gitsession.prompts"

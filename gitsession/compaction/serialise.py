@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
+from gitsession.dataclass import dataclass
 from gitsession.model.blocks import File, Image, Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 

@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from gitsession.compaction import pi_cuts
@@ -26,6 +25,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
 from gitsession.context.profiles.estimates import by_bytes_of, ends_of
 from gitsession.context.profiles.visible_items import is_message
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound, Refused
 from gitsession.model.entries import Compaction, Message
 from gitsession.model.usage import total_tokens

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from threading import Event
 from typing import Any, Literal, Protocol, TypeAlias
 
 from gitsession.compaction.serialise import TranscriptItem, render
+from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 from gitsession.model.usage import TOKENS_MAX
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile
 from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.entries import Compaction, Fork, Opaque, Reset, SessionHeader, Tombstone
 from gitsession.sessions.indexed_entry import Spot

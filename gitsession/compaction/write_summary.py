@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Event
 
 from gitsession.codec.cbor import valid_text
@@ -15,6 +15,7 @@ from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem, ren
 from gitsession.compaction.summarizers.extractive import Extractive
 from gitsession.compaction.summary import Kind, Progress, Request, Summarizer, Summary, summarise
 from gitsession.context.value import Item
+from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 
 TURN = "## The turn under way"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gitsession.context.call_results import calls_in, match_results
@@ -18,6 +17,7 @@ from gitsession.context.profiles.estimates import is_image, texts, units
 from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, Text, Thinking, ToolCall
 from gitsession.model.entries import CLEARED, Compaction, Message

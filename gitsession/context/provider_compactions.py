@@ -6,9 +6,9 @@ Only the provider can read all of their content. Some fields are signed, so no f
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from gitsession.dataclass import dataclass
 from gitsession.model.entries import Compaction
 
 REPLAY = "replay"

@@ -6,11 +6,12 @@ import dataclasses
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, TypeAlias
 
 from gitsession.codec.digest import hash_of
 from gitsession.context import providers
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Block
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message

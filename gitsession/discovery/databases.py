@@ -11,10 +11,10 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Malformed, Unavailable
 from gitsession.formats import Database, all_with_capability
 from gitsession.formats.base.format import Columns, Row

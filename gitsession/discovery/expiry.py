@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.discovery import discover
 from gitsession.formats import ROOTS
 from gitsession.formats.base import jsonl

@@ -13,10 +13,10 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gitsession.dataclass import dataclass
 from gitsession.discovery import databases
 from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable

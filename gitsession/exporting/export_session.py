@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple
 
 from gitsession.codec import message
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import headline
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines, markdown
 from gitsession.exporting.gather import ExportInput, gather

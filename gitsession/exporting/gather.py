@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt
 from gitsession.exporting.answers import unfolded, with_tool_names
 from gitsession.exporting.visible_history import visible_history

@@ -11,12 +11,13 @@ import os
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
 
 from gitsession import durable
 from gitsession.codec.digest import to_base64url
+from gitsession.dataclass import dataclass
 from gitsession.discovery import databases, discover, sources
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.exporting import export_session, session_files

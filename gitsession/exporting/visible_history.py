@@ -22,10 +22,10 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from gitsession.context.profiles import Profile
 from gitsession.context.value import Shown
+from gitsession.dataclass import dataclass
 from gitsession.exporting.answers import AnswerPart, grouped
 from gitsession.formats import OutgoingEntry
 from gitsession.formats.base.outgoing import describe_kind

@@ -11,9 +11,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import pack_index, process
 from gitsession.git.repository import VerifiedRepository

@@ -12,9 +12,9 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import Unavailable
 from gitsession.git import process
 

@@ -6,12 +6,13 @@ These are the lines that an agent rewrites, the state of the file, and attachmen
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gitsession.codec.cbor import to_profile
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.formats.base.record import TAIL, WHOLE

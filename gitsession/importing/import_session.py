@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Malformed, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from gitsession.codec import holes
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.message import SourceRef
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, NoBase
 from gitsession.exporting.gather import gather
 from gitsession.formats import Format, Record, Resumable

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gitsession.codec.digest import from_base64url, to_base64url
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import storable

@@ -11,9 +11,9 @@ import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import Unavailable
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row

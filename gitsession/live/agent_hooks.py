@@ -6,9 +6,10 @@ import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 from gitsession.live import events
 

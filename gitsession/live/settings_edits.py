@@ -14,10 +14,11 @@ import os
 import re
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from gitsession.dataclass import dataclass
 from gitsession.durable import make_directories, read_regular, replace, sync_directory, write_new
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.live import agent_hooks

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gitsession.checkpoints.attribution import AFTER, BEFORE
 from gitsession.codec.cbor import valid_text
+from gitsession.dataclass import dataclass
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import FILE_MODES, SUBMODULE_MODE, oid_of

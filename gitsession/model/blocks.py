@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar, TypeAlias
+
+from gitsession.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

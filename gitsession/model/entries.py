@@ -9,9 +9,10 @@ imported entries. The package ``sessions`` resolves these references.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, ClassVar
 
+from gitsession.dataclass import dataclass
 from gitsession.model.blocks import Block, Text, ToolCall
 from gitsession.model.headline import FORK, TOMBSTONE
 

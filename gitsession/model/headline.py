@@ -8,7 +8,8 @@ payloads of agents) return a ``Headline``. ``codec.message`` cleans, shortens an
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from gitsession.dataclass import dataclass
 
 TOMBSTONE = "tombstone"
 """Kind and author of a tombstone, defined here so that code that reads commits need not import the entries."""

@@ -9,11 +9,12 @@ import json
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from gitsession import progress
 from gitsession.codec import holes
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid

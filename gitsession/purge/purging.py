@@ -16,12 +16,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from gitsession import progress
 from gitsession.codec import message
 from gitsession.codec.holes import StoredPayload
+from gitsession.dataclass import dataclass
 from gitsession.durable import replace as replace_file
 from gitsession.durable import sync_directory
 from gitsession.errors import Ambiguous, Corrupt, MissingObject, RefMoved, Refused, Unavailable

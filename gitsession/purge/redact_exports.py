@@ -13,12 +13,13 @@ import os
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from gitsession import durable
+from gitsession.dataclass import dataclass
 from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.exporting import resume

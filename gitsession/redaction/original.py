@@ -6,7 +6,8 @@ This module is separate from the rules, because programs that only read sessions
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from gitsession.dataclass import dataclass
 
 OPENS = "[redacted:"
 """The beginning of a placeholder."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from gitsession.dataclass import dataclass
 
 Check = Callable[[bytes], bool]
 """A function that returns whether a hit is a secret, and not a word of documentation or an expression in code."""

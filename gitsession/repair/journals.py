@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError
 from gitsession.git.objects import oid_of, parse_commit
 from gitsession.git.ref_files import SYMBOLIC

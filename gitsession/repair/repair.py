@@ -21,10 +21,11 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 from gitsession.archive import archive_set
+from gitsession.dataclass import dataclass
 from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
 from gitsession.git import config, damage, ref_files

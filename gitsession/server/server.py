@@ -11,9 +11,9 @@ import shlex
 import shutil
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, NotAStore, Refused, Unavailable
 from gitsession.git import hook_files, process
 from gitsession.store import create, refs

@@ -7,7 +7,6 @@ same transaction.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gitsession.codec import holes, message, payload
@@ -15,6 +14,7 @@ from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.codec.message import SourceRef
+from gitsession.dataclass import dataclass
 from gitsession.errors import Refused
 from gitsession.formats import Format, Record
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import Encoding
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.formats import FORMATS
 from gitsession.git.objects import parse_tree

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.types import Oid
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 
 from gitsession.codec.digest import to_base32
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 from gitsession.git.ref_files import NAME_BYTES_MAX
 from gitsession.git.types import Oid

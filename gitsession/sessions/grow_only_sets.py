@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
+from gitsession.dataclass import dataclass
 from gitsession.git.objects import SECONDS_MAX, encode_commit, oid_of, parse_commit
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.store.interface import ObjectStore

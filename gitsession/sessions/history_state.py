@@ -7,9 +7,10 @@ for each entry, so that only one row must be read to resume a session of 100,000
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.entries import (
     BranchSummary,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from gitsession.codec.message import SourceRef
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.sessions.node import Node
 

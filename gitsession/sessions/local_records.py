@@ -16,11 +16,12 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from gitsession import durable
 from gitsession.codec.digest import hash_of
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.sessions.node import Node
 from gitsession.store import create

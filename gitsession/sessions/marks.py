@@ -7,8 +7,8 @@ tree, the index) collect the marks. This module implements the rules, and reads 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 
 

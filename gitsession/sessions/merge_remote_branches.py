@@ -20,11 +20,11 @@ the merge is repeated after a crash or with newer remote tips.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gitsession.codec import payload
 from gitsession.codec.holes import StoredPayload
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.formats import FORMATS
 from gitsession.git.ref_files import SYMBOLIC

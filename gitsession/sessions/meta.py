@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
+from gitsession.dataclass import dataclass
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.model import entries as kinds

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gitsession.codec import cbor
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed, NotFound, RefMoved, Refused
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, parse_commit, parse_tree
 from gitsession.git.types import Kind, ObjectSink, Oid, RefValue

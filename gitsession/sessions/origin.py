@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 
 from gitsession.codec.digest import to_base64url
+from gitsession.dataclass import dataclass
 from gitsession.formats import Delegating, with_capability
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Attachment, Message, SessionHeader

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 
 from gitsession.codec import holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
+from gitsession.dataclass import dataclass
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid
 from gitsession.redaction.guard import Guard, Redacted, find

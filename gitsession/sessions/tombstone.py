@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from gitsession.codec import holes, message, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.holes import StoredPayload
 from gitsession.codec.payload import NONCE_BYTES
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed, Refused
 from gitsession.formats import FORMATS
 from gitsession.git.objects import encode_commit, oid_of

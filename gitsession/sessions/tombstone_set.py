@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from gitsession.codec import cbor, holes, payload
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.digest import hash_of
 from gitsession.codec.holes import ENCODINGS, Encoding, StoredPayload
+from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader

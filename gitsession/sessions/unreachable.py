@@ -14,9 +14,10 @@ only to the damaged session is then added to the session, but is not connected t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from gitsession.codec.digest import chain as chain_of
+from gitsession.dataclass import dataclass
 from gitsession.errors import Unavailable
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Oid

@@ -26,12 +26,13 @@ import os
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Final
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
+from gitsession.dataclass import dataclass
 from gitsession.durable import sync_directory, write_all
 from gitsession.errors import Corrupt, InvalidName, Malformed, NotAStore, Unavailable
 from gitsession.git.objects import oid_of

@@ -20,11 +20,12 @@ end, too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
+from gitsession.dataclass import dataclass
 from gitsession.store import journal_frames
 
 _EFFORT = 64

@@ -13,10 +13,10 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.durable import sync_directory
 from gitsession.errors import Corrupt, Unavailable
 from gitsession.git import damage, pack_writer, process

@@ -7,11 +7,11 @@ Finally, the remote-tracking refs are set to the values that the remote accepted
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.archive import archive_set
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.git import process
 from gitsession.git.types import Oid

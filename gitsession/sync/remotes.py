@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, InvalidName, NotFound, Refused
 from gitsession.git import config, process
 from gitsession.git.types import Oid, Reader

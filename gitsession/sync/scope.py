@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.discovery import projects
 from gitsession.index import names
 from gitsession.index.catalogue import Catalogue

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from gitsession import progress
 from gitsession.archive import archive_set
 from gitsession.codec.digest import to_base64url
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git import config, process
 from gitsession.git.objects import parse_commit

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from gitsession.archive import archive_set, archiving
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Refused, Unavailable
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid

@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from hashlib import sha256
 from pathlib import Path
 
 from gitsession.archive import archive_set
+from gitsession.dataclass import dataclass
 from gitsession.durable import make_directories, sync_directory
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
 from gitsession.git import config, process

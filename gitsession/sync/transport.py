@@ -18,11 +18,12 @@ import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from gitsession.dataclass import dataclass
 from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, MissingObject, Refused, Unavailable
 from gitsession.git import pack_writer, process, ref_files

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from typing import NamedTuple
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Fork, SessionHeader

@@ -11,13 +11,13 @@ import functools
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, cast
 
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
+from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject, Unavailable
 from gitsession.git import process
 from gitsession.git.cat_file import CatFile, ObjectHeader

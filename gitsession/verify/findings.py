@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal, TypeAlias
 
+from gitsession.dataclass import dataclass
 from gitsession.git import signing
 from gitsession.model.entries import Seal
 from gitsession.sessions.node import Node

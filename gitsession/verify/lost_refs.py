@@ -23,10 +23,11 @@ import json
 import os
 import time
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from gitsession.archive import archive_set
+from gitsession.dataclass import dataclass
 from gitsession.durable import replace
 from gitsession.errors import GitSessionError
 from gitsession.git import pack_reader as packs

@@ -6,7 +6,6 @@ import dataclasses
 import shlex
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -23,6 +22,7 @@ from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
 from gitsession.compaction.summarizers.options import APIS, Options
 from gitsession.context import profiles
+from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
 

@@ -6,7 +6,6 @@ when a summarizer of this name is requested.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from threading import Event
 from typing import cast
@@ -14,6 +13,7 @@ from typing import cast
 from gitsession.compaction import prompts
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summarizer, Summary
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 
 GROUP = "gitsession.summarizers"

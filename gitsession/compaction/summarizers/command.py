@@ -11,13 +11,13 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from threading import Event, Thread
 from typing import IO, ClassVar
 
 from gitsession.compaction.prompts import Writer, find_prompt
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary, raise_if_cancelled
+from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 
 _LOOK_S = 0.05

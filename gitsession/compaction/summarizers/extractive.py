@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from threading import Event
 from typing import ClassVar
 
@@ -19,6 +18,7 @@ from gitsession.compaction.prompts import SECTIONS, without_files
 from gitsession.compaction.serialise import CHARS_PER_TOKEN, TranscriptItem
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary
+from gitsession.dataclass import dataclass
 
 GOAL, PROGRESS, DECISIONS, NEXT = SECTIONS
 FILES, EARLIER = "Files", "Earlier"

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from email.message import Message
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPResponse, HTTPSConnection
@@ -27,6 +27,7 @@ from urllib.request import Request as Outgoing
 from gitsession.compaction.prompts import Prompt, Writer, find_prompt
 from gitsession.compaction.summarizers.options import Options
 from gitsession.compaction.summary import Progress, Request, Summary, raise_if_cancelled
+from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 
 RETRY_AFTER_S_MAX = 60.0

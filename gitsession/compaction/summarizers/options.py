@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 
 APIS = ("openai-chat", "openai-responses", "anthropic")

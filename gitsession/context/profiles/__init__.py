@@ -9,12 +9,12 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.value import Item, Shown, State
+from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 from gitsession.model.usage import total_tokens

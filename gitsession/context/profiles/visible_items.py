@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.rewriting import cleared, edited
 from gitsession.context.value import Item, State
+from gitsession.dataclass import dataclass
 from gitsession.formats import FORMATS
 from gitsession.model.blocks import Text
 from gitsession.model.entries import (

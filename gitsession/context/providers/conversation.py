@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gitsession.codec.cbor import valid_text
@@ -19,6 +19,7 @@ from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.provider_compactions import Replay, replay_of
 from gitsession.context.providers.wire import CallIds, legal, model_blocks, sendable, shown
 from gitsession.context.value import Context, Shown
+from gitsession.dataclass import dataclass
 from gitsession.model.blocks import File, Image, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
 

@@ -9,9 +9,10 @@ import dataclasses
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
+from gitsession.dataclass import dataclass
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text
 from gitsession.model.entries import Custom, CustomMessage, Entry, Label, Message, SessionHeader, Title, kind_of
 

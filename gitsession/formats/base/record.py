@@ -20,10 +20,10 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from gitsession.dataclass import dataclass
 from gitsession.formats.base.jsonl import FileSpan
 from gitsession.model.entries import SessionHeader
 

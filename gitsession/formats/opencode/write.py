@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
+from gitsession.dataclass import dataclass
 from gitsession.formats.base.jsonl import LineFailure, parse
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile, describe_kind
 from gitsession.formats.opencode import split_file

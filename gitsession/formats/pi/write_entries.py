@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from gitsession.dataclass import dataclass
 from gitsession.formats.pi import messages
 from gitsession.formats.pi.messages import Json
 from gitsession.model import entries as kinds
@@ -26,7 +27,7 @@ KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "sy
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class PiEntryContext:
     """The values, besides the entry itself, on which the lines of an entry depend.
 
