@@ -41,10 +41,9 @@ def _run(arguments: list[str]) -> int:
 
         print(f"gitsession {__version__}")
         return 0
-    gc.disable()  # imported modules stay in memory, so a garbage collection would take time and free nothing
+    gc.set_threshold(50_000)  # imported modules stay in memory, so frequent collections would free nothing
     from gitsession.cli.app import run
 
-    gc.enable()
     terminated = False
 
     def terminate(*_: object) -> None:

@@ -67,7 +67,7 @@ def shorten(text: str, width: int) -> str:
     safe = " ".join(clean(text).split())
     if columns(safe) <= width:
         return safe
-    if safe.isascii():
+    if _is_narrow(safe):
         return safe[: max(width - 1, 0)] + "…"
     from rich.cells import set_cell_size
 
@@ -78,11 +78,16 @@ def shorten(text: str, width: int) -> str:
 
 def columns(text: str) -> int:
     """Return the width of ``text`` in columns. Chinese characters, flags and joined emoji take two columns."""
-    if text.replace("…", "").isascii():  # "…" comes from ``shorten``
+    if _is_narrow(text):
         return len(text)
     from rich.cells import cell_len  # slow to import, and rarely required
 
     return cell_len(text)
+
+
+def _is_narrow(text: str) -> bool:
+    """Return whether each character is known to take one column: ASCII, and the ellipsis of a shortened text."""
+    return text.replace("…", "").isascii()
 
 
 def pad(text: str, width: int) -> str:

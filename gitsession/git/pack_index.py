@@ -99,7 +99,7 @@ class PackIndex:
         self._offsets = _HEAD_BYTES + count * 24
         self._far = self._offsets + count * 4
         room = self._file.size - self._far - _TRAILER_BYTES
-        if any(self._fan[n] > self._fan[n + 1] for n in range(256)) or not 0 <= room <= count * 8:
+        if self._fan != tuple(sorted(self._fan)) or not 0 <= room <= count * 8:
             raise Corrupt(f"invalid fan-out table or wrong size: {self._file.size:,} bytes for {count:,} objects")
         self._buckets: dict[int, tuple[bytes, bytes]] = {}
         self._damage: str | None = None
