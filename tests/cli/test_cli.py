@@ -110,7 +110,7 @@ def test_older_copy_changes_nothing(run: Run, file: Path, imported: str, here: P
 def test_fork_of_an_agents_session_is_a_separate_session(run: Run, file: Path, imported: str) -> None:
     forked = document(run("fork", "@@bbbb2222", "--json"))["session"]
     begun = b"".join(file.read_bytes().splitlines(keepends=True)[:3])
-    assert run("export", forked, "--as-it-came").encode() == begun
+    assert run("export", forked, "--original").encode() == begun
     header, *lines = run("export", forked).encode().splitlines(keepends=True)
     assert json.loads(header)["id"] == forked
     assert b"".join(lines[:2]) == b"".join(begun.splitlines(keepends=True)[1:])

@@ -237,11 +237,11 @@ def test_an_import_fills_the_vault_of_a_machine_that_had_none(store: Store, tmp_
 
 def test_export_redacts_and_counts_unless_secrets_are_requested(store: Store, tmp_path: Path) -> None:
     sid = bring(store, tmp_path, a_file())
-    for as_it_came in (False, True):
-        sent = store.export(sid, original=as_it_came)
+    for original in (False, True):
+        sent = store.export(sid, original=original)
         assert not TOKEN.is_in(sent.data)
         assert sent.hidden == 6
-        exact = store.export(sid, original=as_it_came, with_secrets=True)
+        exact = store.export(sid, original=original, with_secrets=True)
         assert exact.data == a_file()
         assert exact.hidden == 0
     for to in ("markdown", "jsonl"):

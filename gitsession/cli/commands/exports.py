@@ -28,7 +28,7 @@ from gitsession.errors import Malformed, Refused, Unavailable
     help="Write in the format of this agent, or as markdown or jsonl. "
     "Default: the format of the session's own agent.",
 )
-@click.option("--as-it-came", is_flag=True, help="Write only the records that the agent wrote.")
+@click.option("--original", is_flag=True, help="Write only the records that the agent wrote.")
 @click.option(
     "--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault."
 )
@@ -36,12 +36,12 @@ from gitsession.errors import Malformed, Refused, Unavailable
               help="Write to a new file, or into an existing folder. Default: standard output.")  # fmt: skip
 @click.pass_obj
 def export_command(
-    app: App, session: str, agent: str | None, as_it_came: bool, with_secrets: bool, output: Path | None
+    app: App, session: str, agent: str | None, original: bool, with_secrets: bool, output: Path | None
 ) -> None:
     """Write a session to a file in an agent's format.
 
-    The records that the agent wrote are unchanged. Entries that were made with gitsession follow these records. With
-    ENTRY, export only the history up to that entry.
+    The records that the agent wrote are unchanged. Entries that gitsession created follow these records. With ENTRY,
+    export only the history up to that entry.
     """
     from gitsession.exporting.export_session import READABLE_FORMATS
     from gitsession.formats import FORMATS
@@ -51,14 +51,14 @@ def export_command(
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(formats)}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
-    sent = app.store().export(found.id, at, to=agent, original=as_it_came, with_secrets=with_secrets)
+    sent = app.store().export(found.id, at, to=agent, original=original, with_secrets=with_secrets)
     if agent not in (None, sent.agent):
-        hint = f"omit --as-it-came to write the session for {agent}"
+        hint = f"omit --original to write the session for {agent}"
         what = f"cannot export the original file of session {found.id} for {agent}: {sent.agent} wrote the file"
         raise Refused(what, hint=hint)
     warn_of_hidden(sent.hidden, sent.problems, "" if with_secrets else "pass --with-secrets to restore them")
     if sent.left_out:
-        where = ", so not in the original file" if as_it_came else " after lines that the agent has rewritten"
+        where = ", so not in the original file" if original else " after lines that the agent has rewritten"
         entries = f"{count(sent.left_out, 'entry', 'entries')} created by gitsession{where}"
         warn(f"left out: {entries} (pass SESSION@ENTRY to export the history of one entry)")
     _warn_of_notes(sent.notes)

@@ -29,7 +29,7 @@ def retention_options(command: Command) -> Command:
             "--keep",
             type=click.IntRange(0),
             metavar="N",
-            help="Protect the newest N sessions. Without other criteria, select all other sessions.",
+            help="Protect the newest N sessions. If this is the only criterion, select all the rest.",
         ),
         click.option(
             "--older-than",
