@@ -226,7 +226,7 @@ def reflog(git_dir: Path) -> Iterator[Check]:
     """
     problem = flushing.reflog_problem(git_dir)
     if problem:
-        fix = "move it away: the next flush creates a new reflog"
+        fix = "move it elsewhere: the next flush creates a new reflog"
         yield Check("reflog", f"{problem}: `git gc` deletes the entries of a branch that git deleted", fix)
 
 
@@ -306,7 +306,7 @@ def _vault(store: GitStore) -> Iterator[Check]:
         return  # there have been no redactions yet
     if not stat.S_ISREG(found.st_mode):
         yield Check(
-            "vault", f"'{file}' is not a regular file", "move it away: redacted secrets are stored in a new file"
+            "vault", f"'{file}' is not a regular file", "move it elsewhere: redacted secrets are stored in a new file"
         )
         return
     mode = stat.S_IMODE(found.st_mode)

@@ -353,8 +353,8 @@ def _has_grown(file: Path) -> AgentFileAhead:
 
 def _is_other(file: Path) -> Refused:
     return Refused(
-        f"cannot write '{file}': it already exists, and its content is different",
-        hint=f"run `gitsession import {shlex.quote(str(file))}` to import it, or move the file away",
+        f"cannot write '{file}': it already exists with different content",
+        hint=f"run `gitsession import {shlex.quote(str(file))}` to import it, or move it elsewhere",
     )
 
 

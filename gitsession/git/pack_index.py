@@ -93,7 +93,7 @@ class PackIndex:
         self.identity = self._file.identity
         head = self._file.read(0, _HEAD_BYTES)
         if not head.startswith(MAGIC) or len(head) < _HEAD_BYTES:
-            raise Corrupt("not a pack index of version 2")
+            raise Corrupt("not a version 2 pack index")
         self._fan = (0, *unpack(">256I", head[8:]))
         self.count = count = self._fan[-1]
         self._offsets = _HEAD_BYTES + count * 24

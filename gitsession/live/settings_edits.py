@@ -245,7 +245,7 @@ def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, fo
     text = old.decode("utf-8", "replace")
     if not agent_hooks.is_created_text(text):
         raise Refused(
-            f"cannot change '{file}': gitsession did not create it", hint="move the file away and run the command again"
+            f"cannot change '{file}': gitsession did not create it", hint="move the file elsewhere and run the command again"
         )
     if agent_hooks.is_unedited(spec, text):
         return False

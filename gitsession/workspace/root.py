@@ -195,7 +195,7 @@ class WorkspaceRoot:
             raise
         if _identity(os.fstat(fd)) == self._store:
             os.close(fd)
-            raise Refused(f"cannot open '{at}': the folder is the store")
+            raise Refused(f"cannot open '{at}': it is the store, whose files are not part of the workspace")
         return fd
 
 

@@ -316,7 +316,7 @@ def test_file_with_other_content_is_rejected(store: ObjectStore, where: Workspac
     sid = held(store, "claude")
     file = placed(store, sid, where).file
     file.write_bytes(b"mine")
-    with pytest.raises(Refused, match="its content is different"):
+    with pytest.raises(Refused, match="with different content"):
         placed(store, sid, where)
     assert file.read_bytes() == b"mine"
 
@@ -336,7 +336,7 @@ def test_file_written_first_by_another_process_is_kept(store: ObjectStore, where
     planned = resume.plan(store, sid, None, None, where, {})
     planned.file.parent.mkdir(parents=True)
     planned.file.write_bytes(b"theirs")
-    with pytest.raises(Refused, match="its content is different"):
+    with pytest.raises(Refused, match="with different content"):
         resume.perform(planned)
     assert below(where) == [str(planned.file.relative_to(where.home))]
     assert planned.file.read_bytes() == b"theirs"

@@ -58,7 +58,7 @@ def test_an_import_names_the_agent_and_writes_nothing(here: Path, run: Run, isol
     assert "the session format of Qwen Code is not supported" in told
     assert "supported agents: aider, claude," in told
     told = run("import", str(file), "--from", "claude", code=3, err=True)
-    assert "a session of Qwen Code, not of Claude Code" in told
+    assert "this is a Qwen Code session, not a Claude Code session" in told
     assert "1 other file skipped" in run("import", str(isolated_home / ".qwen"), code=1)
     run("import", "--all", code=1)
     assert run("ls", code=1) == ""

@@ -220,7 +220,7 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     if not data:
         raise Malformed("the file is empty")
     if other := agent_of(data[:HEAD_BYTES]):
-        raise Malformed(f"a session of {other}, not of Claude Code")
+        raise Malformed(f"this is a {other} session, not a Claude Code session")
     lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
     session_path = parse_path(name)
     parts = _Parts(session_path)

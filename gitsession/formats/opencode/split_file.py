@@ -47,7 +47,7 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     top = {member.key: member for member in members(raw)}
     info, listed = top.get('"info"'), top.get('"messages"')
     if info is None or listed is None or not isinstance(info.value, dict) or not isinstance(listed.value, list):
-        raise Malformed("not an opencode export: it has no info or no messages")
+        raise Malformed("not an opencode export: 'info' or 'messages' is missing or has the wrong type")
     messages = [message_of(text, value) for text, value in elements(listed.raw)]
     document = f'{{"info":{info.raw},"messages":[{",".join(message.full for message in messages)}]}}'
     original = None if f"{laid_out(document)}\n".encode() == data else data
