@@ -134,7 +134,7 @@ def holds_purged(holes: bytes) -> bool:
 
 
 def _rows(holes: bytes) -> list[tuple[int, int, bytes, Encoding] | PlaceholderSpan | None]:
-    """Return the rows of a table of holes; ``None`` for a row of purged bytes, which cannot be filled."""
+    """Return the rows of a hole table; ``None`` for a hole that cannot be filled because its bytes were purged."""
     table = cbor.decode(holes)
     if type(table) is not list or not table:
         raise Malformed("expected a list with at least one hole", where="holes")

@@ -155,7 +155,7 @@ def _path_of(agent: str, data: bytes, segment: str | None) -> str:
 
 
 def _count_linked_files(agent: str, data: bytes) -> int:
-    """Return the number of files to which ``data`` refers and that the agent stores in a separate folder."""
+    """Return the number of files that ``data`` refers to and the agent stores in a separate folder."""
     format = with_capability(agent, Accompanied)
     return sum(bool(sidecar.home) for sidecar in format.sidecars(data, "")) if format is not None else 0
 

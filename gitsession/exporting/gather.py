@@ -190,7 +190,7 @@ class _Gatherer:
     def _portable(self, each: OutgoingEntry) -> OutgoingEntry:
         """Return ``each`` with text in place of blocks that messages of the target agent cannot contain.
 
-        Blocks of opencode that are of an unknown type are omitted, because no model receives them.
+        If the session is from opencode, blocks of an unknown type are omitted, because no model receives them.
         """
         entry = each.entry
         if each.line is not None or not isinstance(entry, kinds.Message | kinds.CustomMessage):

@@ -72,9 +72,10 @@ class Meta:
         return {number: node for number, node in lines.items() if not is_exported_line(node) and not node.is_tombstone}
 
     def exported_lines(self) -> dict[int, tuple[Node, str]]:
-        """Return, by number, the exported lines that are in the agent's file, with the chain digests of their entries.
+        """Return the exported lines in the agent's file by line number, each with the chain digest of its entry.
 
-        For a line that only refers to an entry, the text is ``BELOW`` and the chain digest of the line's parent entry.
+        For a line that only refers to an entry, the string is ``BELOW`` followed by the chain digest of the line's
+        parent entry.
         """
         chains = {line_of(pos): pos.partition(":")[2] for pos in self.source_file.ours}
         lines = self.current_lines().items()

@@ -52,7 +52,10 @@ class WorkspaceWrite(NamedTuple):
 
 
 class PublishedRef(NamedTuple):
-    """A ref that is not moved, because ``remote`` may have its value. ``instead``: the new branch at the old value."""
+    """A ref that an undo or redo does not move, because ``remote`` may already have its current value.
+
+    ``instead``: the name of the branch that is created at the ref's old value; empty if there is none.
+    """
 
     ref: str
     remote: str

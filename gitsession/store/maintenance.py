@@ -177,7 +177,7 @@ def deltify(store: GitStore) -> list[str]:
 def _lone_indexes(directory: Path) -> Iterator[Path]:
     """Yield indexes whose pack is missing and whose objects are all in other packs.
 
-    A removal of packs that was killed leaves such indexes.
+    A process that is killed while it removes packs leaves such indexes.
     """
     files = {file: file.with_suffix(".pack").exists() for file in sorted(directory.glob("*.idx"))}
     if all(files.values()):

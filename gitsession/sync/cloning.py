@@ -199,7 +199,8 @@ def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
 def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
     """Write ``sessions``, by default all sessions, to a new bundle at ``path``; return the refs of the sessions.
 
-    Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable``.
+    Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable`` if the bundle cannot
+    be written.
     """
     store.flush()
     wanted = set(sessions)

@@ -99,7 +99,7 @@ def address(sid: str, node: Node) -> str:
 
 
 def add(message: Path, value: str) -> bool:
-    """Add the trailer of a session to the file of a commit message; return whether the file now has the trailer.
+    """Add a session trailer to a commit message file; return whether the file now has the trailer.
 
     An empty message is not changed, because it aborts the commit.
     """

@@ -95,7 +95,7 @@ def forget(git_dir: Path, ref: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LostRefFinding:
-    """A ref that lost a value.
+    """A ref that is missing, or whose current value does not descend from its recorded value.
 
     Attributes:
         name: Name of the ref.
