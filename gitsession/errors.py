@@ -7,7 +7,7 @@ from types import UnionType
 
 
 class GitSessionError(Exception):
-    """Base class of all errors of gitsession.
+    """Base class of all gitsession errors.
 
     Attributes:
         hint: The suggested next step. A hint is never a complete destructive command.
@@ -24,7 +24,7 @@ class Malformed(GitSessionError):
     """Data that does not follow docs/reference/format.md.
 
     Attributes:
-        where: The object, and the path of the field in it.
+        where: The object, and the path of the field in the object.
     """
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:

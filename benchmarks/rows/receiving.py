@@ -1,6 +1,6 @@
 """Push to a server that validates each entry, compared with the same push without our hooks.
 
-The server is a bare repository with the hooks of gitsession (``gitsession server install``). The
+The server is a bare repository with gitsession's hooks (``gitsession server install``). The
 peer is a bare repository in which only git checks. In both, ``transfer.fsckObjects`` is on. Each
 push goes to a new copy of the repository. The push of one entry includes the start of the hook.
 The cost of an entry is the additional time of a long push, without that start, divided by the
@@ -85,7 +85,7 @@ def _push(store: Path, to: Path, refspec: str) -> Step:
 
 
 def _repositories(folder: Path) -> tuple[Path, Path]:
-    """Create two empty repositories: one with the hooks of gitsession, one without."""
+    """Create two empty repositories: one with gitsession's hooks, one without."""
     made = []
     for name in ("server.git", "plain.git"):
         subprocess.run(["git", "init", "-q", "--bare", str(folder / name)], check=True)

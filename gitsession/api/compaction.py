@@ -38,7 +38,7 @@ class SessionCompaction:
 
         - ``"pi"``: Keep the newest tokens, and summarize everything before them.
         - ``"opencode"``: Keep the last two turns if they fit the token budget, and summarize everything else.
-        - ``"codex"``: Quote the newest messages of the user, and summarize everything else.
+        - ``"codex"``: Quote the user's newest messages, and summarize everything else.
         - ``"aider"``: Keep the newest entries, up to half of the number of tokens to keep, and summarize everything
           before them.
         - ``"from"``: Summarize ``request.at`` and all later entries. Continue from the point before ``request.at``.

@@ -246,12 +246,12 @@ class Store:
             The new session.
 
         Raises:
-            InvalidName: The name of the agent is empty.
+            InvalidName: The agent name is empty.
         """
         require(agent, str, "the name of an agent")
         if not agent.strip():
             hint = "pass the name of the program that writes the session, as in new_session(agent='my-agent')"
-            raise InvalidName("cannot create a session: the name of the agent is empty", hint=hint)
+            raise InvalidName("cannot create a session: the agent name is empty", hint=hint)
         folder = None if cwd is None else os.path.abspath(cwd)
         project = None if folder is None else projects.identity_of(Path(folder))
         session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project)
@@ -423,7 +423,7 @@ class Store:
         original: bool = False,
         with_secrets: bool = False,
     ) -> ExportResult:
-        """Export a session in the format of an agent, or as JSON Lines or Markdown.
+        """Export a session in an agent's format, or as JSON Lines or Markdown.
 
         In the format of the session's own agent, imported lines are exported unchanged. Entries that gitsession wrote
         are converted to that format and follow the imported lines.
@@ -631,7 +631,7 @@ class Store:
 
         Args:
             sources: Repositories, session files or URLs to copy lost objects from. These sources are tried first,
-                followed by the alternates, the imported files of agents, and the remotes.
+                followed by the alternates, the imported agent files, and the remotes.
             dry_run: Whether to report the repairs without making them.
 
         Returns:

@@ -139,7 +139,8 @@ def _read(file: Path) -> Intent | None:
         why = f"the field {error} is missing" if isinstance(error, KeyError) else error
         raise Corrupt(
             f"cannot read the interrupted command in '{file}': {why}",
-            hint="upgrade gitsession, or move the file elsewhere and run `gitsession rewind ENTRY` to restore the files",
+            hint="upgrade gitsession, or move the file elsewhere and run `gitsession rewind ENTRY` to restore the "
+            "files",
         ) from error
 
 

@@ -62,7 +62,7 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
 
     The branch is "" if the operation changed several sessions or removed the session. It is also "" if the operation
     moved no branch, the session has several branches, and the user has selected none of them. In that case, the active
-    branch is not determined, because this would require a read of all tips.
+    branch is not determined, because this would require reading all tips.
     """
     sids = operation.sessions
     sid = next(iter(sids), "")

@@ -188,7 +188,7 @@ _NEWEST = 10
 def _show_status(app: App) -> None:
     if not os.path.lexists(app.path):
         say("There is no store yet.")
-        say("  gitsession import --all    import the sessions of your agents")
+        say("  gitsession import --all    import your agents' sessions")
         say("  gitsession demo            create a small example in a new folder")
         say("  gitsession --help          list the commands")
         from gitsession.cli.expiry import expiry_text, forecast_expiry
@@ -211,7 +211,7 @@ def _show_status(app: App) -> None:
         say("The newest here:" if nearby else "\nThe newest:")
         paged(table(shown))
     else:
-        say("  gitsession import --all    import the sessions of your agents")
+        say("  gitsession import --all    import your agents' sessions")
 
 
 def run(arguments: Sequence[str]) -> int:

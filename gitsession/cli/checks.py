@@ -100,7 +100,7 @@ def _store_checks(app: App) -> Iterator[Check]:
         if not objects.contains(value):
             yield Check("refs", f"{name} points at {value[:12]}, which does not exist", _REPAIR)
     for name in checkpoint_refs.unassigned_refs(objects):
-        yield Check("checkpoints", f"{name} is not a branch of checkpoints (rewind ignores it)", is_note=True)
+        yield Check("checkpoints", f"{name} is not a checkpoint branch (rewind ignores it)", is_note=True)
     for begun in store.unfinished():
         yield Check(
             "rewind", f"not completed: {begun}", "run `gitsession rewind --continue` or `gitsession rewind --abort`"
@@ -116,12 +116,12 @@ def _store_checks(app: App) -> Iterator[Check]:
 
 
 def _live(app: App) -> Iterator[Check]:
-    """Check the hooks of agents, the events in the spool, and the failures of hooks."""
+    """Check agents' hooks, the events in the spool, and the failures of hooks."""
     for agent, location in agent_hooks.AGENTS.items():
         file = agent_hooks.file_of(location, Path.home(), os.environ)
         try:
             if settings_edits.is_enabled(location, file):
-                yield Check("hooks", f"hooks of {agent} are installed in {file}")
+                yield Check("hooks", f"{agent} hooks are installed in {file}")
         except (GitSessionError, OSError) as error:
             yield Check("hooks", f"{agent}: {error}")
     store = os.fspath(app.path)
@@ -202,7 +202,7 @@ def purge(store: gitsession.Store) -> Iterator[Check]:
 def locks(git_dir: Path, pending: int) -> Iterator[Check]:
     """Check for lock files of killed processes.
 
-    The process that created a lock file of git cannot be determined, so the age of the file is reported.
+    The process that created a git lock file cannot be determined, so the age of the file is reported.
     """
     found = list(RefLocks(git_dir, git_dir / create.PROOFS).list_locks())
     stale = [lock for lock in found if lock.is_stale]
@@ -236,7 +236,7 @@ def _remotes(store: gitsession.Store) -> Iterator[Check]:
         known = remotes.list_remotes(git_dir)
         unsafe = remotes.fetched_into_branches(git_dir)
     except GitSessionError as error:
-        yield Check("remotes", str(error), error.hint or "fix the configuration of the store")
+        yield Check("remotes", str(error), error.hint or "fix the store's configuration")
         return
     for name, spec in unsafe:
         fix = f"git --git-dir={shlex.quote(str(git_dir))} config --unset-all --fixed-value"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gitsession.store.git_store import GitStore
 
 DRAIN_WAIT_SECONDS = 10.0
-"""Maximum time in seconds to wait until another process has ingested the events of hooks."""
+"""Maximum time in seconds to wait until another process has ingested hook events."""
 
 
 class App:
@@ -55,7 +55,7 @@ class App:
         """Return the store. The first call opens the store.
 
         ``make``: whether to create a missing store; if false, ``NotAStore`` is raised. ``damaged``: whether to open the
-        store for a repair. ``ingest``: whether to ingest the events of agents' hooks after opening the store.
+        store for a repair. ``ingest``: whether to ingest agents' hook events after opening the store.
         """
         from gitsession.api import Store
 
@@ -68,12 +68,12 @@ class App:
         return self._store
 
     def drain(self) -> None:
-        """Ingest the events of agents' hooks, if there are any. If this fails, only print a warning."""
+        """Ingest agents' hook events, if there are any. If this fails, only print a warning."""
         try:
             if self._store is not None and spool.is_due(os.fspath(self.path)):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
         except Exception as error:  # an invalid event must not prevent access to the store
-            warn(f"warning: cannot ingest the events of hooks yet: {error}")
+            warn(f"warning: cannot ingest hook events yet: {error}")
 
     def dry_run_store(self) -> Store:
         """Return a store for a dry run: the existing store, or else a temporary store."""
@@ -182,7 +182,7 @@ class App:
             for moved, renamed in objects.renamed_branches:
                 warn(f"warning: another program moved the ref {moved}, so the new entries are on {renamed}")
             for name in objects.set_aside:
-                warn(f"warning: a damaged file of the journal was renamed to {name}")
+                warn(f"warning: a damaged journal file was renamed to {name}")
                 warn("hint: run `gitsession repair`")
             if objects.last_flush_error is not None:
                 warn(f"warning: the new entries are in the journal, but not in git yet: {objects.last_flush_error}")

@@ -1,4 +1,4 @@
-"""The CBOR profile of gitsession: a subset of RFC 8949 in which every value has exactly one encoding.
+"""gitsession's CBOR profile: a subset of RFC 8949 in which every value has exactly one encoding.
 
 The profile allows maps with text keys in insertion order (the order of arguments is significant), definite lengths,
 shortest integers in [-2**63, 2**64), 64-bit floats, byte and text strings, arrays, true, false and null. The profile

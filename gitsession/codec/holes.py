@@ -119,12 +119,12 @@ def fill(payload: bytes, holes: bytes, fetch: Callable[[bytes, Encoding], bytes]
 
 
 def parse(holes: bytes) -> list[tuple[int, int, bytes, Encoding]]:
-    """Return the rows of a table of holes whose content is in separate blobs. Raises ``Malformed``."""
+    """Return the rows of a hole table whose content is in separate blobs. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, tuple) and not isinstance(row, PlaceholderSpan)]
 
 
 def hidden(holes: bytes) -> list[PlaceholderSpan]:
-    """Return the placeholders in a table of holes, in order. ``holes`` may be empty. Raises ``Malformed``."""
+    """Return the placeholders in a hole table, in order. ``holes`` may be empty. Raises ``Malformed``."""
     return [row for row in _rows(holes) if isinstance(row, PlaceholderSpan)] if holes else []
 
 

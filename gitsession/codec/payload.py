@@ -108,7 +108,7 @@ def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
 def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
     kind = entry.kind
     if KINDS.get(kind) is not type(entry):
-        raise Malformed(f"{type(entry).__name__} is not an entry type of gitsession")
+        raise Malformed(f"{type(entry).__name__} is not a gitsession entry type")
     body = _fields_to_plain(entry, kind)
     if entry.extra:
         known = {field.name for field in _fields(type(entry))}

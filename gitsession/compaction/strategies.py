@@ -164,7 +164,7 @@ _QUOTED = re.compile(r"\A<user-messages>\n.*?\n</user-messages>\n*", re.DOTALL)
 
 
 def plan_codex(line: ContextHistory, profile: Profile, request: CompactionRequest) -> Plan:
-    """Plan like codex: quote the newest messages of the user, and summarize everything else (C5).
+    """Plan like codex: quote the user's newest messages, and summarize everything else (C5).
 
     No entry is kept. The quoted messages precede the text of the summary, oldest first. Like codex, a later compaction
     quotes the same messages again. So they are read from the history and not from the previous summary.

@@ -30,8 +30,8 @@ class Request:
         items: Items to summarize, in order.
         kind: Kind of the summary.
         previous: Earlier summary to continue; "" if there is none.
-        previous_chars: Number of characters of the entries that ``previous`` replaced; 0 if unknown. The length of
-            ``previous`` is then used instead.
+        previous_chars: Number of characters of the entries that ``previous`` replaced; 0 if unknown. In that case, the
+            length of ``previous`` is used.
         focus: Topics that the user wants the summary to cover.
         max_tokens: Maximum number of tokens in the summary.
     """
@@ -123,7 +123,7 @@ def summarise(
     input_chars = len(request.conversation) + max(len(request.previous), request.previous_chars)
     if len(summary.text) >= input_chars:
         sizes = f"{len(summary.text):,} characters (the input: {input_chars:,})"
-        raise SummaryFailed(f"the summary is not shorter than the input of the summarizer: {sizes}")
+        raise SummaryFailed(f"the summary is not shorter than the summarizer's input: {sizes}")
     return summary
 
 

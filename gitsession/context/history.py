@@ -223,8 +223,8 @@ class ContextHistory:
 def names_of(node: Spot) -> tuple[str, ...]:
     """Return the names by which other entries of the history can refer to an entry.
 
-    These are its chain digest and, for an agent's entry, the id that the agent assigned. For an entry made
-    with gitsession, the second name is its short id.
+    These are its chain digest and, for an agent's entry, the id that the agent assigned. For an entry that gitsession
+    created, the second name is its short id.
     """
     entry_id = short_id(node.chain) if node.source is None else node.source.id
     chain = to_base64url(node.chain)

@@ -1,7 +1,7 @@
 """Changes to the content of items.
 
-In items of pi and omp, both the view and the payload are changed. The payload keeps all other fields, including fields
-that are not in the view. Items of other agents lose their payload, and are then handled like items of gitsession.
+In pi and omp items, both the view and the payload are changed. The payload keeps all other fields, including fields
+that are not in the view. Items of other agents lose their payload, and are then handled like gitsession items.
 """
 
 from __future__ import annotations
@@ -90,9 +90,9 @@ def _rewrite_block(raw: Any, old: Block, new: Block) -> Any:
 
 
 def _parsed(item: Item) -> tuple[Any, dict[str, Any] | None]:
-    """Return the payload of an item of pi or omp as JSON values, and the object in it that has the field ``content``.
+    """Return the payload of a pi or omp item as JSON values, and the object in the payload that has ``content``.
 
-    This object is the payload itself for a message of an extension, and ``None`` for other agents and unknown formats.
+    This object is the payload itself for an extension message, and ``None`` for other agents and unknown formats.
     """
     if item.agent not in _PI_AGENTS:
         return None, None

@@ -31,9 +31,9 @@ class Item:
     Attributes:
         oid: Object id of the entry from which the item was made.
         entry: View of the entry, with edits applied.
-        agent: Agent that wrote the entry; "" for entries of gitsession.
-        payload: The entry in the agent's own format, which can have fields that are not in the view; empty for entries
-            of gitsession.
+        agent: Agent that wrote the entry; "" for gitsession entries.
+        payload: The entry in the agent's own format, which can have fields that are not in the view; empty for
+            gitsession entries.
     """
 
     oid: Oid

@@ -57,7 +57,7 @@ def forecast(files: Iterable[tuple[int, bool]], days: int, now_ms: int) -> Expir
 def forecast_here(
     home: Path, environment: Mapping[str, str], now_ms: int, is_imported: Callable[[Path, os.stat_result], bool]
 ) -> ExpiryForecast:
-    """Return the forecast for the sessions of Claude Code on this machine.
+    """Return the forecast for the Claude Code sessions on this machine.
 
     No other supported agent deletes sessions.
     """

@@ -330,7 +330,7 @@ def format_of(path: Path, data: bytes) -> Format | None:
     """Return the format of the agent whose folder contains ``path``, otherwise the format that claims the file.
 
     The folder takes precedence, so that a file results in the same session whether it is found by a search or passed by
-    the user. Without this rule, files of early omp versions would be read as files of pi.
+    the user. Without this rule, files from early omp versions would be read as pi files.
     """
     location = path.absolute().as_posix()
     for agent, roots in ROOTS.items():

@@ -1,4 +1,4 @@
-"""Export of a session as the file of its agent, or as a file in the format of another agent.
+"""Export of a session as its agent's file, or as a file in another agent's format.
 
 docs/decisions/0013 describes the content of an export. docs/reference/format.md, "The agent's file", describes how the
 file that the agent wrote is rebuilt.

@@ -348,7 +348,7 @@ def _name(scratch: Path, file: Path) -> None:
 
 
 def _has_grown(file: Path) -> AgentFileAhead:
-    return AgentFileAhead(file, f"cannot write '{file}': the agent has continued the session in it")
+    return AgentFileAhead(file, f"cannot write '{file}': the agent has continued the session in this file")
 
 
 def _is_other(file: Path) -> Refused:
@@ -377,8 +377,8 @@ def check(format: Format, data: bytes, target: Workspace, environment: Mapping[s
     The agent ignores a prune if the session is already in its database, because existing messages are not changed.
 
     Raises:
-        Refused: If a database of the agent has later messages of the session, or a session with the same id and other
-            content.
+        Refused: If one of the agent's databases has later messages of the session, or a session with the same id and
+            different content.
         Unavailable: If a database is locked.
         Malformed: If a database is damaged.
     """

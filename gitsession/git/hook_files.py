@@ -33,7 +33,7 @@ def script(name: str) -> bytes:
 
 
 def shipped(name: str) -> Path:
-    """Return a folder that contains only the named hook of gitsession, for `core.hooksPath`.
+    """Return a folder that contains only the named gitsession hook, for `core.hooksPath`.
 
     Raises ``Refused`` if the hook in that folder is not executable, because git would ignore it.
     """

@@ -98,7 +98,7 @@ def encode_commit(
     committer_seconds: int,
     message: bytes,
 ) -> bytes:
-    """Encode a commit of gitsession.
+    """Encode a gitsession commit.
 
     Raises ``Malformed`` if git would reject the commit: the name is empty or has ``<``, ``>`` or a control character,
     the seconds do not fit in 32 bits, or the message has a NUL.

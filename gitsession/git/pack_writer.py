@@ -4,8 +4,8 @@
 index are written under a temporary name, fsynced and renamed. Then the directory is fsynced. If the user runs ``git
 repack -ad``, git deletes packed objects that no ref reaches. So the ``.keep`` file exists before the pack has its final
 name, and remains until the refs have moved. The ``.keep`` file is a hard link to a durable file whose text names
-gitsession. So it needs no separate fsync, is never empty after a power failure, and is never confused with a ``.keep``
-file of the user.
+gitsession. So it needs no separate fsync, is never empty after a power failure, and is never confused with a user's
+``.keep`` file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owne
 
 
 def release_packs(object_dir: Path) -> int:
-    """Remove all ``.keep`` files of gitsession; return their number.
+    """Remove all of gitsession's ``.keep`` files; return their number.
 
     The caller must hold the store's lock, and no ref move may be pending.
     """

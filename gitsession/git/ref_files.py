@@ -89,7 +89,7 @@ def _check_portable(part: str, name: str) -> None:
     if not _PORTABLE.fullmatch(part):
         raise InvalidName(f"invalid ref name {name!r}: {part!r} does not match {_PORTABLE.pattern}")
     if part.split(".")[0] in _DEVICES:
-        raise InvalidName(f"invalid ref name {name!r}: {part!r} is the name of a device on some systems")
+        raise InvalidName(f"invalid ref name {name!r}: {part!r} is a device name on some systems")
 
 
 # ---- packed-refs

@@ -140,7 +140,7 @@ class VerifiedRepository:
                 self._check_size(oid, os.stat(self._loose_path(oid)).st_size)
             return read_regular(self._loose_path(oid))
         except OSError as error:
-            raise Corrupt(f"cannot read the loose file of object {oid}: {error.strerror}") from None
+            raise Corrupt(f"cannot read the loose object {oid}: {error.strerror}") from None
 
     def _loose_path(self, oid: Oid) -> str:
         return f"{self._objects}/{oid[:2]}/{oid[2:]}"

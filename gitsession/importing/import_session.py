@@ -401,7 +401,7 @@ def _thread_target(request: _Request, base: Node | None) -> _Target:
     root = base or tree.nodes[session_facts.file_start(store, tree, sid)[0]]
     _refuse_later_view(request, sid, tree, root)
     if root.oid not in tree.nodes:
-        raise Malformed("the file continues a file of another session", where=thread)
+        raise Malformed("the file continues another session's file", where=thread)
     return _Target(sid, tree, root, base)
 
 

@@ -7,7 +7,7 @@ So new rules do not create branches. ``gitsession redact`` finds secrets that ol
 *Exported lines* are lines that gitsession wrote into an agent's file. An import maps these lines to the entries from
 which they were written, and creates no new entries for them. An exported line is recognized by its id, which is derived
 from the entry, and by its content, which must be the content that the current release would write. Recognized lines are
-recorded on ``meta``, so that they are also recognized by a later release that would write other content.
+recorded on ``meta``, so that they are also recognized by a later release that would write different content.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Catalogue:
         if address in ("@", "-"):
             return self._newest(address, here or CurrentFolder(os.path.abspath(".")))
         if not address.strip(":"):
-            raise NotFound("the address of the session is empty", hint="run `gitsession ls` to list the sessions")
+            raise NotFound("the session address is empty", hint="run `gitsession ls` to list the sessions")
         agent, colon, source_id = address.partition(":")
         values: tuple[str, ...] = (agent, source_id) if colon else (address.lower(),)
         whole = "agent = ? AND source_id = ?" if colon else "sid = ?"

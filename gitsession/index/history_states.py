@@ -115,7 +115,7 @@ class StateRecorder:
         self._showing: dict[Oid, Oid | None] = {}
 
     def record(self, node: Node, found: DecodedEntry) -> EntryRow:
-        """Return the row of ``node``. With it, the context can be built without a read of the commit."""
+        """Return the row of ``node``. With it, the context can be built without reading the commit."""
         payload = found.alone if node.kind in history_state.CONTEXT_KINDS else ""
         return EntryRow.of(self._sid, node, self._state_row(node, found.entry), self._shown(node), payload)
 

@@ -327,7 +327,7 @@ def _is_in_branch(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
 
 
 def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Summary, meta: Meta | None) -> bool:
-    """Write the row of the session. Return ``False`` if the session has no branch or no known first entry.
+    """Write the row of the session. Return ``False`` if the session has no branch, or if its first entry is unknown.
 
     ``meta``: the content of the session's ``meta`` ref if it was read again, else ``None``.
     """

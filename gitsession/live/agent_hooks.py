@@ -14,12 +14,12 @@ from gitsession.errors import NotFound
 from gitsession.live import events
 
 SECONDS = 30
-"""Time in seconds after which an agent stops waiting for a hook. A hook of gitsession ends earlier."""
+"""Time in seconds after which an agent stops waiting for a hook. A gitsession hook ends earlier."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookSettings:
-    """A JSON settings file with hooks in the format of Claude Code. ``events``: events that the agent supports."""
+    """A JSON settings file with hooks in Claude Code's format. ``events``: events that the agent supports."""
 
     agent: str
     variable: str
@@ -140,7 +140,7 @@ def find(agent: str) -> HookSettings | Extension:
     Raises ``NotFound`` if the agent is unknown or has no hooks. The hint names the supported agents, or `watch`.
     """
     if agent in WATCHED:
-        raise NotFound(f"agent {agent!r} has no hooks", hint="run `gitsession watch` to import its sessions instead")
+        raise NotFound(f"agent {agent!r} has no hooks", hint="run `gitsession watch` to import its sessions")
     if agent not in AGENTS:
         raise NotFound(f"unknown agent {agent!r}", hint=f"choose one of {', '.join(AGENTS)}")
     return AGENTS[agent]
@@ -164,7 +164,7 @@ def command(agent: str, event: str, program: Sequence[str]) -> str:
 
 
 def is_own_command(command: str, agent: str) -> bool:
-    """Return whether ``command`` is a hook of gitsession for ``agent``. The path of the program is not compared."""
+    """Return whether ``command`` is a gitsession hook for ``agent``. The path of the program is not compared."""
     text = command.removesuffix(" 2>/dev/null || true")
     return text != command and f" --from {agent}" in text and " hook " in text and "gitsession" in text
 

@@ -262,9 +262,9 @@ class _Ingestion:
         return self._sids[key]
 
     def _is_expired(self, event: Event) -> bool:
-        """Return whether an event can be removed because the file of its session did not appear within ``WAIT_MS``.
+        """Return whether an event can be removed because its session's file did not appear within ``WAIT_MS``.
 
-        Set an event with a snapshot aside instead, and return false.
+        An event with a snapshot is not removed: set it aside, and return false.
         """
         if 0 <= self._clock() - event.at_ms < WAIT_MS:
             return False

@@ -54,8 +54,8 @@ def plan_enable(
 ) -> Edit:
     """Plan the installation of hooks.
 
-    Raises ``Refused`` if the settings cannot be parsed, or if gitsession did not create the file of an extension.
-    Without ``force``, raises ``Refused`` also if that file was edited later. Raises ``OSError``.
+    Raises ``Refused`` if the settings cannot be parsed, or if gitsession did not create an extension file. Without
+    ``force``, raises ``Refused`` also if that file was edited later. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
@@ -70,7 +70,7 @@ def plan_enable(
 
 
 def plan_disable(store: Path, spec: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
-    """Plan the removal of all hooks of gitsession. Raises the errors of ``plan_enable``."""
+    """Plan the removal of all gitsession hooks. Raises the errors of ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(spec, Extension):
@@ -211,7 +211,7 @@ def _add_hooks(text: str, spec: HookSettings, file: Path, wanted: dict[str, str]
 
 
 def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
-    """Return ``text`` without the hooks of gitsession.
+    """Return ``text`` without gitsession's hooks.
 
     The text is parsed again after each removal, because a removal changes the positions of later hooks.
     """
@@ -236,7 +236,7 @@ def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
 
 
 def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, force: bool) -> bool:
-    """Return whether the file of an extension was edited after gitsession created it.
+    """Return whether an extension file was edited after gitsession created it.
 
     Raises ``Refused`` if gitsession did not create the file, or if the file was edited and ``force`` is not set.
     """
@@ -245,7 +245,8 @@ def _needs_force(store: Path, spec: Extension, file: Path, old: bytes | None, fo
     text = old.decode("utf-8", "replace")
     if not agent_hooks.is_created_text(text):
         raise Refused(
-            f"cannot change '{file}': gitsession did not create it", hint="move the file elsewhere and run the command again"
+            f"cannot change '{file}': gitsession did not create it",
+            hint="move the file elsewhere and run the command again",
         )
     if agent_hooks.is_unedited(spec, text):
         return False

@@ -42,8 +42,8 @@ def folder(store: str) -> str:
 def write(store: str, parts: Iterable[bytes]) -> str:
     """Write one event atomically, and return its name.
 
-    Only the owner can read the file of the event. Sorting the names of events sorts the events by time. The store and
-    its parent folders need not exist. Raises ``OSError`` if the event cannot be written, or if the spool is full.
+    Only the owner can read the event's file. Sorting the names of events sorts the events by time. The store and its
+    parent folders need not exist. Raises ``OSError`` if the event cannot be written, or if the spool is full.
     """
     folder_path = folder(store)
     name = f"{time.time_ns():020d}-{os.urandom(6).hex()}"
@@ -69,7 +69,7 @@ def write(store: str, parts: Iterable[bytes]) -> str:
 
 
 def raw_head(event: str, agent: str, at_ms: int) -> bytes:
-    """Return the first line of the file of an event. The agent's unchanged JSON follows this line.
+    """Return the first line of an event file. The agent's unchanged JSON follows this line.
 
     ``event`` and ``agent`` must be valid names (see ``fit``).
     """

@@ -45,8 +45,8 @@ def workspace_of(cwd: str, home: Path, store: Path, project: str = "") -> Worksp
     """Open the workspace of an agent.
 
     If ``cwd`` is inside ``project``, the workspace is ``project``, else ``cwd``. If that folder is in a git repository,
-    the workspace is the top folder of the repository instead, unless the top folder contains the user's home directory.
-    Raises ``NotFound`` and ``Refused``.
+    the workspace is the repository's top folder, unless the top folder contains the user's home directory. Raises
+    ``NotFound`` and ``Refused``.
     """
     at = os.path.realpath(cwd)
     outer = os.path.realpath(project) if project else ""

@@ -57,11 +57,11 @@ class SpooledSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of an agent.
+    """An agent's event.
 
-    ``session`` is the agent's id of the session. ``file`` is the file of the session; "" if the agent did not name it.
-    If the hook failed to take a snapshot, ``snapshot`` is ``None`` and ``skip_reason`` is the error. ``workspace`` is
-    "" if the hook did not determine it.
+    ``session`` is the agent's id of the session. ``file`` is the session's file; "" if the agent did not name it. If
+    the hook failed to take a snapshot, ``snapshot`` is ``None`` and ``skip_reason`` is the error. ``workspace`` is ""
+    if the hook did not determine it.
     """
 
     spooled: str

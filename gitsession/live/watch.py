@@ -1,4 +1,4 @@
-"""Repeated checks of the session files of agents without hooks.
+"""Repeated checks of session files, for agents without hooks.
 
 The checks read only the names, sizes, modification times and inode numbers of files.
 """

@@ -275,7 +275,7 @@ class Title(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Custom(Entry):
-    """Data of an extension. The model never receives it."""
+    """Extension data. The model never receives it."""
 
     kind: ClassVar[str] = "custom"
     custom_type: str
@@ -284,7 +284,7 @@ class Custom(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CustomMessage(Entry):
-    """A message of an extension. The model receives it as a prompt."""
+    """An extension message. The model receives it as a prompt."""
 
     kind: ClassVar[str] = "custom_message"
     custom_type: str

@@ -1,8 +1,8 @@
 """The text of a commit message, taken from the payload. FROZEN under view 1.
 
 The message determines the id of the commit. Its rules are therefore frozen under a view number
-(docs/reference/format.md). The modules that decode payloads (``codec`` for payloads of gitsession, ``formats`` for
-payloads of agents) return a ``Headline``. ``codec.message`` cleans, shortens and formats its text.
+(docs/reference/format.md). The modules that decode payloads (``codec`` for gitsession's payloads, ``formats`` for
+agents' payloads) return a ``Headline``. ``codec.message`` cleans, shortens and formats its text.
 """
 
 from __future__ import annotations

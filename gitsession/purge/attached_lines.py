@@ -1,6 +1,6 @@
 """Removal of purged text from the attached lines of a record. The record's message is kept (docs/decisions/0014).
 
-A record of codex or Claude Code consists of a line of the conversation and the lines attached before it. The attached
+A codex or Claude Code record consists of a line of the conversation and the lines attached before it. The attached
 lines repeat the previous message for display, or contain counts and settings. If the text occurs only in attached
 lines, it belongs to another message, and the message of this record is kept.
 """

@@ -28,7 +28,7 @@ SPOOL = f"{create.CONTROL}/spool"
 _DATABASES = ("index.db", "search.db")
 _GIT_FILES = ("FETCH_HEAD", "ORIG_HEAD", "logs")
 _FOREIGN_TEMPORARIES = ("tmp_pack_", "tmp_idx_", "tmp_rev_", "tmp_obj_", ".tmp-", "tmp_objdir-", "incoming-")
-"""Prefixes of temporary files of git.
+"""Prefixes of git's temporary files.
 
 The last two belong to folders that an interrupted push to this store leaves behind.
 """

@@ -136,7 +136,7 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
 
     The text is also found in JSON, in JSON within JSON, and in summaries, titles and labels. It is not found if it is
     split or stored in another encoding. If only the attached lines of an entry contain the text, the entry is redacted
-    instead.
+    and not purged.
     """
     all_sids = sorted({refs.session_of(name) for name in store.refs(refs.SESSIONS)} - {""})
     byte_forms = spellings(text)

@@ -206,7 +206,7 @@ def _contains_any(reader: Reader, tree: Oid, victims: AbstractSet[Oid]) -> bool:
 def texts(reader: Reader, gone: Iterable[Oid]) -> Iterator[bytes]:
     """Yield the texts of the readable entries in ``gone``.
 
-    The text of an agent's entry is its stored bytes. The texts of an entry of gitsession are its strings.
+    The text of an agent's entry is its stored bytes. The texts of a gitsession entry are its strings.
     """
     for oid in gone:
         try:

@@ -65,7 +65,7 @@ def _texts(document: dict[str, Any], name: str, file: Path) -> frozenset[str]:
     return frozenset(texts)
 
 
-_HINT = "correct the file, or set gitsession.rules in the configuration of the store to another file"
+_HINT = "correct the file, or set gitsession.rules in the store's configuration to another file"
 
 
 def _rule(table: Any, where: str) -> Rule:

@@ -52,7 +52,7 @@ def moves(lines: Iterable[str]) -> list[Proposed]:
             old, new, ref = fields
             found.append(Proposed(ref, None if old == _NONE else old, None if new == _NONE else new))
         elif fields != [""]:
-            raise Malformed(f"cannot read the input of the hook: expected '<old> <new> <ref>', found {line[:80]!r}")
+            raise Malformed(f"cannot read the hook's input: expected '<old> <new> <ref>', found {line[:80]!r}")
     return found
 
 

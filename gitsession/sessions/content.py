@@ -154,7 +154,7 @@ def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, byte
 
 
 def decode_payload(node: Node, form: str, data: bytes) -> Entry:
-    """Decode a whole payload. Raises ``Malformed`` if a payload of gitsession does not follow the format."""
+    """Decode a whole payload. Raises ``Malformed`` if a gitsession payload does not follow the format."""
     if form == layout.OWN:
         return payload.decode(data)[0]
     agent = node.source.agent if node.source else ""

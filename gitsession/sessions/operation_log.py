@@ -218,7 +218,7 @@ def load(store: ObjectStore, oid: Oid) -> Operation:
     body = cbor.decode(store.read(blobs[layout.OPERATION])[1])
     if type(body) is not dict or body.get("v") != VERSION:
         raise Malformed(
-            "the operation log has an operation of an unsupported version", where=oid, hint="upgrade gitsession"
+            "the operation log has an operation with an unsupported version", where=oid, hint="upgrade gitsession"
         )
     command, at_ms, moves = body.get("command"), body.get("at"), body.get("refs")
     if type(command) is not str or type(at_ms) is not int or type(moves) is not list:

@@ -136,7 +136,7 @@ _FILE = ".jsonl"
 def parent_of(header: SessionHeader | None) -> str | None:
     """Return the agent's id of the session that started this one.
 
-    The headers of pi and omp contain the path of that session's file. The name of the file ends with the agent's id.
+    pi and omp headers contain the path of that session's file. The name of the file ends with the agent's id.
     """
     parent = header.parent if header is not None else None
     if not parent or not parent.endswith(_FILE):

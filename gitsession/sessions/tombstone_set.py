@@ -257,7 +257,7 @@ def _record(reader: Reader, blob: Oid) -> dict[str, cbor.Plain]:
     record = cbor.decode(data) if kind == "blob" else None
     if type(record) is not dict or record.get("v") != VERSION:
         raise Malformed(
-            "not a tombstone, or a tombstone of an unsupported version", where=blob, hint="upgrade gitsession"
+            "not a tombstone, or a tombstone with an unsupported version", where=blob, hint="upgrade gitsession"
         )
     return record
 

@@ -102,13 +102,13 @@ def decode_record(payload: bytes) -> JournalRecord:
     try:
         value = cbor.decode(payload)
     except Malformed as error:
-        raise Corrupt(f"cannot read a record of the journal: {error}") from None
+        raise Corrupt(f"cannot read a journal record: {error}") from None
     match value:
         case [1, [*objects], [*moves]]:
             return JournalRecord([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
         case [int(version), *_] if version > VERSION:
             raise NotAStore(f"cannot read the journal: unsupported version {version}", hint="upgrade gitsession")
-    raise Corrupt("cannot read a record of the journal: invalid structure")
+    raise Corrupt("cannot read a journal record: invalid structure")
 
 
 def scan(data: bytes) -> Scan:
@@ -359,7 +359,7 @@ def _check_move(name: str, *values: str | None) -> None:
             if value is not None:
                 check_value(value)
     except (InvalidName, Malformed) as error:
-        raise Corrupt(f"cannot read a record of the journal: invalid ref move: {error}") from None
+        raise Corrupt(f"cannot read a journal record: invalid ref move: {error}") from None
 
 
 def _has_last_record(file: _File) -> bool:
@@ -386,7 +386,7 @@ def _object(row: object) -> tuple[Kind, bytes]:
     match row:
         case [int(number), bytes(data)] if number in _KIND_OF:
             return _KIND_OF[number], data
-    raise Corrupt("cannot read a record of the journal: invalid object")
+    raise Corrupt("cannot read a journal record: invalid object")
 
 
 def _move(row: object) -> Move:
@@ -394,4 +394,4 @@ def _move(row: object) -> Move:
         case [str(name), (None | str()) as old, (None | str()) as new]:
             _check_move(name, old, new)
             return name, old, new
-    raise Corrupt("cannot read a record of the journal: invalid ref move")
+    raise Corrupt("cannot read a journal record: invalid ref move")

@@ -1,10 +1,10 @@
-"""Maintenance of a store: repacking by git, and removal of the files of killed processes.
+"""Maintenance of a store: repacking by git, and removal of files left by killed processes.
 
 Packs written by gitsession have no deltas; ``deltify`` adds them. ``git repack -d --geometric=2`` merges small packs,
 which is safe while other processes write: objects that are not reachable yet are in packs with a ``.keep`` file. Loose
 refs are packed by gitsession's own ref writer, because a killed ``git pack-refs`` leaves locks whose owner cannot be
 determined. The cleanup needs the store's lock: while it is held, files of an unfinished gitsession write cannot belong
-to a live process. Leftover files of other programs are removed when they are a day old.
+to a live process. Files left by other programs are removed when they are a day old.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ def write_note(path: Path, text: str) -> None:
 def replace_ref_files(git_dir: Path, folder: Path, files: Mapping[str, bytes]) -> list[str]:
     """Replace damaged ref files (loose refs, packed-refs) with ``files``; return the names of the quarantined files.
 
-    Needs the store's lock but no lock of git, because git does not move a ref whose file it cannot read. Each file is
+    Needs the store's lock but no git lock, because git does not move a ref whose file it cannot read. Each file is
     replaced by one rename.
     """
     quarantined = []

@@ -57,7 +57,7 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 def _open_lock(git_dir: Path) -> StoreLock | None:
     """Create missing directories and return the lock; ``None`` if the store is not writable.
 
-    If ``git clone`` created the store, the directories of gitsession are missing. Raises ``OSError``.
+    If ``git clone`` created the store, gitsession's directories are missing. Raises ``OSError``.
     """
     try:
         for directory in (create.JOURNAL, create.PROOFS):

@@ -51,7 +51,7 @@ def clone(url: str, path: Path, options: TransportOptions, *, filter: str = "", 
         url: The address of the remote.
         path: The path of the new store.
         options: Options for git's interaction with the user.
-        filter: A filter of git, such as ``blob:limit=64k``. Objects that the filter omits are fetched when they are
+        filter: A git filter, such as ``blob:limit=64k``. Objects that the filter omits are fetched when they are
             read.
         namespace: The namespace of the sessions, if the remote is shared with a code repository.
 
@@ -199,8 +199,8 @@ def _write_refs(path: Path, values: Mapping[str, Oid]) -> None:
 def write_bundle(store: GitStore, path: Path, sessions: Iterable[str] = ()) -> dict[str, Oid]:
     """Write ``sessions``, by default all sessions, to a new bundle at ``path``; return the refs of the sessions.
 
-    Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable`` if the bundle cannot
-    be written.
+    Raises ``Refused`` if the file exists, ``NotFound`` if there are no sessions, and ``Unavailable`` if the bundle
+    cannot be written.
     """
     store.flush()
     wanted = set(sessions)

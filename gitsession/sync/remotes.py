@@ -113,7 +113,7 @@ class Remote:
         return HEADS + tracking.removeprefix(self.tracks)
 
     def fetched(self) -> list[str]:
-        """Return the refspecs that fetch all refs of gitsession into the remote-tracking refs."""
+        """Return the refspecs that fetch all gitsession refs into the remote-tracking refs."""
         return [f"+{far}*:{self.tracking(near)}*" for near, far in self.prefixes]
 
 

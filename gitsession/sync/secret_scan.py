@@ -43,7 +43,7 @@ _UNREADABLE = (Malformed, Corrupt, MissingObject)
 class OutgoingSecret:
     """A secret in an outgoing entry. It is described by the rule that found it, without any part of the secret.
 
-    ``path``: the path of the file, if the secret is in a file of a checkpoint. ``key``: the exception that `gate allow`
+    ``path``: the path of the file, if the secret is in a checkpoint file. ``key``: the exception that `gate allow`
     stores to allow the secret.
     """
 

@@ -135,7 +135,7 @@ def sync(
     if locked:
         raise Unavailable(
             f"cannot push to {remote.name}: {plain(locked)[:300]}",
-            hint="if no other push is running, ask the owner of the remote to remove the lock file of the ref",
+            hint="if no other push is running, ask the remote's owner to remove the ref's lock file",
         )
     raise Unavailable(
         f"cannot sync with {remote.name}: other clients keep pushing to it", hint="run `gitsession sync` again"

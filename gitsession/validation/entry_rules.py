@@ -73,7 +73,7 @@ def faults(
     if parent is None and node.kind in KINDS and node.kind not in (SessionHeader.kind, Tombstone.kind):
         yield Fault("root", f"a history must begin with a session, not with {node.kind[:40]!r}")
     if node.second_parent is not None and node.kind in KINDS and (node.source or node.kind != BranchSummary.kind):
-        text = f"{node.kind[:40]!r} has a second parent: only a branch_summary of gitsession may have one"
+        text = f"{node.kind[:40]!r} has a second parent: only a gitsession branch_summary may have one"
         yield Fault("parents", text)
     before = 0 if parent is None else parent.committer_seconds
     if node.committer_seconds != max(node.author_seconds, before):
@@ -179,7 +179,7 @@ def _error_text(error: GitSessionError, oid: Oid) -> str:
 
 
 class LaterViews:
-    """A test whether an entry has a view of a later release of gitsession.
+    """A test whether an entry has a view of a later gitsession release.
 
     Entries with such a view are remembered, so that the test is fast for the entries after them.
     """

@@ -1,7 +1,7 @@
 """Validation of proposed ref moves, in one pass over the new objects, before any of them is accepted.
 
-The `pre-receive` hook of a server and the fetch of a store use this module. Both read from a quarantine. Only objects
-that are reachable from existing refs count as validated. docs/reference/server.md lists the rules and their names.
+A server's `pre-receive` hook and a store's fetch use this module. Both read from a quarantine. Only objects that are
+reachable from existing refs count as validated. docs/reference/server.md lists the rules and their names.
 ``verify/entry_check.py`` checks the format of an entry, which docs/reference/format.md defines.
 
     1. refs: the name is valid, the ref is not deleted, and its value is a commit
@@ -127,7 +127,7 @@ def validate_moves(
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
     """Return whether a ref does not belong to gitsession and may be pushed without validation.
 
-    Refs of gitsession are always validated. A ref whose name would prevent the creation of such refs is validated, too:
+    gitsession refs are always validated. A ref whose name would prevent the creation of such refs is validated, too:
     git does not allow both ``a`` and ``a/b``.
     """
     prefixes = (refs.SESSIONS, refs.STORE_BRANCHES)

@@ -96,7 +96,7 @@ class EntryChecks:
 
 
 class Walk:
-    """A check of the entries of one session, or of all sessions. Problems are added to ``report``."""
+    """A check of one session's entries, or of all sessions' entries. Problems are added to ``report``."""
 
     def __init__(
         self, store: ObjectStore, sid: str | None, report: Report, checks: EntryChecks, known: Collection[Oid] = ()

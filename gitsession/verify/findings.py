@@ -1,4 +1,4 @@
-"""Findings of a check of a store."""
+"""Findings of a store check."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class CheckCoverage:
 
 
 State: TypeAlias = signing.State | Literal["gone", "misplaced", "altered"]
-"""The result of the check of a signature.
+"""The result of a signature check.
 
 ``gone``: the signed history no longer exists. ``misplaced``: the signature belongs to another session, or states a
 different number of entries. ``altered``: an entry was replaced for a reason other than a purge or a redaction.
@@ -63,7 +63,7 @@ different number of entries. ``altered``: an entry was replaced for a reason oth
 
 @dataclass(frozen=True, slots=True)
 class SignatureCheck:
-    """The result of the check of a signature.
+    """The result of a signature check.
 
     Attributes:
         sid: Id of the session.

@@ -363,7 +363,7 @@ class _SessionNames:
 def _names_of(node: Node) -> Iterable[str]:
     """Return the names by which other entries refer to an entry.
 
-    These are its chain digest and, for an agent's entry, the id that the agent gave it. For an entry of gitsession, the
+    These are its chain digest and, for an agent's entry, the id that the agent gave it. For a gitsession entry, the
     second name is the short id that exports contain.
     """
     names = [to_base64url(node.chain)]

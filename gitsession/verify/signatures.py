@@ -27,7 +27,7 @@ WRONG: dict[State, str] = {
     "bad": "it does not match its statement",
     "revoked": "the key of {by} was revoked",
     "gone": "the signed entries no longer exist",
-    "misplaced": "it belongs to another session, or has another number of entries",
+    "misplaced": "it belongs to another session, or has a different number of entries",
     "altered": "signed entries were replaced, and not by a purge or a redaction",
 }
 _CHAIN = re.compile(r"[A-Za-z0-9_-]{43}")

@@ -5,8 +5,8 @@
     keep     the caller makes the contents durable, in any storage
     accept   the private state is updated; changes that are not accepted are in the next snapshot again
 
-The tree of a snapshot is the tree of the previous snapshot with the changes applied. A caller without a store has
-no trees. Such a caller uses the ids of snapshots instead: ``before`` and ``name``.
+The tree of a snapshot is the tree of the previous snapshot with the changes applied. A caller without a store has no
+trees. Such a caller uses snapshot ids: ``before`` and ``name``.
 """
 
 from __future__ import annotations

@@ -264,7 +264,7 @@ def test_no_terminal_controls_from_contexts_compactions_and_summarizers(tmp_path
         "cannot run": [*compact, "--summarizer-command", f"'/no\x1b[2J{every}'"],
         "unknown summarizer": [*compact, "--summarizer", every],
         "the request to the summarizer at 127": [*compact, "--summarizer-url", "http://127.0.0.1:1/", "--model", every],
-        "the URL of the summarizer is invalid": [*compact, "--summarizer-url", f"http://{every}", "--model", "m"],
+        "the summarizer URL is invalid": [*compact, "--summarizer-url", f"http://{every}", "--model", "m"],
         "summarized": [*compact, "--summarizer-command", programs["ends"]],
         "of note": ["context", "pi:"],
         "the last entry is a compaction": ["compact", "pi:", "--strategy", "codex", "--dry-run"],

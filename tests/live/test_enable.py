@@ -330,7 +330,7 @@ def test_enable_shows_the_change_and_requires_a_confirmation() -> None:
     assert not settings.exists()
     assert cli("enable", "claude", input="y\n").returncode == 0
     assert settings.exists()
-    assert "hooks of claude are installed" in cli("doctor").stdout
+    assert "claude hooks are installed" in cli("doctor").stdout
     assert cli("disable", "claude", "--yes", "--json").returncode == 0
     assert not settings.exists()
 

@@ -53,7 +53,7 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
     """Remove the capture hooks of an agent.
 
     If the agent's settings have not been edited since `gitsession enable`, they are restored byte for byte.
-    Otherwise, only the hooks of gitsession are removed.
+    Otherwise, only gitsession's hooks are removed.
     """
     location = agent_hooks.find(agent)
     file = agent_hooks.file_of(location, Path.home(), os.environ)

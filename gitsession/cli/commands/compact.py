@@ -71,8 +71,11 @@ docs/reference/compaction.md lists the other settings."""
 @click.option("--summarizer-url", metavar="URL", help="Base URL of the server that runs the model.")
 @click.option("--model", metavar="NAME", help="Model that writes the summary.")
 @click.option("--focus", metavar="TOPIC", default="", help="Topic that the summary must cover.")
-@click.option("--dry-run", is_flag=True,
-              help="Only show what would be summarized and what would be kept, with the size of each in tokens.")  # fmt: skip
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only show what would be summarized and what would be kept, with the size of each in tokens.",
+)
 @json_option
 @click.pass_obj
 def compact_command(

@@ -44,8 +44,8 @@ def demo_command(folder: Path | None) -> None:
     main, other = f"sessions/{sid}/main", f"sessions/{sid}/try-middleware"
     for about, command in (
         ("The whole session: two branches with a common start.", f"log --graph --oneline {main} {other}"),
-        ("Only the prompts of the user.", f"log --oneline --author=user {main}"),
-        ("The number of entries of each role.", f"shortlog -sn {main}"),
+        ("Only the user's prompts.", f"log --oneline --author=user {main}"),
+        ("The number of entries by role.", f"shortlog -sn {main}"),
         ("One entry.", f"log -1 --author=assistant {main}"),
         ("The summary of the compaction.", f"show {main}~1:summary.md"),
         ("git finds no problems.", "fsck --strict --no-dangling"),
@@ -89,7 +89,7 @@ def _show_a_rewind(path: Path, project: Path) -> str:
         _run(path, command)
         (project / "notes.txt").write_text("mine, and changed since\n")
         say()
-        say("# A rewind reverts the changes of the agent, not yours. undo reverts the rewind.", bold=True)
+        say("# A rewind reverts the agent's changes, not yours. undo reverts the rewind.", bold=True)
         say(f"$ gitsession --store {path} rewind {session.id}@{prompt.oid[:8]}", dim=True)
         _print_files(session.files.rewind(session.files.plan_rewind(prompt, workspace=project)), project)
         say(f"$ gitsession --store {path} undo", dim=True)

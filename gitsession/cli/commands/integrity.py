@@ -296,8 +296,8 @@ def _missing(done: gitsession.RepairResult) -> Iterator[str]:
         yield f"  ... and {len(done.unassigned) - _SHOWN:,} more such lines: --json lists them"
     yield from (f"still missing: {ref.name} {ref.what}" for ref in plan.lost_refs)
     for hole in plan.lost_records:
-        one = "1 record of the journal is" if hole.count else "at least 1 record of the journal is"
-        records = f"{hole.count} records of the journal are" if hole.count and hole.count > 1 else one
+        one = "1 journal record is" if hole.count else "at least 1 journal record is"
+        records = f"{hole.count} journal records are" if hole.count and hole.count > 1 else one
         yield f"still missing: {records} lost in {hole.file}: {_location(hole)}"
     unread = [] if done.is_whole else plan.unread
     yield from (f"cannot rebuild from '{file.path}': {file.what}" for file in unread[:_SHOWN])
@@ -325,7 +325,7 @@ _SIGNATURE_TEXTS = {
     "bad": "bad: the signature does not match its statement",
     "unchecked": "not checked: no trusted keys are configured, or the program is missing",
     "gone": "wrong: the signed entries no longer exist (signed by {by})",
-    "misplaced": "wrong: it belongs to another session, or has another number of entries (signed by {by})",
+    "misplaced": "wrong: it belongs to another session, or has a different number of entries (signed by {by})",
     "altered": "wrong: signed entries were replaced, and not by a purge (signed by {by})",
 }
 

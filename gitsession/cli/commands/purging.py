@@ -33,7 +33,7 @@ _ALWAYS = (
     "the memory of running processes",
     "copies of the store, and clones until they sync",
     "data that servers keep beside their branches: caches, pull requests, forks",
-    "files of agents that were never imported here",
+    "agent files that were never imported here",
 )
 
 
@@ -218,7 +218,7 @@ def redact_command(app: App, session: str | None, dry_run: bool) -> int:
     if search.unread:
         warn(f"{count(len(search.unread), 'entry', 'entries')} cannot be read: run `gitsession verify` for the reason")
     if any(each.path for each in found) and not dry_run:
-        warn("files of checkpoints cannot be redacted: run `gitsession purge` to delete them")
+        warn("checkpoint files cannot be redacted: run `gitsession purge` to delete them")
     if any(each.node.replaces for each in found if not each.path) and tombstone_set.is_published(store.objects):
         warn("secrets from earlier redactions stay in the history of the tombstone set: replace these secrets, too")
     return exits.SECRETS if found and dry_run else exits.OK

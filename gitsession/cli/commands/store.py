@@ -93,8 +93,8 @@ _REPOSITORY_VARIABLES = (
 def git_command(app: App, arguments: tuple[str, ...]) -> None:
     """Run git in the store.
 
-    Entries that are only in the journal are written to git first. If the configuration of the store has a setting
-    that can run a program, the command is refused.
+    Entries that are only in the journal are written to git first. If the store's configuration has a setting that can
+    run a program, the command is refused.
     """
     from gitsession.git import hook_files, program_settings
 

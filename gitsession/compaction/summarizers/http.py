@@ -54,12 +54,12 @@ def make(options: Options) -> Http:
         address = urlsplit(options.url)
         address.port  # noqa: B018 - raises ValueError for an invalid port
     except ValueError:
-        raise SummaryFailed("the URL of the summarizer is invalid") from None
+        raise SummaryFailed("the summarizer URL is invalid") from None
     if address.scheme not in ("http", "https") or not address.hostname:
-        raise SummaryFailed("the URL of the summarizer is not an http or https URL")
+        raise SummaryFailed("the summarizer URL is not an http or https URL")
     if address.username or address.password or address.query or address.fragment:
         raise SummaryFailed(
-            "the URL of the summarizer contains a user name, a password, a query or a fragment",
+            "the summarizer URL contains a user name, a password, a query or a fragment",
             hint="put the key into an environment variable, and set gitsession.summarizerKey to its name",
         )
     if options.key_name and address.scheme == "http" and address.hostname not in LOCAL:

@@ -71,7 +71,7 @@ class CompactionSettings:
 
 
 class Profile(ABC):
-    """The rules of one agent. The defaults are the rules of pi."""
+    """The rules of one agent. The defaults are pi's rules."""
 
     NAME: str
     SETTINGS = CompactionSettings()

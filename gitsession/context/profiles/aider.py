@@ -51,7 +51,7 @@ class AiderProfile(Profile):
 
 
 class _Run(NamedTuple):
-    """The current run of Aider, or the part of it after a compaction.
+    """The current Aider run, or the part of the run after a compaction.
 
     Attributes:
         since: Entries of the run, oldest first.
@@ -67,7 +67,7 @@ class _Run(NamedTuple):
 
 
 def _run(line: ContextHistory) -> _Run:
-    """Return the current run of Aider in a history."""
+    """Return the current Aider run in a history."""
     since: list[Node] = []
     for node in line.back():
         entry = line.entry(node) if node.kind in (Reset.kind, Compaction.kind, Custom.kind) else None

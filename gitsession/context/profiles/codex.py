@@ -81,8 +81,8 @@ class CodexProfile(Profile):
 def _since_base(line: ContextHistory) -> list[Spot]:
     """Return the nodes from the base of the context to the leaf, oldest first.
 
-    The base is the newest entry of these kinds: a reset, a compaction with a replacement list, or a compaction of
-    gitsession.
+    The base is the newest entry of these kinds: a reset, a compaction with a replacement list, or a gitsession
+    compaction.
     """
     found: list[Spot] = []
     for node in line.showable_entries():

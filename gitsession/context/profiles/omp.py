@@ -1,4 +1,4 @@
-"""Profile of omp 18: the rules of pi, and the removal of content that a provider would reject (rules 13 and 17).
+"""Profile of omp 18: pi's rules, and the removal of content that a provider would reject (rules 13 and 17).
 
 Two features are not reproduced: notes and roll-overs of the experimental context window, and images of older history
 (snapcompact).
@@ -69,7 +69,7 @@ class OmpProfile(Profile):
         return 0 if is_message(entry, "system") else by_bytes(entry)
 
     def llm_role(self, entry: Shown) -> str | None:
-        """Return ``developer`` for extensions and mentioned files; ``user`` for messages of extensions with images."""
+        """Return ``developer`` for extensions and mentioned files; ``user`` for extension messages with images."""
         if isinstance(entry, Message) and entry.extra.get("role") in ("fileMention", "hookMessage"):
             return "developer"
         if isinstance(entry, CustomMessage) and images(entry.content):

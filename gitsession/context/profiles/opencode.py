@@ -1,8 +1,8 @@
 """Profile of opencode 1.18: the marks of a prune (P2), compactions (K1, K2, K4, K5), and the blocks that are sent.
 
-The rules were verified with the released program, which resumed its own sessions and sessions of gitsession. Reverted
-messages (V3) are after the leaf, so they are not in the context. The system prompt, and the text that the program adds
-to a prompt that arrives during a turn, are not reproduced.
+The rules were verified with the released program, which resumed its own sessions and sessions that gitsession created.
+Reverted messages (V3) are after the leaf, so they are not in the context. The system prompt, and the text that the
+program adds to a prompt that arrives during a turn, are not reproduced.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _shown(line: ContextHistory, node: Node, how: Changes, answered: Set[str | N
 def _compaction(line: ContextHistory, node: Node, entry: Compaction) -> list[Item]:
     """Return the request for a compaction, and the summary, as messages (K1).
 
-    For a compaction of gitsession, the messages have gitsession's own text.
+    For a gitsession compaction, the messages have gitsession's own text.
     """
     if node.source is None:
         return show_compaction(line, node, system=False)

@@ -1,4 +1,4 @@
-"""Two profiles of pi. The profile of pi 1.5 is the default, and also applies to pi 0.87. The other is that of pi 0.73.
+"""Two pi profiles. The pi 1.5 profile is the default, and also applies to pi 0.87. The other is the pi 0.73 profile.
 
 Both profiles follow rules 6 to 12, 14 to 16, 18 and 21.
 """
@@ -23,7 +23,7 @@ class PiProfile(Profile):
 
 
 class Pi073Profile(Profile):
-    """The rules of pi 0.73, which has no system messages and no context edits."""
+    """The pi 0.73 rules, without system messages and context edits."""
 
     NAME = "pi-0.73"
     OWN_COUNT = True

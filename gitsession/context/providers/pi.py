@@ -1,7 +1,7 @@
 """Messages as pi's context builder returns them: ``messages``, ``model`` and ``thinkingLevel``.
 
-Entries of pi and omp are returned as they were written, with all fields, except for blocks that a policy changed.
-Entries of gitsession are returned in pi's format.
+pi and omp entries are returned as they were written, with all fields, except for blocks that a policy changed.
+gitsession entries are returned in pi's format.
 """
 
 from __future__ import annotations

@@ -349,7 +349,7 @@ class Importing(Resumable):
     """A format whose agent stores its sessions in a database and can import a session from a file.
 
     ``session_path`` returns a path that gitsession chooses. ``globs`` returns no globs, because gitsession searches the
-    database instead.
+    database and not files.
     """
 
     @abstractmethod
