@@ -46,7 +46,7 @@ def find(
     The workspace is the first of these folders:
 
     1. ``path``;
-    2. the recorded folder, if the working directory of this process is in it;
+    2. the recorded folder, if the working directory of this process is in that folder;
     3. the top folder of the current repository, if the working directory belongs to the session's project;
     4. the recorded folder, if it exists.
 

@@ -142,7 +142,7 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
         database_format = database.format
         if database_format is None:
             if format is not None:
-                raise Malformed(f"not a database of {format.AGENT}: its tables are missing")
+                raise Malformed(f"the database lacks the {format.AGENT} tables")
             return
         for id, stamp in database_format.session_stamps(database.query, database.columns):
 
@@ -347,7 +347,7 @@ def unrecognized(path: Path) -> NotFound:
 
     other = split_file.agent_of(head(path))
     if other:
-        return NotFound(f"the session format of {other} is not supported ({known})")
+        return NotFound(f"the {other} session format is not supported ({known})")
     return NotFound(f"unrecognized session format ({known})", hint="pass --from FORMAT to choose the format")
 
 

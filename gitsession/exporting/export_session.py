@@ -312,7 +312,7 @@ def _without_file(sid: str, root: SessionHeader | Fork, at: Node | None) -> Refu
             hint="pass a later entry (run `gitsession log` to list the entries)",
         )
     return Refused(
-        f"cannot export the original file of session {sid}: it was created with gitsession, not by {root.agent}",
+        f"cannot export the original file of session {sid}: gitsession created the session, not {root.agent}",
         hint=f"run `gitsession export {sid} --to pi`",
     )
 

@@ -191,7 +191,7 @@ class _RefBackend(pygit2.RefdbBackend):
         return False
 
     def _refuse(self, *_: object) -> Any:
-        raise Refused(_NO_MOVES, hint="use move() of the transaction")
+        raise Refused(_NO_MOVES, hint="use the transaction's move()")
 
     write = rename = delete = compress = _refuse  # type: ignore[assignment]  # pygit2 calls ``rename`` for the last two
 

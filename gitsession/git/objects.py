@@ -107,7 +107,7 @@ def encode_commit(
         raise Malformed(f"invalid author name {author_name[:80]!r}")
     for seconds in (author_seconds, committer_seconds):
         if not 0 <= seconds <= SECONDS_MAX:
-            raise Malformed(f"invalid time of a commit: {seconds} s")
+            raise Malformed(f"invalid commit time: {seconds} s")
     if b"\0" in message:
         raise Malformed("NUL byte in a commit message")
     head = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]

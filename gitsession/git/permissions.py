@@ -16,7 +16,7 @@ def denied(path: Path, *, more: int = 0) -> Unavailable:
     others = f" and {more:,} more" if more else ""
     return Unavailable(
         f"cannot read '{path}'{others}: permission denied",
-        hint=f"run `chmod {rights} {path}` as the owner of the store and try again (nothing is damaged)",
+        hint=f"run `chmod {rights} {path}` as the store's owner and try again (nothing is damaged)",
     )
 
 

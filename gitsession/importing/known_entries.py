@@ -44,7 +44,7 @@ Find: TypeAlias = Callable[[str], str | None]
 
 def no_base(source_id: str, why: str = "is not in this store") -> NoBase:
     """Return the error for a file that continues the session ``source_id``, whose entries are not in the store."""
-    hint = "import the file of that session first, then import this file again"
+    hint = "import that session's file first, then import this file again"
     return NoBase(f"the file continues session '{source_id}', which {why}", source_id, hint=hint)
 
 

@@ -218,7 +218,7 @@ class Catalogue:
                 return row
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
-        hint = f"pass the id of a session, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
+        hint = f"pass a session id, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
         folder = f"'{here.cwd}'" if here.cwd else "a deleted folder"
         raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 

@@ -268,7 +268,7 @@ def open_at(path: Path) -> sqlite3.Connection:
             return connect(database, _prepare, ("state", "seen", "docs", "words"))
         except sqlite3.DatabaseError as error:
             if "fts5" in str(error):
-                what = "the SQLite library of this Python has no full-text search (FTS5)"
+                what = "this Python's SQLite library has no full-text search (FTS5)"
                 raise Unavailable(f"cannot search: {what}") from None
             if "locked" in str(error):
                 raise Unavailable("cannot search: another process is building the index", hint="try again") from None

@@ -168,7 +168,7 @@ def _snapshot(fields: Any, contents: bytes, name: str) -> SpooledSnapshot:
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise Malformed(f"invalid snapshot: {error}"[:200], where=name) from None
     if not os.path.isabs(snapshot.workspace):
-        raise Malformed("the workspace of the snapshot is not an absolute path", where=name)
+        raise Malformed("the snapshot's workspace is not an absolute path", where=name)
     return snapshot
 
 

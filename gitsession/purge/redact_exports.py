@@ -214,7 +214,7 @@ def _redact_file(export: ExportedFile, purged: _PurgedText) -> ExportedFile:
         before = path.lstat()
         if stat.S_ISLNK(before.st_mode):
             target = os.readlink(path)
-            raise Malformed(f"the file is a link to {target}", hint="redact or delete the target of the link")
+            raise Malformed(f"the file is a link to {target}", hint="redact or delete the link's target")
         data = durable.read_regular(path)
         if data is None:
             raise Malformed("the file no longer exists")

@@ -165,7 +165,7 @@ class CharacterTurns:
 
     Query the values from left to right. If a value has three turns, each value that begins before the first of these
     turns has three turns, too. If a value has fewer turns, no value that begins inside it has three turns. So a
-    sequence of names and signs is read only once, although many values begin in it.
+    sequence of names and signs is read only once, although many values begin in the sequence.
     """
 
     def __init__(self, data: bytes) -> None:

@@ -188,7 +188,7 @@ def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None
 
 
 class EntryCommit(NamedTuple):
-    """A commit, and the values in it that the next entry needs."""
+    """A commit, and the values that the next entry needs from the commit."""
 
     data: bytes
     message: bytes

@@ -117,7 +117,7 @@ class StoredSession:
     def history(self) -> list[Node]:
         """Return the history of the branch, from the root to the tip.
 
-        Raises ``Corrupt`` if an entry in it is lost, and ``NotFound`` if the branch was removed.
+        Raises ``Corrupt`` if an entry of the branch is lost, and ``NotFound`` if the branch was removed.
         """
         oid = self._tip_oid()
         try:

@@ -125,7 +125,7 @@ def test_entries_without_an_equivalent_in_aider_are_reported_and_counted():
     out = export(store, sid, "aider")
     assert dict(out.notes) == {
         "written as text: tool calls": 1,
-        "written as text of the user: tool results": 1,
+        "written as user text: tool results": 1,
         "replaced with their type: images": 1,
         "left out: system messages": 1,
     }

@@ -149,7 +149,7 @@ def test_session_id_is_the_file_name() -> None:
 
 
 def test_a_file_without_a_name_and_without_an_id_is_none() -> None:
-    with pytest.raises(Malformed, match="no line has the id of the session"):
+    with pytest.raises(Malformed, match="no line has the session id"):
         claude.split(b'{"type":"user","uuid":"a","parentUuid":null,"timestamp":"2026-02-01T00:00:00Z"}\n')
 
 

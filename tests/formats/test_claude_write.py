@@ -61,7 +61,7 @@ def test_entries_that_cannot_be_exported_are_counted() -> None:
     held = talked(store)
     held.append(entries.ModeChange(mode="plan"))
     assert export_session.export(store, held.id, "claude").notes == {
-        "left out: reasoning of another model": 1,
+        "left out: another model's reasoning": 1,
         "left out: mode change entries": 1,
     }
 

@@ -271,4 +271,4 @@ def test_fork_is_exported_to_codex_without_and_to_others_with_its_base(kept: Sto
 def test_thoughts_of_another_model_are_counted() -> None:
     thoughts = [Thinking("hm", "signed"), Thinking("hm hm", None), Text("so")]
     written = codex.write(line_of(Message.assistant(thoughts, provider="anthropic", model="m")))
-    assert written.notes == {"left out: reasoning of another model": 2}
+    assert written.notes == {"left out: another model's reasoning": 2}

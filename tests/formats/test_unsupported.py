@@ -55,7 +55,7 @@ def test_an_import_names_the_agent_and_writes_nothing(here: Path, run: Run, isol
     file.parent.mkdir(parents=True)
     file.write_bytes(CHAT)
     told = run("import", str(file), code=3, err=True)
-    assert "the session format of Qwen Code is not supported" in told
+    assert "the Qwen Code session format is not supported" in told
     assert "supported agents: aider, claude," in told
     told = run("import", str(file), "--from", "claude", code=3, err=True)
     assert "this is a Qwen Code session, not a Claude Code session" in told

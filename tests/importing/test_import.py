@@ -516,7 +516,7 @@ def test_our_label_and_title_outlive_an_import(store: ObjectStore) -> None:
 
 
 def test_own_session_has_no_original_file(store: ObjectStore) -> None:
-    with pytest.raises(Refused, match="created with gitsession"):
+    with pytest.raises(Refused, match="gitsession created the session"):
         export_session.export_original(store, begun(store).id)
 
 

@@ -2,7 +2,7 @@
 
 In a turn, each tool call has exactly one result. A result without a call is left out. A call without a result gets a
 placeholder. A failed or aborted answer is left out, because the model must answer again. Signatures and encrypted
-reasoning of another model are left out (docs/reference/context.md, "Providers").
+reasoning from another model are left out (docs/reference/context.md, "Providers").
 """
 
 from __future__ import annotations

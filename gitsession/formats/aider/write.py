@@ -81,7 +81,7 @@ def _entry_texts(entry: Entry, notes: Counter[str]) -> Iterator[str]:
                 model = " ".join(f"{entry.provider}/{entry.model}".split()) if entry.provider and entry.model else "?"
                 yield f"{_answer(text)}> Answered by {model}  \n"  # separates consecutive answers
         case Message(role="tool"):
-            notes["written as text of the user: tool results"] += 1
+            notes["written as user text: tool results"] += 1
             failed = "failed with" if entry.is_error else "gave"
             yield _user(f"The tool {entry.tool_name or ''} {failed}:\n\n{_text_of_blocks(entry.content, notes)}")
         case Message(role="shell"):

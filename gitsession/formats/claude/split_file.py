@@ -260,7 +260,7 @@ def _source_id(session_path: SessionPath, session: str | None) -> str:
     else:
         found = session_path.file or session or ""
     if not found:
-        raise Malformed("no line has the id of the session", hint="pass a name for the session")
+        raise Malformed("no line has the session id", hint="pass a name for the session")
     return storable(found)
 
 

@@ -70,7 +70,7 @@ def answer_blocks(entry: Message, notes: Counter[str]) -> list[Json]:
             case Thinking(signature=str(signature)) if is_own and signature:
                 found.append({"type": "thinking", "thinking": block.text, "signature": signature})
             case Thinking():
-                notes["left out: reasoning of another model"] += 1
+                notes["left out: another model's reasoning"] += 1
             case OtherBlock(value=dict(value)) if is_own:
                 found.append(value)
             case Image() | File() | OtherBlock():

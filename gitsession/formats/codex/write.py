@@ -265,7 +265,7 @@ class _Writer:
         thoughts = sum(isinstance(block, Thinking) for block in getattr(entry, "content", ()))
         left = thoughts - sum(item.get("type") == "reasoning" for item in items)
         if left > 0:
-            self.notes["left out: reasoning of another model"] += left
+            self.notes["left out: another model's reasoning"] += left
 
     def _write_item(self, item: Object, at_ms: int, key: str | None) -> None:
         """Write a response item.
