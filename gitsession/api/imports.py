@@ -138,7 +138,7 @@ class Imports:
     def import_waiting(self) -> None:
         """Import the postponed files. Each of them continues a session that was not in the store yet.
 
-        If that session is still missing from the store, the import of the file fails.
+        If that session is still missing from the store, importing the file fails.
         """
         self._queue.import_waiting(self.take)
         if self.dry_run:

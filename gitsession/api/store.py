@@ -378,8 +378,8 @@ class Store:
     ) -> list[ImportResult]:
         """Import the session in a file, or all sessions in a database.
 
-        Import a file again when it has changed. Only its new entries are added. If the import of a session in a
-        database fails, the sessions before it remain imported.
+        Import a file again when it has changed. Only its new entries are added. If importing a session from a database
+        fails, the sessions before it remain imported.
 
         Args:
             path: The path of an agent's session file or database.
@@ -458,7 +458,7 @@ class Store:
         return replace(sent, other_files=tuple(sorted(beside.items()))).from_store(shown)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
-        """Ingest the spooled events of agents' hooks: import new entries of the sessions, and record checkpoints.
+        """Ingest agents' spooled hook events: import new entries of the sessions, and record checkpoints.
 
         Args:
             wait_seconds: The maximum time to wait for another process that is ingesting, in seconds.

@@ -1,4 +1,4 @@
-"""Archiving and restoring of sessions, and the update of a store to an archive that other stores have changed.
+"""Archiving and restoring sessions, and updating a store to an archive that other stores have changed.
 
     archive             one transaction: extend the archive set, and delete the refs of the sessions
     restore             one transaction: mark the session as restored, create its refs, and restore its symbolic refs

@@ -184,7 +184,7 @@ def _check_links(store: ObjectStore, root: WorkspaceRoot, change: PathDecision, 
 def _link_refusal(path: str, target: Callable[[], bytes]) -> str | None:
     """Return the reason to refuse a link; ``None`` if there is none or the link cannot be read.
 
-    If the link cannot be read, the write of the link reports the error.
+    If the link cannot be read, writing the link reports the error.
     """
     try:
         return target_refusal(path, target())

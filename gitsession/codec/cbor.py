@@ -24,7 +24,7 @@ FieldPath: TypeAlias = tuple[str, ...]
 """The path to a value: the keys from the root."""
 
 _DEPTH_LEFT = 8
-"""Number of levels, out of ``DEPTH_MAX``, that are reserved for the containers around a value of another program."""
+"""Number of levels, out of ``DEPTH_MAX``, that are reserved for the containers around another program's value."""
 
 _BYTES, _TEXT, _LIST, _MAP = 2, 3, 4, 5
 _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"

@@ -1,7 +1,7 @@
 """Changes to the content of items.
 
 In pi and omp items, both the view and the payload are changed. The payload keeps all other fields, including fields
-that are not in the view. Items of other agents lose their payload, and are then handled like gitsession items.
+that are not in the view. Other agents' items lose their payload, and are then handled like gitsession items.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def edited(item: Item, content: Any) -> Item:
 def _rewrite_block(raw: Any, old: Block, new: Block) -> Any:
     """Return ``raw``, the JSON of the block ``old``, changed to ``new``.
 
-    Fields that are not in the view are kept, unless ``new`` is a block of another kind.
+    Fields that are not in the view are kept, unless ``new`` is a different kind of block.
     """
     if old == new:
         return raw

@@ -1,1 +1,1 @@
-"""Search for the sessions of agents on this machine."""
+"""Search for agents' sessions on this machine."""

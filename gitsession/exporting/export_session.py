@@ -172,7 +172,7 @@ def _agents_id(sid: str, found: ExportInput, start_entry: SessionHeader | Fork |
     """Return the id of the exported session in the agent.
 
     If the complete session is exported to its own agent, the id is that in the agent's file. If gitsession created the
-    session and all of it is exported, the id is ``sid``, so that an import of the continued file finds this session.
+    session and all of it is exported, the id is ``sid``, so that importing the continued file finds this session.
     Otherwise, the id is derived from the entry at which the exported session continues.
     """
     is_native = isinstance(start_entry, SessionHeader) and start_entry.source_id is None and not found.is_fork

@@ -125,7 +125,7 @@ def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
 
 
 def move_marks(db: sqlite3.Connection, store: ObjectStore, sid: str, old: Oid, new: Oid) -> bool:
-    """Update the marks after a move of the ``meta`` ref, if one of the tips ``old`` and ``new`` is before the other.
+    """Update the marks after the ``meta`` ref moved, if one of the tips ``old`` and ``new`` is before the other.
 
     Return ``False`` if all entries of the ref must be read again. Both histories are walked in step, so the cost
     depends only on the distance between the tips.

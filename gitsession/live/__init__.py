@@ -1,1 +1,1 @@
-"""Live capture: the events of agents' hooks, the spool in which they wait, and their ingestion."""
+"""Live capture: agents' hook events, the spool in which they wait, and their ingestion."""

@@ -162,8 +162,8 @@ def preview(store: GitStore, more: Tombstones) -> Preview:
 def apply(store: GitStore, tombstones: Tombstones | None = None, *, thorough: bool = False) -> PurgeResult:
     """Apply the tombstone set to the store. This is fast if the store has no purged content.
 
-    ``thorough``: also check commits that are not reachable from a ref. Raises ``Refused`` if a purge of this store is
-    not possible, and ``Unavailable`` if other processes write repeatedly or the disk fails.
+    ``thorough``: also check commits that are not reachable from a ref. Raises ``Refused`` if this store cannot
+    be purged, and ``Unavailable`` if other processes write repeatedly or the disk fails.
     """
     tip = store.ref(refs.TOMBSTONES)
     if tombstones is None:

@@ -316,7 +316,7 @@ class _Planner:
         return None
 
     def _follow_all(self, values: Mapping[str, RefValue]) -> None:
-        """Follow every ref, refs of sessions first, because an object's session determines the files to search."""
+        """Follow every ref, session refs first, because an object's session determines the files to search."""
         plan = self._plan
         for name, value in sorted(values.items(), key=lambda ref: not ref[0].startswith(refs.SESSIONS)):
             if refs.target(value) is None and name not in plan.copied:

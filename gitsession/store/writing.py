@@ -1,10 +1,10 @@
 """Transactions on the store. Transactions run one at a time, under the store's lock.
 
-A transaction is acknowledged as soon as its record is in the journal. If the write of a record fails, the record is
-blanked. If the blanking fails, too, the record may still be in the journal, and other processes may have read it,
-although the caller got an error. Therefore, before the next write, this process compares the refs with the values that
-the failed write gave them. If all refs still have these values, a new record moves them back, so that a retry does not
-write the entries twice. If another process has moved one of the refs since then, all refs keep their values.
+A transaction is acknowledged as soon as its record is in the journal. If writing a record fails, the record is blanked.
+If the blanking fails, too, the record may still be in the journal, and other processes may have read it, although the
+caller got an error. Therefore, before the next write, this process compares the refs with the values that the failed
+write gave them. If all refs still have these values, a new record moves them back, so that a retry does not write the
+entries twice. If another process has moved one of the refs since then, all refs keep their values.
 
 A transaction of more than 1 MiB is written as a pack with a ``.keep`` file, and only its ref moves go to the journal.
 Loose objects are never written.

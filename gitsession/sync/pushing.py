@@ -234,7 +234,7 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
 
 
 def _sendable_refs(store: GitStore, remote: Remote) -> dict[str, Oid]:
-    """Return the refs that may be sent: first the store's own refs, then the refs of sessions."""
+    """Return the refs that may be sent: first the store's own refs, then the session refs."""
     found = {
         ref: oid
         for ref, oid in store.refs(HEADS).items()
@@ -264,7 +264,7 @@ class RemoteStatus:
 
 
 def status_of(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> RemoteStatus:
-    """Return the state of a remote. Only the refs of sessions are counted. ``among``: see ``in_scope``."""
+    """Return the state of a remote. Only session refs are counted. ``among``: see ``in_scope``."""
     seen = store.refs(remote.tracks)
     fits = in_scope(store, remote, among)
     sessions = store.refs(refs.SESSIONS).items()

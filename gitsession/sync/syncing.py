@@ -202,8 +202,8 @@ The name is not a ref.
 class PullResult:
     """The outcome of a pull.
 
-    ``branches``: the outcomes for all refs, including refs of sessions in the trash or the archive. ``stale``: the
-    values of refs at the remote that still contain purged content.
+    ``branches``: the outcomes for all refs, including session refs in the trash or the archive. ``stale``: the values
+    of refs at the remote that still contain purged content.
     """
 
     branches: list[SyncedBranch]

@@ -485,8 +485,8 @@ def create_bundle(git_dir: Path, path: Path, names: Iterable[str]) -> None:
 def fetch_on_demand(store: GitStore) -> None:
     """Let ``store`` fetch objects from its promisor remote if the clone left them out.
 
-    By default, a store never contacts a remote when it reads an object, because the read of a lost object could then
-    cause a fetch from any remote that the store's configuration names.
+    By default, a store never contacts a remote when it reads an object, because reading a lost object could then cause
+    a fetch from any remote that the store's configuration names.
     """
     found = (remote for remote in remotes.list_remotes(store.git_dir) if ("promisor", "true") in remote.settings)
     remote = next(found, None)

@@ -169,9 +169,9 @@ class Walk:
 def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
     """Return a view of the store that includes archived sessions, and two sets of refs in this view.
 
-    The first set is the refs of sessions, the second the refs that select active branches. If ``sid`` is set, only the
-    refs of this session are returned. The refs are read only once, because a second read could return a different state
-    of the store.
+    The first set is the session refs, the second the refs that select active branches. If ``sid`` is set, only the refs
+    of this session are returned. The refs are read only once, because a second read could return a different state of
+    the store.
     """
     whole = archive_set.UnarchivedStore.of(store)
     prefix, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
