@@ -149,7 +149,7 @@ def test_a_session_is_exported_by_a_part_of_its_id(session: Session, tmp_path: P
 
 @pytest.mark.parametrize("agent", ["", " "])
 def test_a_session_without_an_agent_is_rejected(agent: str, tmp_path: Path) -> None:
-    with Store.create(tmp_path / "store.git") as store, pytest.raises(InvalidName, match="the agent is empty"):
+    with Store.create(tmp_path / "store.git") as store, pytest.raises(InvalidName, match="agent name is empty"):
         store.new_session(agent=agent)
 
 
