@@ -41,7 +41,7 @@ COMMAND = qwen({"type": "system", "subtype": "slash_command", "systemPayload": {
 def test_a_chat_of_qwen_code_is_no_session_of_claude_code(data: bytes) -> None:
     assert split_file.agent_of(data) == "Qwen Code"
     assert claimed(data) is None
-    with pytest.raises(Malformed, match="a session of Qwen Code"):
+    with pytest.raises(Malformed, match="this is a Qwen Code session"):
         claude.split(data, name="x")
 
 
