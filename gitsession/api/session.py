@@ -7,9 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gitsession.api.opened import Handle, OpenStore
-from gitsession.context import build
-from gitsession.context.policies import Policy
-from gitsession.context.value import Context
 from gitsession.errors import NotFound, Refused, require
 from gitsession.git.types import Oid
 from gitsession.index import names
@@ -30,6 +27,8 @@ if TYPE_CHECKING:
     from gitsession.compaction.plan import Plan
     from gitsession.compaction.summary import Summarizer
     from gitsession.compaction.write_summary import SummaryOptions
+    from gitsession.context.policies import Policy
+    from gitsession.context.value import Context
     from gitsession.verify.findings import SignatureCheck
 
 
@@ -154,6 +153,8 @@ class Session:
             MissingObject: An entry that belongs to the context is lost.
             Malformed: An entry that belongs to the context does not follow the format.
         """
+        from gitsession.context import build  # with the rules of all agents, which other methods do not use
+
         line = self._handle.context_line(at)
         return build.revealed(line, profile or self._handle.profile, policies, window=window)
 

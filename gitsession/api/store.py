@@ -13,22 +13,15 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from gitsession import paths
-from gitsession.api.agents import AgentSessions
 from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
-from gitsession.discovery import projects, sources
+from gitsession.discovery import projects
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, require
-from gitsession.exporting import export_session, session_files
-from gitsession.exporting.export_session import ExportResult
 from gitsession.formats import FORMATS
 from gitsession.git import process
-from gitsession.importing.import_session import ImportResult
-from gitsession.index import search
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of
 from gitsession.index.names import marks_of
-from gitsession.index.search import Hit
-from gitsession.index.search_words import ROLES
 from gitsession.live import follow as following
 from gitsession.live import spool
 from gitsession.live.follow import NewEntry
@@ -42,12 +35,16 @@ from gitsession.store.git_store import Durability, GitStore
 from gitsession.store.maintenance import MaintenanceResult, is_due, maintain
 
 if TYPE_CHECKING:
+    from gitsession.api.agents import AgentSessions
     from gitsession.api.purges import Purges, StoredSecrets
     from gitsession.api.remotes import Remotes
     from gitsession.api.trash import ArchivedSessions, Trash
     from gitsession.archive.trash import ExpiredSession, Retention
     from gitsession.checkpoints.rewinding import RewindResult
+    from gitsession.exporting.export_session import ExportResult
     from gitsession.git.engine import StoreRepository
+    from gitsession.importing.import_session import ImportResult
+    from gitsession.index.search import Hit
     from gitsession.live.ingesting import IngestResult
     from gitsession.repair.repair import RepairResult
     from gitsession.store.interface import Transaction
@@ -86,7 +83,6 @@ class Store:
         """
         self.objects = objects
         self._opened = OpenStore(objects, clock)
-        self.agents = AgentSessions(self._opened)  # created now: it records the imports of this handle
         if create.is_partial(objects.git_dir):
             from gitsession.sync import transport
 
@@ -94,6 +90,13 @@ class Store:
         self._tends = tends
 
     # ---- attributes, whose modules are loaded on first use
+
+    @functools.cached_property
+    def agents(self) -> AgentSessions:
+        """The import of agents' session files, and the resumption of sessions in agents."""
+        from gitsession.api.agents import AgentSessions
+
+        return AgentSessions(self._opened)
 
     @functools.cached_property
     def remotes(self) -> Remotes:
@@ -339,6 +342,9 @@ class Store:
             InvalidName: The role is unknown.
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
+        from gitsession.index import search
+        from gitsession.index.search_words import ROLES
+
         if role and role not in ROLES:
             raise InvalidName(f"cannot search: unknown role {role!r}", hint=f"choose one of {', '.join(ROLES)}")
         catalogue = self.catalogue()
@@ -399,6 +405,8 @@ class Store:
             Unavailable: The store cannot be written, or another process keeps writing to the session.
             OSError: The file cannot be read.
         """
+        from gitsession.discovery import sources
+
         if agent and agent not in FORMATS:
             hint = f"choose one of {', '.join(sorted(FORMATS))}"
             raise NotFound(f"cannot import '{path}': unknown agent {agent!r}", hint=hint)
@@ -446,6 +454,8 @@ class Store:
             Refused: The format is unknown.
             Corrupt: An entry to be exported cannot be read.
         """
+        from gitsession.exporting import export_session, session_files
+
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         sid = self._sid_of(session)
         shown = RevealedStore(self.objects, reveals=with_secrets)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gitsession
-from gitsession import Message, Session, Store
+from gitsession import Context, ExportResult, Hit, ImportResult, Message, Session, Store
 from gitsession.api.agents import AgentSessions
 from gitsession.api.compaction import SessionCompaction
 from gitsession.api.files import SessionFiles
@@ -26,6 +26,7 @@ from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.write_summary import SummaryOptions
+from gitsession.context.policies import Policy
 from gitsession.git.engine import StoreRepository
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import IngestResult
@@ -75,7 +76,8 @@ LATER |= {
 }
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
 LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOptions)}
-LATER |= {"Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
+LATER |= {each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult)}
+LATER |= {"Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 
 
