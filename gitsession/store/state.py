@@ -42,7 +42,7 @@ times and the same inode.
 def generation_of(git_dir: Path) -> tuple[int, int, int] | None:
     """Return a value that changes each time objects are dropped from the store; ``None`` if none were ever dropped."""
     try:
-        stat = os.stat(git_dir / DROPPED)
+        stat = os.stat(f"{git_dir}/{DROPPED}")  # once per append, and much faster than a new Path
     except FileNotFoundError:
         return None
     return stat.st_mtime_ns, stat.st_ino, stat.st_size
