@@ -351,7 +351,7 @@ class GitStore:
         return state
 
     def _files(self) -> StoreWriter:
-        """Return the open files.
+        """Return the open files. Raises ``Unavailable`` if a write failed and cannot be undone.
 
         A forked child opens the files again, because the child shares the parent's open files and locks.
         """
@@ -363,6 +363,7 @@ class GitStore:
                         writer.lock.close()
                     writer.state.close_in_child()
                     self._writer = self._open_files(self.read_only)
+        self._writer.settle()
         return self._writer
 
     def _open_files(self, read_only: bool) -> StoreWriter:

@@ -187,7 +187,7 @@ class Journal:
         path, temporary = self._path(number), f"{self._directory}/{journal_frames.TEMPORARY}{number}"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            _preallocate(fd)
+            _preallocate(fd, self._newest.end if self._newest else 0)
             write_all(fd, journal_frames.header(salt), 0)
             if self._sync:
                 os.fsync(fd)
@@ -374,12 +374,17 @@ def _read_all(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
-def _preallocate(fd: int) -> None:
-    """Allocate disk space in advance, which makes fdatasync cheaper. Does nothing if the disk is almost full."""
+def _preallocate(fd: int, expected: int) -> None:
+    """Allocate disk space in advance, and write zeros to the first ``expected`` bytes.
+
+    An fdatasync is cheaper if it does not change the size or the extents of the file. If the disk is almost full, do
+    nothing.
+    """
     space = os.fstatvfs(fd)
     if space.f_bavail * space.f_frsize > 16 * PREALLOCATED_BYTES:
         with suppress(OSError):  # a disk quota, or this process's limit on file size
             os.posix_fallocate(fd, 0, PREALLOCATED_BYTES)
+            write_all(fd, bytes(min(expected, PREALLOCATED_BYTES)), 0)
 
 
 def _object(row: object) -> tuple[Kind, bytes]:

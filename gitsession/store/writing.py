@@ -132,6 +132,15 @@ class StoreWriter:
             self.state.staging = None
             self.lock.release()
 
+    def settle(self) -> None:
+        """Undo a failed write whose record may still be in the journal, so that no reader relies on the record.
+
+        Raises ``Unavailable``.
+        """
+        if self._failed_moves and self.lock is not None and not self.lock.is_mine:
+            with Locked(self):
+                pass
+
     def stage(self) -> Staging:
         """Begin a transaction. Raises ``Unavailable``. Call ``finish`` or ``end`` afterwards, even after an error."""
         self.begin()

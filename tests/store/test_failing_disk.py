@@ -95,6 +95,21 @@ def test_failed_command_can_be_retried_without_a_duplicate(work: str, bench: Ben
 
 
 @pytest.mark.promise("P10")
+def test_no_reader_relies_on_an_unrevoked_record(tmp_path, monkeypatch, faults):
+    """An import that finds its entries in such a record would report success, and the next write removes them."""
+    create(tmp_path / "store.git")
+    with GitStore.open(tmp_path / "store.git") as store:
+        append(store, "before")
+        with faults.one(), monkeypatch.context() as patch:
+            failing(patch, after=1, length=2)
+            with pytest.raises(Unavailable):
+                append(store, "failed")
+        assert texts(store, LEAF) == ["before"]
+        append(store, "after")
+        assert texts(store, LEAF) == ["before", "after"]
+
+
+@pytest.mark.promise("P10")
 @pytest.mark.parametrize("length", range(2, 8))
 def test_append_with_an_unrevoked_record_is_present_once(length, tmp_path, monkeypatch, faults):
     """The record is written, its fsync fails, and so does overwriting it.
