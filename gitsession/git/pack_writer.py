@@ -1,4 +1,4 @@
-"""Creation of packs. A pack is written with its index (version 2) and without deltas, or it is moved into the store.
+"""Creation of packs: new packs, each with an index (version 2) and without deltas, and packs moved into the store.
 
 ``maintain`` adds the deltas later. First the ``.keep`` file is created, then the pack, then the index. The pack and the
 index are written under a temporary name, fsynced and renamed. Then the directory is fsynced. If the user runs ``git

@@ -70,9 +70,9 @@ class Rewriter:
     def start(self, name: str, oid: Oid) -> Node | None:
         """Return the entry at which the session of the ref ``name`` began. ``oid``: the value of the ref.
 
-        If the session was purged, this is the nearest entry in the history that the tombstone set names as a session's
-        first entry. If there is no such entry, or if the session was not purged, the first entry of the history is
-        returned. Returns ``None`` if the history has no entries.
+        If the session was purged, this is the first entry, going back from ``oid``, that the tombstone set names as a
+        session's first entry. If there is no such entry, or if the session was not purged, the first entry of the
+        history is returned. Returns ``None`` if the history has no entries.
         """
         beginnings = self._tombstones.roots_of(session_of(name))
         at = oid

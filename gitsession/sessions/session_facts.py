@@ -138,7 +138,7 @@ def entries_before(tree: Tree, start: Oid | None) -> set[Oid]:
 
 
 def targets(tree: Tree, meta: Meta) -> dict[str, Oid]:
-    """Return the entries that a label or an address can name, by chain digest, short id and agent's id.
+    """Return the entries that a label or an address can name, by chain digest, short id, and the agent's entry id.
 
     If several entries have the same id, an entry in the agent's file takes precedence, then the one with the highest
     line number.

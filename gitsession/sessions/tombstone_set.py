@@ -286,7 +286,7 @@ def _encoded_replacement(replacement: Replacement) -> bytes:
 def _replacement(record: dict[str, cbor.Plain], where: Oid) -> Replacement:
     form, payload, table, lifted = (record.get(name) for name in ("form", "payload", "holes", "lifted"))
     if type(form) is not str or type(payload) is not bytes or type(table) is not bytes or type(lifted) is not list:
-        raise Malformed("expected form, payload, holes and lifted", where=where)
+        raise Malformed("expected the fields 'form', 'payload', 'holes' and 'lifted'", where=where)
     if layout.form_of(layout.PAYLOAD + form) is None:
         raise Malformed(f"unknown form {form[:40]!r}", where=f"{where}: form")
     found = []

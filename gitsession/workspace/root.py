@@ -161,7 +161,7 @@ class WorkspaceRoot:
     def _resolve(self, path: str) -> tuple[int | None, bytes]:
         folder, slash, name = path.rpartition("/")
         if slash and not folder:
-            raise Malformed("an absolute path", where=ascii(path[:80]))
+            raise Malformed("expected a relative path, found an absolute path", where=ascii(path[:80]))
         if path.count("/") >= names.DEPTH_MAX:
             raise Malformed(f"more than {names.DEPTH_MAX} folders deep", where=ascii(path[:80]))
         return self._handle(folder), on_disk(name)

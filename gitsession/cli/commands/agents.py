@@ -36,7 +36,7 @@ def _arguments(force: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 @click.command()
 @_arguments("Replace")
 def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
-    """Install hooks that record an agent's sessions and files while it works.
+    """Install hooks that record an agent's sessions, and the files of the workspace, while the agent works.
 
     AGENT is claude, codex, omp, opencode, or pi. The command prints how many lines of the agent's settings would
     change, and asks for confirmation. To remove the hooks, run `gitsession disable AGENT`.

@@ -32,7 +32,7 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
     """Undo the last command that moved branches or wrote files.
 
     Without SESSION, undo the last command on a session of the current folder or its project. If a file has been
-    edited since the command, the edits are kept, and only the changes of the command are reverted. If that is not
+    edited since the command, the edits are kept, and only the command's own changes are reverted. If that is not
     possible, the file is listed and left unchanged.
     """
     _run(app, "undo", session, everywhere, workspace)

@@ -224,7 +224,7 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     "--filter",
     metavar="SPEC",
     default="",
-    help="Do not fetch the objects that this filter excludes until they are read. Example: blob:limit=64k.",
+    help="Fetch the objects that this filter excludes only when they are read. Example: blob:limit=64k.",
 )
 @click.option(
     "--namespace",

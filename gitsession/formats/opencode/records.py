@@ -219,7 +219,7 @@ def _inner(payload: bytes, orders: Orders) -> list[str]:
     """Return the messages in ``payload``, which is a record or the replacement of a record, as compact JSON.
 
     A compaction contains two messages, a record of marks contains no message, and any other record contains one. The
-    messages in a replacement are returned as one text, separated by commas.
+    messages in a replacement are returned as a single string in which commas separate them.
     """
     text = payload.decode()
     if text.startswith(_MARKS):
