@@ -47,6 +47,16 @@ def decode(data: bytes) -> Plain:
     The types of the value are checked. Then the value is encoded again and compared with ``data``. So any other
     encoding of a value (wide integers, short floats, indefinite lengths, duplicate keys, trailing bytes) is rejected.
     """
+    value = decode_unchecked(data)
+    if not _fits(value):
+        _check_profile(value)
+    if cbor2.dumps(value) != data:
+        raise Malformed("not the canonical encoding of its value (wide integer, short float or trailing bytes)")
+    return value
+
+
+def decode_unchecked(data: bytes) -> Plain:
+    """Decode ``data``, whose digest was verified. The caller checks the types of the value. Raises ``Malformed``."""
     try:
         value: Plain = cbor2.loads(
             data,
@@ -59,10 +69,6 @@ def decode(data: bytes) -> Plain:
         )
     except (cbor2.CBORDecodeError, ValueError, TypeError, OverflowError, MemoryError, RecursionError) as error:
         raise Malformed(f"invalid CBOR: {error}") from None
-    if not _fits(value):
-        _check_profile(value)
-    if cbor2.dumps(value) != data:
-        raise Malformed("not the canonical encoding of its value (wide integer, short float or trailing bytes)")
     return value
 
 

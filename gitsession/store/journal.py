@@ -47,6 +47,7 @@ PREALLOCATED_BYTES = 4 << 20
 _NUMBER_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 _KIND_OF: Final[dict[int, Kind]] = {number: kind for kind, number in _NUMBER_OF.items()}
 _ATTEMPTS_MAX = 200
+_READ_BYTES = 1 << 12
 
 Move = tuple[str, RefValue | None, RefValue | None]
 """A ref, its old value, and its new value."""
@@ -100,7 +101,7 @@ def decode_record(payload: bytes) -> JournalRecord:
     Raises ``Corrupt``, and ``NotAStore`` for a record of a later version.
     """
     try:
-        value = cbor.decode(payload)
+        value = cbor.decode_unchecked(payload)
     except Malformed as error:
         raise Corrupt(f"cannot read a journal record: {error}") from None
     match value:
@@ -123,7 +124,8 @@ def _is_consistent(payload: bytes) -> bool:
     except (Corrupt, NotAStore):
         return False
     own = {oid_of(kind, data) for kind, data in record.objects}
-    return bool(record.moves) and all(new in own for _, _, new in record.moves)
+    is_canonical = encode_record(record.objects, record.moves) == payload
+    return is_canonical and bool(record.moves) and all(new in own for _, _, new in record.moves)
 
 
 class Journal:
@@ -306,20 +308,15 @@ class Journal:
         file.unsure = file.unsure and not locked
         if file.damaged:
             return []
-        if os.pread(file.fd, 4, file.end) != journal_frames.MAGIC:
-            self._check_end(file)
-            return []
         found = []
-        size = os.fstat(file.fd).st_size
-        while (length := journal_frames.length_at(file.fd, file.end, size)) is not None:
-            start = file.end + journal_frames.HEAD_BYTES
-            raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.end)
-            payload = os.pread(file.fd, length, start)
-            if hash_of(file.digest + raw[4:8] + payload) != raw[8:]:
+        while (record := _record_at_end(file)) is not None:
+            length, digest, payload = record
+            if hash_of(file.digest + length + payload) != digest:
                 file.is_end_checked = file.is_end_checked and not locked
                 break
             found.append((file.number, decode_record(payload)))
-            file.last, file.end, file.digest, file.unsure = file.end, start + length, raw[8:], not locked
+            end = file.end + journal_frames.HEAD_BYTES + len(payload)
+            file.last, file.end, file.digest, file.unsure = file.end, end, digest, not locked
         self._check_end(file)
         return found
 
@@ -368,6 +365,21 @@ def _has_last_record(file: _File) -> bool:
         return True
     raw = os.pread(file.fd, journal_frames.HEAD_BYTES, file.last)
     return raw[:4] == journal_frames.MAGIC and raw[8:] == file.digest
+
+
+def _record_at_end(file: _File) -> tuple[bytes, bytes, bytes] | None:
+    """Return the length, the digest and the payload of the next record; ``None`` if there is none.
+
+    The record is read in one step, which is faster and usually sufficient. The digest is not checked.
+    """
+    start = journal_frames.HEAD_BYTES
+    raw = os.pread(file.fd, _READ_BYTES, file.end)
+    end = start + int.from_bytes(raw[4:8], "big")
+    if len(raw) < end <= os.fstat(file.fd).st_size - file.end:
+        raw = os.pread(file.fd, end, file.end)
+    if raw[:4] != journal_frames.MAGIC or len(raw) < end:
+        return None
+    return raw[4:8], raw[8:start], raw[start:end]
 
 
 def _read_all(fd: int) -> bytes:
