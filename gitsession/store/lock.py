@@ -19,10 +19,12 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.store import create
 
-# A process that has waited longer tries more often, so that busy writers do not starve it. Measured with 8 writers: the
-# longest wait is a quarter of the longest wait with growing pauses. A wait of more than a second means that one process
-# holds the lock for a long time, not that many writers compete.
-_FIRST_PAUSE, _SHORTEST_PAUSE, _CROWD_SECONDS = 0.002, 0.0002, 1.0
+_PAUSE_SECONDS, _LONG_PAUSE_SECONDS, _CROWD_SECONDS = 0.001, 0.005, 1.0
+"""Pauses between attempts, and the wait after which the pauses are long.
+
+Shorter pauses do not help: on two cores, eight writers that try every 0.2 ms take the time of the one that holds the
+lock. A wait of more than a second means that one process holds the lock for a long time, not that many writers compete.
+"""
 
 
 class StoreLock:
@@ -106,7 +108,8 @@ class StoreLock:
                 since = since or now
                 if now - since >= wait_seconds:
                     raise self._lock_error(self._holder(), wait_seconds) from None
-                time.sleep(_pause(now - since) * random.uniform(0.5, 1.0))
+                pause = _PAUSE_SECONDS if now - since < _CROWD_SECONDS else _LONG_PAUSE_SECONDS
+                time.sleep(pause * random.uniform(0.5, 1.0))
 
     def _lock_error(self, holder: str, seconds: float) -> Unavailable:
         message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
@@ -127,13 +130,6 @@ class StoreLock:
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
                 return f"process {fields[4]}"
         return "another process"
-
-
-def _pause(waited: float) -> float:
-    """Return the time in seconds to sleep before the next attempt, after a wait of ``waited`` seconds."""
-    if waited > _CROWD_SECONDS:
-        return _FIRST_PAUSE
-    return max(_SHORTEST_PAUSE, _FIRST_PAUSE / (1 + waited / _FIRST_PAUSE))
 
 
 @contextmanager
