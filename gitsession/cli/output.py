@@ -5,7 +5,6 @@ Warnings and questions are always printed to standard error.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -66,12 +65,16 @@ def emit(schema: str, document: dict[str, Any]) -> None:
 
 def emit_line(schema: str, document: dict[str, Any]) -> None:
     """Print one of several JSON documents on one line, and flush standard output."""
+    import json  # few commands print a document
+
     click.echo(json.dumps(titled(schema, document)))
     sys.stdout.flush()
 
 
 def emit_bare(value: Any) -> None:
     """Print a value as JSON. Non-ASCII characters are escaped, so that any terminal can print them."""
+    import json
+
     click.echo(json.dumps(value, indent=2))
 
 

@@ -8,8 +8,7 @@ agents' payloads) return a ``Headline``. ``codec.message`` cleans, shortens and 
 from __future__ import annotations
 
 import re
-
-from gitsession.dataclass import dataclass
+from typing import NamedTuple
 
 TOMBSTONE = "tombstone"
 """Kind and author of a tombstone, defined here so that code that reads commits need not import the entries."""
@@ -27,8 +26,7 @@ _UNSAFE = re.compile(
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Headline:
+class Headline(NamedTuple):
     """The parts of a commit message.
 
     ``kind``: the value of the ``Entry`` trailer. ``role``: the author. ``label``: the part of the subject before the
@@ -37,8 +35,8 @@ class Headline:
     """
 
     kind: str
-    role: str = "session"
     label: str
+    role: str = "session"
     words: str = ""
     calls: int = 0
     body: str = ""
@@ -47,10 +45,7 @@ class Headline:
 
     def at(self, at_ms: int | None) -> Headline:
         """Return a copy with another time."""
-        return Headline(
-            kind=self.kind, role=self.role, label=self.label, words=self.words, calls=self.calls, body=self.body,
-            model=self.model, at_ms=at_ms,
-        )  # fmt: skip
+        return self._replace(at_ms=at_ms)
 
 
 def clean(text: str) -> str:

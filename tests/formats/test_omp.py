@@ -1,7 +1,6 @@
 """Tests of omp's session files: the differences from pi's, the title slot, and the types that only omp writes."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from builders import bring, title_of
@@ -17,7 +16,7 @@ from gitsession.store.memory import MemoryStore
 
 def timeless(headline: Headline) -> Headline:
     """Return the headline without its time, which has separate tests."""
-    return replace(headline, at_ms=None)
+    return headline.at(None)
 
 
 HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}

@@ -1,7 +1,6 @@
 """Tests of pi's session files: detection, records, meaning of lines, and headlines."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from goldens import given_back
@@ -21,7 +20,7 @@ from gitsession.model.headline import Headline
 
 def timeless(headline: Headline) -> Headline:
     """Return the headline without its time, which has separate tests."""
-    return replace(headline, at_ms=None)
+    return headline.at(None)
 
 
 HEADER = {"type": "session", "version": 3, "id": "s1", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
