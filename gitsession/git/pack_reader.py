@@ -16,7 +16,7 @@ import os
 import struct
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
@@ -34,6 +34,11 @@ _OPEN_MAX = 64
 _CACHE_BYTES = 32 << 20
 _CACHED_BYTES_MAX = 1 << 20
 _TOGETHER_BYTES_MAX = 1 << 18
+_WHOLE_BYTES_MAX, _WHOLE_CONTENT_BYTES_MAX, _WHOLE_MAX = 1 << 20, 16 << 20, 4
+"""Maximum size of a pack that is read as a whole, of its inflated objects, and maximum number of such cached packs.
+
+A flush writes packs of this size. To read an object with its neighbors takes a third of the time of a single read.
+"""
 
 _Base = tuple[int, bytes]
 """Type number and content of the base object of a delta."""
@@ -51,6 +56,8 @@ class Packs:
         self._bytes_max = object_bytes_max
         self._indexes: dict[str, PackIndex] = {}
         self._recent = ""
+        self._reads: dict[str, int] = {}
+        self._whole: OrderedDict[str, dict[Oid, tuple[Kind, bytes]]] = OrderedDict()
         self._bodies: OrderedDict[str, RandomAccessFile] = OrderedDict()
         self._bases: OrderedDict[tuple[str, int], _Base] = OrderedDict()
         self._bases_bytes = 0
@@ -83,6 +90,7 @@ class Packs:
     def forget(self) -> None:
         """Close all packs, so that each is opened again. A pack may have been replaced while it was open."""
         self._bodies, self._bases, self._bases_bytes = OrderedDict(), OrderedDict(), 0
+        self._reads, self._whole = {}, OrderedDict()
 
     def contains(self, oid: Oid) -> bool:
         """Return whether an index lists the object."""
@@ -176,6 +184,9 @@ class Packs:
                 yield name, index
 
     def _object(self, name: str, offset: int, oid: Oid) -> tuple[Kind, bytes]:
+        found = self._whole_pack(name).get(oid)
+        if found is not None:
+            return found
         number, data = self._resolve(name, offset, oid)
         kind = _KINDS.get(number)
         if kind is None:
@@ -184,6 +195,33 @@ class Packs:
             what = f"the content at offset {offset} of {_pack(name)} does not match the id"
             raise Corrupt(f"cannot read object {oid}: {what}")
         return kind, data
+
+    def _whole_pack(self, name: str) -> Mapping[Oid, tuple[Kind, bytes]]:
+        """Return the readable objects of a small pack after a quarter of them were read one by one; else nothing.
+
+        A pack is read as a whole only once, because its objects may be needed in another order than they are stored.
+        """
+        whole = self._whole.get(name)
+        if whole is not None:
+            return whole
+        reads = self._reads[name] = self._reads.get(name, 0) + 1
+        index = self._indexes.get(name)
+        if index is None or reads != index.count // 4 or self._open(name).size > _WHOLE_BYTES_MAX:
+            return {}
+        whole = self._whole[name] = {}
+        try:
+            locations = index.locations()
+        except (Corrupt, OSError, struct.error):
+            return whole
+        size = 0
+        for oid, kind, data in self._in_order(name, locations):
+            whole[oid] = kind, data
+            size += len(data)
+            if size > _WHOLE_CONTENT_BYTES_MAX:  # a hostile pack can be a thousand times larger when it is inflated
+                break
+        if len(self._whole) > _WHOLE_MAX:
+            self._whole.popitem(last=False)
+        return whole
 
     def _resolve(self, name: str, offset: int, oid: Oid) -> _Base:
         """Return the object at ``offset``: follow its deltas to a base that is not a delta, and apply them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -241,3 +242,38 @@ def test_many_packs_do_not_use_up_the_files_a_process_may_open(tmp_path: Path) -
     before = len(os.listdir("/proc/self/fd"))
     assert {oid: door.read(oid) for oid in written} == written
     assert len(os.listdir("/proc/self/fd")) < before + 80
+
+
+def test_pack_that_is_read_as_a_whole_has_the_same_objects(tmp_path: Path) -> None:
+    """A damaged object is reported in both ways of reading, and the other objects are read in both."""
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    written = {oid_of("blob", data): ("blob", data) for data in (b"%d" % n * 50 for n in range(200))}
+    write_pack(tmp_path / "objects", written, tmp_path / "keep")
+    [file] = tmp_path.glob("objects/pack/*.pack")
+    index = PackIndex(str(file.with_suffix(".idx")))
+    lost = [list(written)[n] for n in (3, 120, 199)]
+    for oid in lost:
+        damaged(file, (index.find(bytes.fromhex(oid)) or 0) + 4)
+    packs = Packs(f"{tmp_path}/objects", 1 << 30)
+    for _ in range(2):
+        for oid, found in written.items():
+            if oid in lost:
+                with pytest.raises(Corrupt):
+                    packs.read(oid)
+            else:
+                assert packs.read(oid) == found
+
+
+def test_objects_of_a_pack_that_inflates_to_much_are_not_all_cached(tmp_path: Path) -> None:
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    zeros = {oid_of("blob", data): ("blob", data) for data in (b"%d" % n + bytes(250_000) for n in range(400))}
+    write_pack(tmp_path / "objects", zeros, tmp_path / "keep", sync=False)
+    [file] = tmp_path.glob("objects/pack/*.pack")
+    assert file.stat().st_size < 1 << 20, "small, but 100 MB when inflated"
+    packs = Packs(f"{tmp_path}/objects", 1 << 30)
+    tracemalloc.start()
+    try:
+        assert all(packs.read(oid) == found for oid, found in zeros.items())
+        assert tracemalloc.get_traced_memory()[1] < 80 << 20, "a cache of bases and 16 MiB of whole packs"
+    finally:
+        tracemalloc.stop()
