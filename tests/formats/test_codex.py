@@ -402,7 +402,7 @@ def test_headline_of_lines(lines: Any, expected: Headline) -> None:
     (record,) = codex.split(rollout(lines)).records
     found = codex.headline(record.payload)
     assert found.at_ms == AT_MS
-    assert found == Headline(**{name: getattr(expected, name) for name in Headline.__slots__} | {"at_ms": AT_MS})
+    assert found == expected.at(AT_MS)
 
 
 def test_kind_stated_by_a_message_is_used() -> None:
