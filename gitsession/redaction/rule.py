@@ -83,8 +83,11 @@ class Hint(NamedTuple):
 _BLANKS = rb"""(?:[\s"'`]|\\+(?:[nrtbf"'`]|u00(?:[01][0-9A-Fa-f]|2[27]|60)))"""
 """A white-space character or a quotation mark, which may be escaped several times."""
 
-_SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + rb"*+"
-"""The text between a stem and the value: the rest of the name, and the assignment sign."""
+_SIGN = rb"[\w.-]{0,40}+(?:" + _BLANKS + rb"|\])*+(?::=|=>|==?|:)" + _BLANKS + rb"*"
+"""The text between a stem and the value: the rest of the name, and the assignment sign.
+
+The last ``*`` is not possessive: for the rules, an escaped control character may also be the beginning of the value.
+"""
 
 _VALUE = rb"""(?:[^\s"'\\]|\\+u[0-9A-Fa-f]{4})"""
 _NO_CALL = rb"(?![(\[{$<]|[A-Za-z_$][\w.$]{2,}[(\[{])"
@@ -100,7 +103,7 @@ _HEADER = _ANY + _VALUE + rb"{12}"
 _RANDOM = _SIGN + rb"(?=" + _VALUE + rb"{16})" + _NO_CALL + rb"(?P<turns>)"
 _PASSWORD = _SIGN + _NO_CALL + _VALUE + rb"{8}"
 _KEY = _BLANKS + rb"*+[=:,>]+" + _BLANKS + rb"*+[A-Za-z0-9/+]{40}"
-_OPTION = _BLANKS + rb"++" + _NO_CALL + _VALUE
+_OPTION = _BLANKS + rb"+" + _NO_CALL + _VALUE
 _STATED = (
     rb"(?:(?:[ \t]|\\++(?:t|u0009))++\\*+(?:'|u0027)|(?-i:\w{0,24}+)"
     + _BLANKS

@@ -101,6 +101,9 @@ LEVELS = st.lists(st.sampled_from(list(WRITERS)), max_size=3)
 @example("x_password =aB3,dE5;gH7", [], False)
 @example("curl -s x -u me:aB3dE5gH7jK9", ["all"], False)
 @example("://a:b,c@h", ["slashes", "slashes"], False)
+@example("secret: \x00getTokenFor(x1A2b3)", ["plain"], False)
+@example("secret: \x00aB3dE5gH7jK9mN1", ["plain"], False)
+@example('secret: \x00"aB3dE5gH7jK9mN1pQ"', ["plain"], False)
 def test_any_text_has_the_same_findings(text, writers, capitals):
     data = written(text.upper() if capitals else text, writers)
     for form in ("jsonl", "md"):
