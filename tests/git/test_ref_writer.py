@@ -199,6 +199,42 @@ def test_packed_refs_that_look_like_those_of_a_moment_ago_are_read_again(git_dir
             assert refs.read(LEAF) == oid
 
 
+def test_packed_refs_that_were_written_a_moment_ago_are_checked_once(git_dir, refs, monkeypatch):
+    checked = []
+    check = ref_files._sorted_lines
+    monkeypatch.setattr(ref_files, "_sorted_lines", lambda data: checked.append(data) or check(data))
+    (git_dir / "packed-refs").write_text(f"{OID} {LEAF}\n")
+    assert [refs.read(LEAF) for _ in range(3)] == [OID] * 3
+    assert len(checked) == 1
+    os.utime(git_dir / "packed-refs", (0, 0))
+    assert refs.read(LEAF) == OID
+    (git_dir / "packed-refs").write_bytes(b"")
+    assert refs.read(LEAF) is None
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        f"{OID[:-1]}g {LEAF}", f"{OID[:-1]} 0{LEAF}", f"{OID}{LEAF}", f"{OID} {LEAF}\r", f"{OID} refs/",
+        f"{OID} ref/a", f"{OID} refs/a b", f"{OID} refs/a\0", f"{OID} refs/\x7f", f"{OID} ", OID, "", f"^{OID[1:]}",
+        f" {OID[1:]} {LEAF}",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_damaged_line_of_packed_refs_is_reported_and_hides_no_other_line(git_dir, refs, damaged, at):
+    lines = [f"{OID} refs/tags/a", f"{OID2} refs/tags/z"]
+    lines.insert(at, damaged)
+    written = "".join(f"{line}\n" for line in ["# pack-refs with: sorted ", *lines])
+    (git_dir / "packed-refs").write_bytes(written.encode())
+    assert refs.list("refs/tags/") == {"refs/tags/a": OID, "refs/tags/z": OID2}
+    assert list(refs.damage()) == ["packed-refs"]
+
+
+def test_packed_refs_out_of_order_are_sorted(git_dir, refs):
+    (git_dir / "packed-refs").write_text(f"# pack-refs with: sorted \n{OID} refs/tags/z\n{OID2} refs/tags/a\n")
+    assert refs.list("refs/tags/") == {"refs/tags/a": OID2, "refs/tags/z": OID}
+
+
 def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):
     writer.move(LEAF, first(git_dir), expected={None})
     git(git_dir, "pack-refs", "--all")
