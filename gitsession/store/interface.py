@@ -101,7 +101,10 @@ class ObjectStore(Reader, Protocol):
 
 
 class StoreProxy:
-    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override some methods."""
+    """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override some methods.
+
+    A subclass that overrides ``read`` must override ``read_all`` and ``commits``, too.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -113,11 +116,10 @@ class StoreProxy:
         return self._store.contains(oid)
 
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield nothing. Callers then use ``read`` for each object, and a subclass may override ``read``."""
-        return iter(())
+        return self._store.read_all(oids)
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        return iter(())
+        return self._store.commits()
 
     def oids(self) -> Iterator[Oid]:
         return self._store.oids()

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from builders import Clock, bring, pi_file, said, talk
+from builders import Clock, begun, bring, pi_file, said, talk
 from damage import KEPT, changes, replace_file, without
 from promises import Faults
 from written import Written
@@ -18,6 +18,7 @@ from gitsession.cli import exits
 from gitsession.cli.app import run
 from gitsession.errors import GitSessionError
 from gitsession.git import process
+from gitsession.git.repository import VerifiedRepository
 from gitsession.sessions import graph
 from gitsession.store import refs
 from gitsession.verify import lost_refs
@@ -174,3 +175,16 @@ def test_a_git_that_crashes_on_a_damaged_file_is_a_finding(tmp_path: Path, monke
         program.chmod(0o700)
         monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
         assert [found.what for found in store.verify().problems] == ["`git fsck` was killed by signal 11"]
+
+
+def test_entries_of_a_store_with_an_archive_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        begun(store.objects, *(f"words {number}" for number in range(80)))
+        store.archive.put(begun(store.objects, "old").id)
+        store.flush()
+    single: list[str] = []
+    read = VerifiedRepository.read
+    monkeypatch.setattr(VerifiedRepository, "read", lambda found, oid: single.append(oid) or read(found, oid))
+    with Store.open(tmp_path / "store.git") as store:
+        assert store.verify().checked > 80
+    assert len(single) < 40
