@@ -18,6 +18,7 @@ from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.history_state import HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry, Spot
 from gitsession.sessions.node import Node, load, short_id
+from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.interface import ObjectStore
 
@@ -112,6 +113,9 @@ class ContextHistory:
         attachments: SessionAttachments | None = None,
     ) -> None:
         self._store = store
+        self._ahead = ReadAheadReader(store)
+        self._expected: list[Oid] = []
+        """Payloads of entries that ``showable_entries`` listed and that are not read yet."""
         self._attachments = attachments
         self._index = index or _EmptyIndex()
         self._cache = cache or HistoryCache()
@@ -133,6 +137,8 @@ class ContextHistory:
         oid = self.leaf
         while oid:
             indexed = self._indexed_entry(oid, goes_on=True)
+            if indexed is not None and indexed.payload and oid not in self._cache.entries:
+                self._expected.append(indexed.payload)
             yield indexed or self._node(oid)
             oid = self._node(oid).parent if indexed is None or indexed.above is None else indexed.above
 
@@ -159,7 +165,10 @@ class ContextHistory:
         return self._entry_and_payload(spot)[1]
 
     def _entry_and_payload(self, spot: Spot) -> tuple[Entry, bytes]:
-        found = self._read.get(spot.oid) or self._cache.entries.get(spot.oid)
+        found = self._read.get(spot.oid)
+        if found is not None:
+            return found
+        found = self._cache.entries.get(spot.oid)
         if found is None:
             found, has_placeholders = self._load_entry(spot)
             if isinstance(found[0], Opaque) and found[0].problem and spot.kind != Opaque.kind:
@@ -185,9 +194,11 @@ class ContextHistory:
         """Return the entry, its payload, and whether it has placeholders."""
         indexed = spot if isinstance(spot, IndexedEntry) else self._indexed_entry(spot.oid)
         if indexed is not None and indexed.payload:
-            return content.read_alone(
-                self._store, indexed.payload, indexed.source.agent if indexed.source else None
-            ), False
+            if self._expected:
+                self._ahead.load_objects(self._expected)
+                self._expected = []
+            agent = indexed.source.agent if indexed.source else None
+            return content.read_alone(self._ahead, indexed.payload, agent), False
         node = self._node(spot.oid)
         parts = content.entry_tree(self._store, node)
         payload = content.full_payload(self._store, node, parts)

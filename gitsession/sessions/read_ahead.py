@@ -29,12 +29,16 @@ class ReadAheadReader:
 
     def load(self, entries: Iterable[Node]) -> None:
         """Load the trees and payloads of ``entries`` into the cache, and remove all other objects from it."""
-        found = self._cache = self._read({node.tree for node in entries})
-        blobs: set[Oid] = set()
+        self.load_objects({node.tree for node in entries})
+        found, blobs = self._cache, set[Oid]()
         for _, data in found.values():
             with contextlib.suppress(Malformed):
                 blobs.update(oid for mode, _, oid in parse_tree(data) if mode == layout.FILE_MODE)
         found.update(self._read(blobs))
+
+    def load_objects(self, oids: Iterable[Oid]) -> None:
+        """Load objects into the cache, and remove all other objects from it."""
+        self._cache = self._read(oids)
 
     def _read(self, oids: Iterable[Oid]) -> dict[Oid, tuple[Kind, bytes]]:
         return {oid: (kind, data) for oid, kind, data in self._store.read_all(oids)}

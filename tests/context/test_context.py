@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -364,6 +364,21 @@ def test_reads_for_a_context_do_not_grow_with_hidden_entries(tmp_path: Path) -> 
             asked.append(taken[0])
     assert asked[0] == asked[1]
     assert reads[0] == reads[1] == 21 + 11  # the payload of each, and 11 commits on the way to the kept entries
+
+
+class _Bulk(Watched):
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        return self._store.read_all(oids)
+
+
+def test_payloads_of_a_context_are_read_together(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "s.git") as store:
+        sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(50))))).session
+        store.flush()
+        watched, leaf = _Bulk(store.objects), store.session(sid).leaf
+        assert leaf is not None
+        context = build.context(ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid)))
+    assert (len(context.messages), watched.reads) == (50, 0)
 
 
 def test_second_context_only_reads_new_entries(store: Store) -> None:
