@@ -23,6 +23,8 @@ from gitsession import Message, Store
 TITLE = "Sync"
 
 BAR = 0.5
+FIRST_BAR = 1.5
+"""The bar of a clone, of a first pull, and of a first push."""
 BEYOND_MAX = 4096
 
 
@@ -145,9 +147,7 @@ def _clones(shop: Workshop, hub: Path, sessions: int) -> Line:
         found.add([ours], [theirs])
         for place in places:
             shutil.rmtree(place)
-    why = "Ours judges every entry, too."
-    line = found.line(f"clone of {sessions:,} sessions", "git clone --mirror")
-    return Line(line.what, line.peer, line.bar, line.ratio, line.ours, line.theirs, line.unit, why)
+    return found.line(f"clone of {sessions:,} sessions", "git clone --mirror", FIRST_BAR)
 
 
 def _pulls(shop: Workshop, hub: Path, sessions: int) -> Line:
@@ -163,7 +163,7 @@ def _pulls(shop: Workshop, hub: Path, sessions: int) -> Line:
         found.add([ours], [theirs])
         for place in places:
             shutil.rmtree(place)
-    return found.line(f"first pull of {sessions:,} sessions", "git fetch")
+    return found.line(f"first pull of {sessions:,} sessions", "git fetch", FIRST_BAR)
 
 
 def _first_push(shop: Workshop, sessions: int) -> Line:
@@ -178,7 +178,7 @@ def _first_push(shop: Workshop, sessions: int) -> Line:
             lambda _, path=path, other=other: _git(path, "push", "-q", str(other), "refs/heads/*:refs/heads/*")
         )
         found.add([ours], [theirs])
-    return found.line(f"first push of {sessions:,} sessions", "git push")
+    return found.line(f"first push of {sessions:,} sessions", "git push", FIRST_BAR)
 
 
 def _git(path: Path, *words: str) -> None:
