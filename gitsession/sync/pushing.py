@@ -62,8 +62,7 @@ def send(
     ``only``: the sessions and refs to push; empty for all. ``leave``: the refs to omit. ``among``: see ``in_scope``.
     Raises ``Unavailable``.
     """
-    wanted, branches = _wanted(store, remote, among, set(only), set(leave))
-    before = store.refs(remote.tracks)
+    before, wanted, branches = _wanted(store, remote, among, set(only), set(leave))
     if not wanted:
         return PushResult(sorted(branches, key=lambda one: one.ref))
     try:
@@ -120,7 +119,7 @@ def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | N
 
     Raises ``Unavailable``.
     """
-    wanted, _ = _wanted(store, remote, among)
+    _, wanted, _ = _wanted(store, remote, among)
     return sorted({refs.session_of(ref) for ref in wanted} - {""})
 
 
@@ -129,7 +128,7 @@ def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[st
 
     Raises ``Unavailable``.
     """
-    wanted, _ = _wanted(store, remote, among)
+    _, wanted, _ = _wanted(store, remote, among)
     if refs.ARCHIVE not in wanted:
         return []
     known = {*_sessions_at(store, remote), *(refs.session_of(ref) for ref in wanted)}
@@ -167,7 +166,7 @@ def _sessions_at(store: GitStore, remote: Remote) -> set[str]:
 
 def _with_tombstones_in_scope(
     store: GitStore, remote: Remote, local: Mapping[str, Oid], among: Collection[str]
-) -> dict[str, Oid]:
+) -> Mapping[str, Oid]:
     merged = tombstone_sync.tombstones_for(store, remote, {*among, *_sessions_at(store, remote)})
     if merged.objects:
         with store.transaction() as tx:
@@ -183,10 +182,10 @@ def _wanted(
     among: Collection[str] | None,
     only: Collection[str] = (),
     leave: Collection[str] = (),
-) -> tuple[dict[str, tuple[Oid, str]], list[SyncedBranch]]:
-    """Flush the store; return the refs to push, in push order, each with its value and its name at the remote.
+) -> tuple[Mapping[str, Oid], dict[str, tuple[Oid, str]], list[SyncedBranch]]:
+    """Flush the store; return the remote-tracking refs, the refs to push, and outcomes for refs that cannot be sent.
 
-    For the refs that cannot be sent, outcomes are returned. Raises ``Unavailable``.
+    The refs to push are in push order, each with its value and its name at the remote. Raises ``Unavailable``.
     """
     flush(store)
     with_sessions = only if refs.TOMBSTONES in only else {create.MAIN, *_SETS}  # not refs of sessions
@@ -194,13 +193,15 @@ def _wanted(
     found: dict[str, tuple[Oid, str]] = {}
     refused = []
     fits = in_scope(store, remote, among)
-    local = _sendable_refs(store, remote)
+    local = store.refs(HEADS)
     if among is not None and refs.TOMBSTONES in local:
         local = _with_tombstones_in_scope(store, remote, local, among)
-    for ref, oid in local.items():
-        remote_oid = seen.get(remote.tracking(ref))
-        if remote_oid == oid or ref in leave or not fits(ref):
+    # A set difference, because a store can have tens of thousands of refs that the remote has, too.
+    unsent = local.items() - {(remote.local_ref_of(name), oid) for name, oid in seen.items()}
+    for ref, oid in sorted(unsent, key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])):
+        if not _is_sendable(remote, ref) or ref in leave or not fits(ref):
             continue
+        remote_oid = seen.get(remote.tracking(ref))
         if only and refs.session_of(ref) not in only and ref not in with_sessions:
             continue
         name = ref
@@ -221,7 +222,7 @@ def _wanted(
         ):
             continue  # the remote has this history under the name that the branch had before it was renamed
         found[ref] = (oid, remote.remote_ref(name) or name)
-    return found, refused
+    return seen, found, refused
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
@@ -233,14 +234,8 @@ def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
     return histories.holds(store.read, new, old)
 
 
-def _sendable_refs(store: GitStore, remote: Remote) -> dict[str, Oid]:
-    """Return the refs that may be sent: first the store's own refs, then the session refs."""
-    found = {
-        ref: oid
-        for ref, oid in store.refs(HEADS).items()
-        if remote.remote_ref(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
-    }
-    return dict(sorted(found.items(), key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])))
+def _is_sendable(remote: Remote, ref: str) -> bool:
+    return remote.remote_ref(ref) is not None and (refs.is_session_ref(ref) or not ref.startswith(refs.SESSIONS))
 
 
 @dataclass(frozen=True, slots=True)

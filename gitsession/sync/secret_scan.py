@@ -36,6 +36,9 @@ _CHAIN_CHARS = 12
 _AT_ONCE = 256
 """Number of entries that are read and scanned together."""
 
+_WALKED_MAX = 256
+"""Number of new commits up to which they are found without git."""
+
 _UNREADABLE = (Malformed, Corrupt, MissingObject)
 
 
@@ -89,16 +92,20 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     moves = [move for move in moves if move.new is not None]
     for archive in [move.new for move in moves if move.ref == refs.ARCHIVE and move.new]:
         moves += set_rules.new_tips(archive_set.at(store, archive))  # these sessions are sent with the archive
-    new = _new_commits(
-        store, [move.new for move in moves if move.new], [*known, *(move.old for move in moves if move.old)]
-    )
+    tips, olds = [move.new for move in moves if move.new], {*known, *(move.old for move in moves if move.old)}
+    near = _walk_back(store, tips, olds)
+    new = _new_commits(store, tips, olds) if near is None else near
     if not new:
         return []
-    guard = Guard.load(config.redaction(store.git_dir).rules)
+    secrets = list(_secrets(store, list(new), Guard.load(config.redaction(store.git_dir).rules)))
+    if not secrets:
+        return []
+    if near is not None:
+        new = _new_commits(store, tips, olds)
     allowed = set(allowances(store))
     found: dict[Oid, list[_Secret]] = {}
-    for secret in _secrets(store, list(new), guard):
-        if secret.key not in allowed:
+    for secret in secrets:
+        if secret.node.oid in new and secret.key not in allowed:
             found.setdefault(secret.node.oid, []).append(secret)
     return list(_outgoing(store, moves, new, found))
 
@@ -185,15 +192,38 @@ def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Outgoi
     return [secret.to_outgoing(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
+def _walk_back(store: ObjectStore, tips: Iterable[Oid], olds: Collection[Oid]) -> dict[Oid, None] | None:
+    """Return the commits from ``tips`` back to the nearest commits in ``olds``; ``None`` if there are many.
+
+    The result contains every new commit (see ``_new_commits``), and also those that only another commit in ``olds``
+    leads to. A push of a few entries needs no more than this: git would first read every ref in ``olds``.
+    """
+    found: dict[Oid, None] = {}
+    todo = list(tips)
+    while todo:
+        oid = todo.pop()
+        if oid in olds or oid in found:
+            continue
+        found[oid] = None
+        if len(found) > _WALKED_MAX:
+            return None
+        try:
+            todo += histories.commit_of(store.read, oid).parents
+        except _UNREADABLE:
+            return None
+    return found
+
+
 def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
     """Return the commits reachable from ``tips`` but not from ``olds``, newest first.
 
-    Commits in ``olds`` that the store does not have are ignored.
+    Commits that the store does not have are ignored.
     """
-    present = [oid for oid in dict.fromkeys(olds) if store.contains(oid)]
-    revisions = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in present)])
+    revisions = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in dict.fromkeys(olds))])
     return dict.fromkeys(
-        process.run(store.git_dir, "rev-list", "--stdin", stdin=revisions.encode()).out.decode().split()
+        process.run(store.git_dir, "rev-list", "--ignore-missing", "--stdin", stdin=revisions.encode())
+        .out.decode()
+        .split()
     )
 
 

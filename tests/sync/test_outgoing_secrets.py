@@ -14,7 +14,7 @@ from raw import git
 
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
-from gitsession.git import hook_files
+from gitsession.git import hook_files, process
 from gitsession.model.entries import Message
 from gitsession.sessions import content
 from gitsession.sessions.node import load
@@ -58,6 +58,26 @@ def test_entries_of_the_remote_are_not_scanned_again(store) -> None:
     assert told(store, leaf) == []
     said.append(Message.user(f"and {OTHER}"))
     assert told(store, leaf) == [(said.id, RULE, "")]
+
+
+@pytest.mark.parametrize("walked", [0, 256])
+def test_entry_that_only_another_branch_of_the_remote_has_is_not_scanned_again(store, monkeypatch, walked) -> None:
+    monkeypatch.setattr(secret_scan, "_WALKED_MAX", walked)
+    said = begun(store, "hi", f"the key is {KEY}", "thanks")
+    root, sent, leaf = (node.oid for node in said.history()[-3:])
+    move = Proposed(refs.leaf(said.id), root, sent)
+    store.flush()
+    assert secret_scan.scan_new(store, [move], [leaf]) == []
+    assert [hit.oid for hit in secret_scan.scan_new(store, [move])] == [sent]
+
+
+def test_scan_of_a_few_entries_starts_no_git(store, monkeypatch) -> None:
+    said = begun(store, "hi", "thanks")
+    store.flush()
+    before = said.leaf.oid
+    said.append(Message.user("one more"))
+    monkeypatch.setattr(process, "run", lambda *_, **__: pytest.fail("git was started"))
+    assert told(store, before) == []
 
 
 def test_findings_of_a_batch_are_in_order(store, monkeypatch) -> None:

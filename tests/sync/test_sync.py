@@ -363,6 +363,19 @@ def test_plain_push_is_rejected_by_name_and_plain_fetch_moves_no_branch(two):
     two.clean()
 
 
+def test_push_of_one_entry_lists_the_refs_once_and_starts_one_git(two, monkeypatch):
+    remote_of_a = remote(two.a)
+    say(two.a, two.sid, "more")
+    listed, started = [], []
+    own_refs, run = two.a.refs, process.run_transfer
+    monkeypatch.setattr(two.a, "refs", lambda prefix: listed.append(prefix) or own_refs(prefix))
+    monkeypatch.setattr(process, "run_transfer", lambda *a, **k: started.append(a[1]) or run(*a, **k))
+    monkeypatch.setattr(process, "run", lambda *a, **_: pytest.fail(f"git was started: {a}"))
+    assert syncing.push(two.a, remote_of_a).pushed == {refs.leaf(two.sid)}
+    assert listed == [remote_of_a.tracks, "refs/heads/"]
+    assert started == ["push"]
+
+
 def test_plain_fetch_updates_tracking_refs_and_the_next_pull_merges_them(two):
     say(two.a, two.sid, "more")
     sync(two.a)
