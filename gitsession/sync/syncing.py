@@ -479,14 +479,15 @@ def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
     if refs.ARCHIVE not in seen or seen[refs.ARCHIVE] != store.ref(refs.ARCHIVE):
         return
     listed = still_listed(store, FetchedReader(store.git_dir, store), seen)
-    leases = {remote_ref: seen[ref] for ref in sorted(listed) if (remote_ref := remote.remote_ref(ref)) is not None}
-    if not leases:
+    if not listed:
         return
-    with Quarantine(store.git_dir, remote, {}) as quarantine:
+    leases = {ref: seen[ref] for ref in listed}
+    kept = {ref: oid for ref, oid in seen.items() if ref not in listed}
+    with Quarantine(store.git_dir, remote, kept) as quarantine:
         deleted = transport.delete(quarantine.git_dir, remote, leases, options)
     with store.transaction() as tx:
         for remote_ref in deleted:
-            name = remote.tracking(remote.local_ref(remote_ref) or remote_ref)
-            if store.ref(name) == leases[remote_ref]:
-                tx.move(name, None, expected=leases[remote_ref])
+            ref = remote.local_ref(remote_ref) or remote_ref
+            if store.ref(remote.tracking(ref)) == leases[ref]:
+                tx.move(remote.tracking(ref), None, expected=leases[ref])
     store.flush()

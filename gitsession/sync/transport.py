@@ -196,8 +196,8 @@ REFUSED_ENOUGH = 8
 After twice this number, the remaining sessions are not tried.
 """
 
-_DELETED_AT_ONCE = 1600
-"""Number of refs, with their leases, that fit into one command line."""
+_DELETION_FORBIDDEN = "(deletion prohibited)"
+"""Git's reason if the remote has ``receive.denyDeletes``, which applies to every ref."""
 
 _OFFLINE = re.compile(
     r"could not resolve|connection (refused|timed out|reset|closed)|network is unreachable|no route to host|"
@@ -367,17 +367,33 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
 
 
 def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], options: TransportOptions) -> set[str]:
-    """Delete the remote's refs in ``leases`` that still have the given values; return the names of the deleted refs."""
-    deleted: set[str] = set()
-    waiting = list(leases)
-    while waiting:
-        chunk, waiting = waiting[:_DELETED_AT_ONCE], waiting[_DELETED_AT_ONCE:]
-        arguments = ["push", "--porcelain", "--no-verify", options.progress]
-        arguments += [f"--force-with-lease={name}:{leases[name]}" for name in chunk]
-        arguments += ["--end-of-options", remote.address, *(f":{name}" for name in chunk)]
-        result = options.run(git_dir, *arguments)
-        rows = (_STATUS.fullmatch(line) for line in result.out.decode("utf-8", "replace").splitlines())
-        deleted |= {row[3] for row in rows if row is not None and row[1] == "-"}
+    """Delete session refs at the remote; return the names that they had there.
+
+    ``git_dir``: a quarantine with the refs that the remote keeps, under their local names. ``leases``: the refs to
+    delete, by local name, each with the value that it must still have at the remote.
+
+    `git push --prune` deletes what the quarantine lacks, and remote-tracking refs are the leases. If the refs and their
+    leases were named, git would compare each of them with each ref of the remote. The tracking refs are loose, because
+    git deletes each of them after the push, and would rewrite ``packed-refs`` each time.
+
+    The refs are deleted in one transaction (``--atomic``): otherwise, a server rewrites its ``packed-refs`` for each
+    ref. If the transaction fails, because one of the refs has moved or the remote has another ref that is not known
+    here, the refs are deleted one by one.
+    """
+    for ref, oid in leases.items():
+        path = git_dir / remote.tracking(ref)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{oid}\n")
+    specs = [f"{near}*:{far}*" for near, far in remote.prefixes if near == refs.SESSIONS]
+    for mode in ("--atomic", "--no-atomic"):
+        arguments = [word for spec in remote.fetched() for word in ("-c", f"remote.{remote.name}.fetch={spec}")]
+        arguments += ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", mode]
+        arguments += ["--prune", "--force-with-lease", options.progress, "--end-of-options", remote.address]
+        output = options.run(git_dir, *arguments, *specs).out.decode("utf-8", "replace")
+        rows = (_STATUS.fullmatch(line) for line in output.splitlines())
+        deleted = {row[3] for row in rows if row is not None and row[1] == "-"}
+        if deleted or _DELETION_FORBIDDEN in output:
+            break
     return deleted
 
 

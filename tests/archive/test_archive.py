@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import assert_clean, assert_git_agrees, begun, fork, session
 from purged import SECRET, find, purge, traces
 from purged import whole as whole_of
 from raw import git
-from remotes import hub, pull, say, shared, store_with, sync, there
+from remotes import forge, hub, pull, push, remote, say, shared, store_with, sync, there
 
 from gitsession.api import Store
 from gitsession.archive import archive_set, archiving
 from gitsession.archive.archive_set import Archive, ArchiveView, UnarchivedStore
 from gitsession.errors import NotFound
+from gitsession.git import process
 from gitsession.purge import purging
 from gitsession.server import server
 from gitsession.sessions import graph
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import cloning, syncing
+from gitsession.sync import cloning, remotes, syncing, transport
 from gitsession.sync.transport import TransportOptions
 from gitsession.verify.entry_walk import verify
 
@@ -294,6 +297,79 @@ def test_remote_without_deletions_only_keeps_listing_the_session(tmp_path):
         cloning.clone(str(place), tmp_path / "clone.git", TransportOptions())
         with GitStore.open(tmp_path / "clone.git") as store:
             assert live(store) == {kept}
+
+
+@pytest.fixture
+def between(monkeypatch):
+    """Return functions to call just before a sync deletes refs at a remote, and the git commands that delete them."""
+    before: list[Callable[[], object]] = []
+    started: list[tuple[str, ...]] = []
+    delete, run = transport.delete, process.run_transfer
+
+    def delete_after(*arguments: Any) -> set[str]:
+        while before:
+            before.pop()()
+        started.clear()
+        return delete(*arguments)
+
+    def counted(git_dir: Path, *arguments: str, **options: Any) -> process.ProcessResult:
+        started.append(arguments)
+        return run(git_dir, *arguments, **options)
+
+    monkeypatch.setattr(transport, "delete", delete_after)
+    monkeypatch.setattr(process, "run_transfer", counted)
+    return before, started
+
+
+@pytest.mark.parametrize("namespace", ["", "gitsession"])
+def test_refs_of_all_archived_sessions_are_deleted_in_one_transaction(tmp_path: Path, between, namespace) -> None:
+    place = forge(tmp_path / "hub.git")
+    git(place, "config", "receive.denyDeletes", "false")
+    with store_with(tmp_path / "a.git") as a:
+        remotes.add(a.git_dir, "origin", str(place), namespace=namespace)
+        kept, *old = (begun(a, f"session {number}").id for number in range(6))
+        sync(a)
+        archiving.archive(a, old, 1)
+        sync(a)
+        [arguments] = between[1]
+        assert {"push", "--atomic", "--force-with-lease"} <= {*arguments}
+        names = git(place, "for-each-ref", "--format=%(refname)").split()
+        sessions = {name.split("/")[-2] for name in names if "/sessions/" in name}
+        assert sessions == {refs.session_of(remote(a).local_ref_of(name)) for name in a.refs(remote(a).tracks)} - {""}
+        assert sessions == {kept}
+
+
+@pytest.mark.parametrize("case", ["new session", "archived session", "other session"])
+def test_refs_that_another_store_pushes_meanwhile_are_kept(tmp_path: Path, between, case) -> None:
+    place = hub(tmp_path / "hub.git")
+    git(place, "config", "receive.denyDeletes", "false")
+    with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
+        kept, old, other = (begun(a, text).id for text in ("kept", "old", "other"))
+        everywhere(a, b)
+        archiving.archive(a, [old, other], 1)
+        pushed = {"archived session": other, "other session": kept}.get(case) or begun(b, "new").id
+        if case != "new session":
+            say(b, pushed, "in b")
+        between[0].append(lambda: push(b))
+        sync(a)
+        assert ["--atomic" in arguments for arguments in between[1]] == [True, False]
+        left = {refs.session_of(name) for name in there(place)} - {""}
+        assert left == {kept, pushed}
+        assert there(place)[refs.leaf(pushed)] == b.ref(refs.leaf(pushed))
+        everywhere(a, b)
+        assert shared(a) == shared(b)
+        assert live(a) == {kept, pushed}
+
+
+def test_remote_that_forbids_deletion_is_asked_once(tmp_path: Path, between) -> None:
+    place = hub(tmp_path / "hub.git")
+    with store_with(tmp_path / "a.git", place) as a:
+        old = [begun(a, text).id for text in ("old", "older")]
+        sync(a)
+        archiving.archive(a, old, 1)
+        sync(a)
+        assert len(between[1]) == 1
+        assert {refs.session_of(name) for name in there(place)} - {""} == {*old}
 
 
 def test_continued_session_merges_with_refs_that_a_remote_keeps(tmp_path: Path) -> None:
