@@ -15,7 +15,7 @@ thousands of parents.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import field
 from typing import NamedTuple
 
@@ -100,14 +100,33 @@ NONE = Archive()
 
 def at(reader: Reader, oid: Oid) -> Archive:
     """Return the set in a commit of the archive. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    return at_tree(reader, _tree(reader, oid))
+
+
+def of_sessions(reader: Reader, tips: Iterable[Oid], sids: Iterable[str]) -> Archive:
+    """Return a part of the union of the sets in the commits ``tips``: at least the elements of the sessions ``sids``.
+
+    Only the months of these sessions are read. Raises the errors of ``at``.
+    """
+    files = {_file_of(sid) for sid in sids}
+    found = NONE
+    for tip in tips:
+        found = found | at_tree(reader, _tree(reader, tip), files)
+    return found
+
+
+def _tree(reader: Reader, oid: Oid) -> Oid:
     kind, data = reader.read(oid)
     if kind != "commit":
         raise Malformed(f"expected a commit of the archive set, found a {kind}", where=oid)
-    return at_tree(reader, parse_commit(data).tree)
+    return parse_commit(data).tree
 
 
-def at_tree(reader: Reader, tree: Oid) -> Archive:
-    """Return the set in the tree of an archive commit. Raises the errors of ``at``."""
+def at_tree(reader: Reader, tree: Oid, files: Collection[str] | None = None) -> Archive:
+    """Return the set in the tree of an archive commit. Raises the errors of ``at``.
+
+    ``files``: the names of the files to read; ``None`` for all.
+    """
     kind, data = reader.read(tree)
     if kind != "tree":
         raise Malformed(f"expected a tree, found a {kind}", where=tree)
@@ -116,7 +135,8 @@ def at_tree(reader: Reader, tree: Oid) -> Archive:
     for mode, name, blob in parse_tree(data):
         if mode != layout.FILE_MODE or not _FILE.fullmatch(name):
             raise Malformed(f"unexpected file {name[:80]!r} in the archive set", where=tree, hint="upgrade gitsession")
-        _read_rows(reader.read(blob)[1], f"{blob}: {name}", turns, ends)
+        if files is None or name in files:
+            _read_rows(reader.read(blob)[1], f"{blob}: {name}", turns, ends)
     for sid in ends:
         if sid not in turns:
             raise Malformed(f"the archive set has branches but no archive count for session {sid}", where=tree)
@@ -139,11 +159,16 @@ def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, s
             raise Malformed(f"invalid row in the archive set: {row[:80]!r}", where=where)
 
 
+def _file_of(sid: str) -> str:
+    """Return the name of the file with the rows of a session: the month in which the session started."""
+    return f"{sid[:6]}.tsv"
+
+
 def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
     """Return the tree of a set, and the objects of this tree. The bytes are the same in every store."""
     months: dict[str, list[str]] = {}
     for sid in sorted(archive.turns):
-        rows = months.setdefault(f"{sid[:6]}.tsv", [])
+        rows = months.setdefault(_file_of(sid), [])
         rows.append(f"{sid}\t{archive.turns[sid]}\n")
         rows += [f"{sid}/{branch}\t{oid}\n" for branch, oid in sorted(archive.of(sid))]
     objects = NewObjects()

@@ -40,7 +40,8 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
     """Archive sessions; return their ids. Raises ``NotFound`` or ``Refused``; in this case, nothing is changed."""
     done = []
     with store.transaction() as tx:
-        archived = archive_set.read(store)
+        before = archive_set.read(store)
+        turns, ends = {**before.turns}, {**before.ends}
         removed_refs: dict[str, Oid] = {}
         for sid in dict.fromkeys(sids):
             session_refs = store.refs(refs.session(sid))
@@ -52,11 +53,10 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
                 raise Refused(f"cannot archive session {sid!r}: {what}")
             removed_refs |= session_refs
             # An archived session with refs was continued in another store. It is restored and archived again.
-            turns = 2 if sid in archived else 1
-            for _ in range(turns):
-                archived = archived.with_turn(sid, _tips(session_refs))
+            turns[sid] = before.turns.get(sid, 0) + (2 if sid in before else 1)
+            ends[sid] = before.of(sid) | frozenset(_tips(session_refs))
             done.append(sid)
-        _write_archive(store, tx, archived, at_ms)
+        _write_archive(store, tx, Archive(turns, ends), at_ms)
         for name, value in removed_refs.items():
             tx.move(name, None, expected=value)
         _forget_choices(store, tx, done)
@@ -105,7 +105,11 @@ def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True)
     If a session has entries that are not in the archive, its refs are not deleted. If ``grow`` is set, such a session
     is restored from the archive.
     """
-    if not _refs_of_archived(store, archive_set.read(store)):
+    tip = store.ref(refs.ARCHIVE)
+    if tip is None:
+        return []
+    sids = {refs.session_of(name) for name in store.refs(refs.SESSIONS)}
+    if not _refs_of_archived(store, archive_set.of_sessions(store, [tip], sids)):
         return []
     with store.transaction() as tx:
         archived = archive_set.read(store)

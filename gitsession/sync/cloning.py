@@ -147,7 +147,7 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
     good = {ref: oid for ref, oid in remote_refs.items() if ref not in refused}
     if refs.ARCHIVE in good:
-        listed = archive_set.at(read, good[refs.ARCHIVE])
+        listed = archive_set.of_sessions(read, [good[refs.ARCHIVE]], map(refs.session_of, good))
         good = {ref: oid for ref, oid in good.items() if not archiving.is_archived(listed, ref, oid, read.read)}
     if rewritten or len(good) < len(found):
         fetched.keep_only(good.values(), [])

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from gitsession import progress
 from gitsession.archive import archive_set
+from gitsession.archive.archive_set import Archive
 from gitsession.codec.digest import to_base64url
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Malformed, MissingObject
@@ -90,8 +91,9 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     """
     store.flush()
     moves = [move for move in moves if move.new is not None]
-    for archive in [move.new for move in moves if move.ref == refs.ARCHIVE and move.new]:
-        moves += set_rules.new_tips(archive_set.at(store, archive))  # these sessions are sent with the archive
+    for _, old, archive in [move for move in moves if move.ref == refs.ARCHIVE]:
+        # These sessions are sent with the archive.
+        moves += set_rules.new_tips(_archive_at(store, archive), _archive_at(store, old))
     tips, olds = [move.new for move in moves if move.new], {*known, *(move.old for move in moves if move.old)}
     near = _walk_back(store, tips, olds)
     new = _new_commits(store, tips, olds) if near is None else near
@@ -108,6 +110,10 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
         if secret.node.oid in new and secret.key not in allowed:
             found.setdefault(secret.node.oid, []).append(secret)
     return list(_outgoing(store, moves, new, found))
+
+
+def _archive_at(store: ObjectStore, oid: Oid | None) -> Archive:
+    return archive_set.NONE if oid is None or not store.contains(oid) else archive_set.at(store, oid)
 
 
 def _outgoing(

@@ -456,11 +456,14 @@ def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) 
     If a session has been continued in the store or at the remote, its refs are not returned: the session leaves the
     archive, and all its refs are merged.
     """
-    archive = tips.get(refs.ARCHIVE)
-    archived = archive_set.read(store) | (archive_set.at(read, archive) if archive is not None else archive_set.NONE)
+    archives = {oid for oid in (store.ref(refs.ARCHIVE), tips.get(refs.ARCHIVE)) if oid is not None}
+    if not archives:
+        return set()
+    local = store.refs(refs.SESSIONS)
+    archived = archive_set.of_sessions(read, archives, {refs.session_of(ref) for ref in (*tips, *local)})
     listed = {ref for ref in tips if refs.session_of(ref) in archived}
-    local = {ref: oid for ref, oid in store.refs(refs.SESSIONS).items() if refs.session_of(ref) in archived}
-    all_refs = (*local.items(), *((ref, tips[ref]) for ref in listed))
+    all_refs = [(ref, oid) for ref, oid in local.items() if refs.session_of(ref) in archived]
+    all_refs += [(ref, tips[ref]) for ref in listed]
     continued = {
         refs.session_of(ref) for ref, oid in all_refs if not archiving.is_archived(archived, ref, oid, read.read)
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import assert_clean, assert_git_agrees, begun, fork, session
+from builders import Clock, assert_clean, assert_git_agrees, begun, fork, session
 from purged import SECRET, find, purge, traces
 from purged import whole as whole_of
 from raw import git
@@ -72,6 +72,35 @@ def test_merged_sets_have_all_rows_of_both_in_any_order():
     assert (both.turns, both.of(A)) == ({A: 2, B: 2}, {("main", ONE), ("main", TWO)})
     assert one <= both and other <= both and not both <= one
     assert (list(one), list(other), list(both)) == ([A], [], [])
+
+
+def test_only_the_months_of_the_named_sessions_are_read():
+    ends = {A: frozenset({("main", ONE)}), B: frozenset({("main", TWO)})}
+    written = archive_set.added(None, None, Archive({A: 1, B: 1}, ends), 1)  # type: ignore[arg-type] - reads nothing
+    seen: list[bytes] = []
+
+    class Reader:
+        def read(self, oid):
+            seen.append(written.objects[oid][1])
+            return written.objects[oid]
+
+    assert archive_set.of_sessions(Reader(), [written.oid], [A, ""]) == Archive({A: 1}, {A: ends[A]})
+    assert not any(B.encode() in data for data in seen)
+
+
+def test_sync_with_nothing_new_reads_no_month_without_refs(stores: list[GitStore], monkeypatch) -> None:
+    a, b = stores
+    kept, old = begun(a, "kept", clock=Clock(1_767_000_000_000)).id, begun(a, "old", clock=Clock(1_760_000_000_000)).id
+    assert kept[:6] != old[:6]
+    everywhere(a, b)
+    archiving.archive(a, [old], 1)
+    everywhere(a, b)
+    rows, read_rows = [], archive_set._read_rows
+    monkeypatch.setattr(archive_set, "_read_rows", lambda data, *rest: rows.append(data) or read_rows(data, *rest))
+    say(a, kept, "more")
+    for store in stores:
+        sync(store)
+    assert rows == []
 
 
 def test_archive_tree_is_read_as_written(tmp_path):
