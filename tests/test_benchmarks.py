@@ -16,6 +16,7 @@ from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
 from benchmarks.peers import MODULES, PEERS, Peer
 from benchmarks.results import Results
 from benchmarks.rows import ROWS
+from benchmarks.workshop import Workshop
 
 DOCS = ROOT / "docs"
 ONE = Spread(1.0, 1.0, 1.0)
@@ -68,6 +69,11 @@ def test_single_row_keeps_other_results_and_written_text(tmp_path: Path) -> None
 def test_every_row_has_a_title_and_a_description(name: str) -> None:
     assert ROWS[name].TITLE
     assert ROWS[name].__doc__
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_runs(name: str, tmp_path: Path) -> None:
+    assert list(ROWS[name].measure(Workshop(tmp_path, "tiny", 1)))
 
 
 def test_every_module_of_a_peer_is_in_the_table() -> None:

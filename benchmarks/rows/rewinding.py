@@ -71,7 +71,7 @@ def _changing(store: Store, work: Work) -> tuple[Session, Node, list[Path]]:
 def _as_command(store: Store, session: Session, at: Node, work: Work) -> tuple[Step, Step]:
     path, spoken = store.objects.git_dir, ("--workspace", str(work.path))
     rewind = commands.ours(path, "rewind", f"{session.id}@{at.oid}", "--files", *spoken)
-    return rewind, commands.ours(path, "undo", *spoken)
+    return rewind, commands.ours(path, "undo", session.id, *spoken)
 
 
 def _inside(store: Store, session: Session, at: Node, work: Work) -> tuple[Step, Step]:
