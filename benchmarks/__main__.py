@@ -22,6 +22,8 @@ WIDTHS = (46, 40, 22, 8, 13, 13, 8)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(arguments)
+    if asked.keep:
+        results.save_before(asked.docs / "benchmarks", results.load(asked.docs / "benchmarks/results.json"))
     size = "quick" if asked.quick else asked.size
     found: dict[str, Found] = {}
     with tempfile.TemporaryDirectory(prefix="gitsession-bench-", dir=asked.place) as place:
@@ -79,6 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="runs of each comparison (quick: 2, full: 3)")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and its plots")
+    parser.add_argument(
+        "--keep", action="store_true", help="first keep the ratios of the page, for its column `before`"
+    )
     parser.add_argument("--docs", type=Path, default=DOCS, help="where to, other than docs/")
     parser.add_argument("--place", type=Path, help="a folder on the disk to measure, other than the temporary one")
     return parser

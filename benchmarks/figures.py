@@ -42,6 +42,11 @@ class Line:
     why: str = ""
 
     @property
+    def name(self) -> str:
+        """The two sides, which identify the comparison in its family."""
+        return f"{self.what} : {self.peer}"
+
+    @property
     def verdict(self) -> str:
         """Return whether the bar holds in every run, only in the median, or not."""
         if self.ratio is None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from benchmarks import plot, table, words
 from benchmarks.figures import Found, Line
-from benchmarks.results import Results
+from benchmarks.results import Before, Results, load_before
 from benchmarks.rows import ROWS, Row
 
 BEGIN, END = "<!-- written by hand: begin -->", "<!-- written by hand: end -->"
@@ -26,38 +26,40 @@ This page shows what each operation of gitsession costs, compared with a peer in
 
 gitsession and the peer run in turn, so that a slow moment of the machine affects both. A ratio is
 gitsession (*ours*) divided by the peer (*theirs*), so less is better: the median of several runs,
-then the lowest and the highest. A bar is the highest accepted ratio; it *holds* if no run is above it.
+then the lowest and the highest; *before* is the median in the previous release. A bar is the highest
+accepted ratio; it *holds* if no run is above it.
 Absolute times on a shared machine say little, and an fsync on a virtual disk is nearly free, so
 fsyncs are counted too.
 """
 
 
-def render(results: Results, by_hand: str) -> str:
+def render(results: Results, by_hand: str, before: Before) -> str:
     """Return the whole page.
 
     Args:
         results: Results of the benchmarks.
         by_hand: Text between the markers.
+        before: Ratios of an earlier run.
     """
     parts = [HEAD, *_where(results), *_at_a_glance(results)]
     parts.append(f"## Missed bars\n\n{BEGIN}\n{by_hand}{END}\n")
     for name, row in ROWS.items():
         if name in results.found:
-            parts += _section(row, results.found[name])
+            parts += _section(row, results.found[name], before.get(name, {}))
     return "\n".join(parts)
 
 
 def plots(results: Results) -> dict[str, str]:
     """Return the plots as SVG, by file name."""
     found = {f"{each.name}.svg": plot.curves(each) for row in results.found.values() for each in row.plots}
-    rows = [(f"{line.what} : {line.peer}", line.ratio.median / line.bar) for line in _barred(results) if line.ratio]
+    rows = [(line.name, line.ratio.median / line.bar) for line in _barred(results) if line.ratio]
     return {"bars.svg": plot.bars("Ratio by its bar: less than 1 holds", [_fit(row) for row in rows])} | found
 
 
 def write(docs: Path, results: Results) -> None:
     """Write the page and its plots below ``docs``, and delete plots without results."""
     page, folder = docs / "benchmarks.md", docs / "benchmarks"
-    page.write_text(render(results, by_hand(page)))
+    page.write_text(render(results, by_hand(page), load_before(folder)))
     drawn = plots(results)
     for old in folder.glob("*.svg"):
         if old.name not in drawn:
@@ -97,12 +99,16 @@ def _sentence(line: Line) -> str:
     return f"{line.what}: {words.ratio(line.ratio)} of {line.peer}, bar {words.bar(line.bar)}"
 
 
-def _section(row: Row, found: Found) -> Iterator[str]:
+def _section(row: Row, found: Found, before: Mapping[str, float]) -> Iterator[str]:
     yield f"## {row.TITLE}\n"
     yield f"{(row.__doc__ or '').strip()}\n"
     where = f", on {found.machine}" if found.machine else ""
     yield f"Measured on {found.date}, size {found.size}{where}.\n"
-    yield table.markdown(words.HEAD, map(words.columns, found.lines))
+    rows = [
+        [*words.columns(line), words.times(before[name]) if (name := line.name) in before else ""]
+        for line in found.lines
+    ]
+    yield table.markdown((*words.HEAD, "before"), rows)
     for each in found.tables:
         yield f"{each.title}:\n"
         yield table.markdown(each.head, each.rows)

@@ -7,9 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
+
+BEFORE = "before.json"
+
+Before: TypeAlias = Mapping[str, Mapping[str, float]]
+"""The median ratios of an earlier run, by row and name of the comparison."""
 
 
 @dataclass(slots=True)
@@ -34,9 +39,27 @@ def load(path: Path) -> Results:
     return Results(raw["machine"], raw["versions"], raw["data"], found)
 
 
+def load_before(folder: Path) -> Before:
+    """Return the ratios that ``save_before`` saved, or none."""
+    path = folder / BEFORE
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def save_before(folder: Path, results: Results) -> None:
+    """Save the ratios of ``results`` for the column *before* of later pages."""
+    medians = {
+        name: {line.name: line.ratio.median for line in row.lines if line.ratio} for name, row in results.found.items()
+    }
+    _write(folder / BEFORE, medians)
+
+
 def save(path: Path, results: Results) -> None:
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(_rounded(dataclasses.asdict(results)), indent=1, ensure_ascii=False) + "\n")
+    _write(path, dataclasses.asdict(results))
+
+
+def _write(path: Path, value: Any) -> None:
+    path.write_text(json.dumps(_rounded(value), indent=1, ensure_ascii=False) + "\n")
 
 
 def _rounded(value: Any) -> Any:

@@ -110,7 +110,7 @@ def test_bar_holds_if_every_run_does(found: Line, verdict: str) -> None:
 
 
 def test_missing_peer_is_listed_without_a_bar() -> None:
-    written = page.render(holding(Line("append", "somebody", 1.0, why="not installed")), "")
+    written = page.render(holding(Line("append", "somebody", 1.0, why="not installed")), "", {})
     assert "**Not measured**:\n\n- append, against somebody: not installed" in written
     assert "**Holds**" not in written
 
@@ -123,6 +123,14 @@ def test_results_are_loaded_as_saved(tmp_path: Path) -> None:
     assert results.load(tmp_path / "benchmarks/results.json") == kept
 
 
+def test_ratios_of_an_earlier_run_are_beside_the_new_ones(tmp_path: Path) -> None:
+    results.save_before(tmp_path, holding(line(1.0, 3.25, 4.0), Line("not measured", "a peer")))
+    new = holding(line(1.0, 1.5, 2.0), Line("new", "a peer", 2.0, ONE))
+    rows = [row.split(" | ") for row in page.render(new, "", results.load_before(tmp_path)).splitlines()]
+    shown = {row[0]: (row[2], row[-1]) for row in rows if row[1:2] == ["a peer"]}
+    assert shown == {"| ours": ("1.50x (1.00–2.00)", "3.25x |"), "| new": ("1.00x", " |")}
+
+
 # ---- files in the repository
 
 
@@ -133,7 +141,8 @@ def test_the_page_has_every_row_and_no_other() -> None:
 
 def test_page_is_generated_from_its_results() -> None:
     written = DOCS / "benchmarks.md"
-    assert written.read_text() == page.render(results.load(DOCS / "benchmarks/results.json"), page.by_hand(written))
+    found, before = results.load(DOCS / "benchmarks/results.json"), results.load_before(DOCS / "benchmarks")
+    assert written.read_text() == page.render(found, page.by_hand(written), before)
 
 
 def test_plots_are_generated_from_the_results() -> None:
