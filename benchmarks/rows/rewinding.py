@@ -29,7 +29,7 @@ from gitsession import Message, Node, Session, Store
 
 TITLE = "Rewind"
 
-BAR = 1.5
+BARS = {"": 2.5, ", in a process": 1.3}
 FILES = 100
 CHECKOUT = "git checkout <tree> -- <paths>"
 SYNCED = "the same, synced"
@@ -51,7 +51,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
                 back.add(rewinds, checkouts)
                 again.add(undos, returns)
                 synced.add(rewinds, [one + more for one, more in zip(checkouts, syncs, strict=True)])
-            yield back.line(f"rewind {of}{who}", CHECKOUT, BAR)
+            yield back.line(f"rewind {of}{who}", CHECKOUT, BARS[who])
             yield synced.line(f"rewind {of}{who}", SYNCED)
             yield again.line(f"undo of it{who}", CHECKOUT)
 
