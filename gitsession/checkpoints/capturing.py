@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -16,14 +17,13 @@ from gitsession.checkpoints.history import Point
 from gitsession.codec.cbor import to_profile, valid_text
 from gitsession.dataclass import dataclass
 from gitsession.git.objects import oid_of
-from gitsession.git.types import ObjectSink, Oid
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
 from gitsession.workspace import workspace_lock
-from gitsession.workspace.capture import capture, capture_paths, put
-from gitsession.workspace.read_file import caps
+from gitsession.workspace.capture import capture, capture_paths, put, resolve
+from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import CachedTrees, State
 
@@ -87,46 +87,58 @@ def take(
     ``NotFound`` if the session has no entries yet, and ``Unavailable``.
     """
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
-        return take_locked(store, sid, root, phase, why, at_ms=at_ms, paths=paths)
+        if paths is not None:
+            inside, skipped = resolve(root, paths)
+            return take_paths(store, sid, root, phase, why, inside, at_ms=at_ms, outside=skipped)
+        limits = caps()._replace(secret=exclusion_rule(store))
+        captured = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
+        entry = _entry(root, WORKSPACE, phase, why, at_ms, captured.skipped)
+        entry = dataclasses.replace(entry, appeared=tuple(captured.appeared))
+        return history.add(store, sid, entry, lambda _, __: captured.tree, why.target)
 
 
-def take_locked(
+def take_paths(
     store: GitStore,
     sid: str,
     root: WorkspaceRoot,
     phase: str,
     why: CaptureReason,
+    paths: Iterable[bytes],
     *,
     at_ms: int,
-    paths: Sequence[str | Path] | None = None,
+    outside: Sequence[Skipped] = (),
     file_trees: CachedTrees | None = None,
 ) -> Point:
-    """Do the same as ``take``. The caller must hold the lock of the workspace."""
+    """Capture only ``paths``, and return the checkpoint like ``take``. The caller must hold the lock of the workspace.
+
+    ``paths``: paths in on-disk form, relative to the workspace. ``outside``: requested paths outside the workspace.
+    """
+    trees = file_trees or CachedTrees(store)
+    before = history.readable(store, sid)
+
+    def recorded(path: str) -> State:
+        return trees.look_up(before.files, [path])[path] if before else None
+
     limits = caps()._replace(secret=exclusion_rule(store))
-    states: dict[str, State] = {}
-    appeared: Sequence[str] = ()
-    if paths is None:
-        captured = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
-        skipped, appeared = captured.skipped, captured.appeared
-    else:
-        contents, skipped = capture_paths(root, paths, caps=limits)
-        states = put(store, contents)
-    entry = Checkpoint(
-        mode=WORKSPACE if paths is None else EDITED,
+    contents, skipped = capture_paths(root, paths, caps=limits, recorded=recorded)
+    states = put(store, contents)
+    entry = _entry(root, EDITED, phase, why, at_ms, [*outside, *skipped])
+    entry = dataclasses.replace(entry, paths=tuple(states))
+    return history.add(store, sid, entry, lambda tx, tree: trees.patch(tx, tree, states), why.target)
+
+
+def _entry(
+    root: WorkspaceRoot, mode: str, phase: str, why: CaptureReason, at_ms: int, skipped: Sequence[Skipped]
+) -> Checkpoint:
+    return Checkpoint(
+        mode=mode,
         phase=phase,
         workspace=workspace_path(root),
         at_ms=at_ms,
         call=to_profile(why.call),
         reason=to_profile(why.reason),
-        paths=tuple(states),
         skipped=tuple((valid_text(path), valid_text(reason)) for path, reason in skipped),
-        appeared=tuple(appeared),
     )
-
-    def files(tx: ObjectSink, before: Oid | None) -> Oid | None:
-        return captured.tree if paths is None else (file_trees or CachedTrees(store)).patch(tx, before, states)
-
-    return history.add(store, sid, entry, files, why.target)
 
 
 def exclusion_rule(store: GitStore) -> ExclusionRule | None:

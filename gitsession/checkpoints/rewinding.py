@@ -14,7 +14,6 @@ completes the operation, or ``abort`` reverts it. At every moment, each file has
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -214,11 +213,10 @@ class RewindRun:
         ``merged``: the merged contents, which are not in the store yet. ``made``: folders to remove if they are empty
         after the writes.
         """
-        paths = [os.fsdecode(names.unescape_path(change.path)) for change in wanted]
+        paths = [names.unescape_path(change.path) for change in wanted]
         why = CaptureReason(target=self.session.leaf, reason=f"before {command}")
-        safety = capturing.take_locked(
-            self.store, self.session.id, self.root, BEFORE, why, at_ms=at_ms, paths=paths,
-            file_trees=self.file_trees,
+        safety = capturing.take_paths(
+            self.store, self.session.id, self.root, BEFORE, why, paths, at_ms=at_ms, file_trees=self.file_trees
         )
         captured = self.file_trees.look_up(safety.files, [change.path for change in wanted])
         safe = [change for change in wanted if captured[change.path] == change.now]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,15 +103,12 @@ def tree_with(
     return (file_trees or CachedTrees(store)).patch(sink, base, changes)
 
 
-def capture_paths(
-    root: WorkspaceRoot, paths: Iterable[str | Path], *, caps: Caps = USUAL
-) -> tuple[list[PathContent], list[Skipped]]:
-    """Read only ``paths``, without git (mode *edited*). Return their contents, and the skipped paths.
+def resolve(root: WorkspaceRoot, paths: Iterable[str | Path]) -> tuple[list[bytes], list[Skipped]]:
+    """Return the on-disk forms of ``paths``, relative to the workspace, and the paths outside it as skipped paths.
 
-    The paths may be absolute or relative to the workspace. Files that git ignores are read, too. Folders, and paths
-    outside the workspace, are skipped.
+    ``paths``: absolute paths, or paths relative to the workspace. Links to folders are followed.
     """
-    changes: dict[str, PathContent] = {}
+    found: list[bytes] = []
     skipped: list[Skipped] = []
     for path in dict.fromkeys(os.fspath(path) for path in paths):
         absolute = os.path.normpath(os.path.join(root.path, path))
@@ -120,8 +117,29 @@ def capture_paths(
         if raw == b"." or raw.split(b"/", 1)[0] == b"..":
             outside = names.escape_path(os.fsencode(absolute).lstrip(b"/"))
             skipped.append(Skipped(outside, "outside of the workspace"))
-            continue
-        reading = read_path(root, raw, caps)
+        else:
+            found.append(raw)
+    return found, skipped
+
+
+def capture_paths(
+    root: WorkspaceRoot,
+    paths: Iterable[bytes],
+    *,
+    caps: Caps = USUAL,
+    recorded: Callable[[str], State] = lambda _: None,
+) -> tuple[list[PathContent], list[Skipped]]:
+    """Read only ``paths``, without git (mode *edited*). Return their contents, and the skipped paths.
+
+    Files that git ignores are read, too. Folders are skipped.
+
+    ``paths``: paths in on-disk form, relative to the workspace. ``recorded``: a function that returns the state of a
+    path in the last checkpoint.
+    """
+    changes: dict[str, PathContent] = {}
+    skipped: list[Skipped] = []
+    for raw in paths:
+        reading = read_path(root, raw, caps, recorded(names.escape_path(raw)))
         if reading.skipped:
             skipped.append(reading.skipped)
         elif reading.status and reading.status.kind == "folder":

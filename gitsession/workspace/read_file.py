@@ -13,7 +13,7 @@ from gitsession.redaction.original import OPENS
 from gitsession.workspace import names
 from gitsession.workspace.inspect import Status
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import TreeEntry
+from gitsession.workspace.trees import State, TreeEntry
 
 FILE_BYTES_MAX = 10 << 20
 FILES_MAX = 100_000
@@ -83,11 +83,14 @@ class PathReading(NamedTuple):
     status: Status | None = None
 
 
-def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReading:
-    """Read the path ``raw``, which is in on-disk form and relative to the workspace."""
+def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL, recorded: State = None) -> PathReading:
+    """Read the path ``raw``, which is in on-disk form and relative to the workspace.
+
+    ``recorded``: the state of the path in the last checkpoint. What is recorded is not scanned for secrets again.
+    """
     path = names.escape_path(raw)
     missing = PathContent(path, None)
-    name, rule = display_path(raw, caps.secret)
+    name, rule = display_path(raw, caps.secret if recorded is None else None)
     if rule:
         return PathReading(missing, Skipped(name, secret_reason(rule)))
     reason = names.path_refusal(path)
@@ -101,7 +104,8 @@ def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReadin
         if reason:
             return PathReading(missing, Skipped(path, reason) if status.kind != "folder" else None, status)
         status, data = root.contents(path)
-        rule_found = caps.secret(data) if caps.secret is not None else None
+        file = TreeEntry(status.mode, oid_of("blob", data))
+        rule_found = caps.secret(data) if caps.secret is not None and file != recorded else None
         if rule_found is not None:
             return PathReading(missing, Skipped(path, secret_reason(rule_found)), status)
     except NotFound:
@@ -112,7 +116,7 @@ def read_path(root: WorkspaceRoot, raw: bytes, caps: Caps = USUAL) -> PathReadin
         return PathReading(missing, Skipped(path, str(error).removeprefix(f"{path}: ")))
     except OSError as error:
         return PathReading(missing, Skipped(path, f"it cannot be read: {error.strerror}"))
-    return PathReading(PathContent(path, TreeEntry(status.mode, oid_of("blob", data)), data), None, status)
+    return PathReading(PathContent(path, file, data), None, status)
 
 
 def display_path(raw: bytes, secret: Callable[[bytes], str | None] | None) -> tuple[str, str]:

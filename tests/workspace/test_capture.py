@@ -147,7 +147,9 @@ def test_capturing_leaves_the_users_repository_as_it_was(store, work, tmp_path):
 
 def named(at, *paths, **asked):
     with opened(at) as root:
-        return capture.capture_paths(root, paths, **asked)
+        inside, outside = capture.resolve(root, paths)
+        changes, skipped = capture.capture_paths(root, inside, **asked)
+        return changes, outside + skipped
 
 
 def test_named_paths_are_captured_even_if_ignored_without_git(work, tmp_path, monkeypatch):
@@ -194,8 +196,18 @@ def test_path_through_a_link_in_the_workspace_is_its_target(work):
     assert [change.path for change in named(work, "way/a")[0]] == ["real/a"]
 
 
+def test_named_file_is_scanned_for_secrets_only_if_it_differs_from_the_last_checkpoint(work):
+    fill(work, same="1", changed="2", new="3")
+    recorded = {change.path: change.file for change in named(work, "same", "changed")[0]}
+    write(work / "changed", "4")
+    scanned = []
+    changes, _ = named(work, "same", "changed", "new", caps=Caps(secret=scanned.append), recorded=recorded.get)
+    assert scanned == [b"4", b"new", b"3"]
+    assert [(change.path, change.data) for change in changes] == [("changed", b"4"), ("new", b"3"), ("same", b"1")]
+
+
 def test_a_named_path_in_the_store_is_left_out(work):
     write(work / "store/HEAD", "x")
     with WorkspaceRoot.open(work, home=None, store=work / "store") as root:
-        changes, skipped = capture.capture_paths(root, ["store/HEAD", "store"])
+        changes, skipped = capture.capture_paths(root, [b"store/HEAD", b"store"])
     assert changes == [] and len(skipped) == 2
