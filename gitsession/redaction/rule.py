@@ -114,6 +114,8 @@ _STATED = (
     + _VALUE
     + rb"{8}"
 )
+_FIELD = rb"[^\s:]{1,400}:"
+_PORT = rb":" + _FIELD
 _TO_PASSWORD = rb"(?:[^pP]{0,1500}+[pP]){1,30}?(?i:assword)"
 
 HINTS = (
@@ -146,7 +148,10 @@ HINTS = (
     Hint(b"curl", rb"(?:[^\n-]{0,1500}+-){1,150}?(?<= -)(?:u|-user|-proxy-user)"),
     Hint(b"mysql", rb"[^\n]{0,600}? -p"),
     Hint(b"variable", _BLANKS + rb"{2}[^{}]{0,1500}\{[^{}]{0,2500}?default"),
-    Hint(b"432:", rb"[^\s:]{1,400}:"),
+    Hint(b"543", rb"\d{0,2}" + _PORT),
+    Hint(b"432:", _FIELD),
+    Hint(b"26257:", _FIELD),
+    Hint(b"2506", rb"[01]" + _PORT),
     Hint(b"discord", rb"(?:[^\nMNO]{0,1000}+[MNO]){1,100}?[\w-]{23}"),
     Hint(b"_pat", _RANDOM),
 )

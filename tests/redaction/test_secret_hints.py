@@ -194,6 +194,11 @@ def test_value_made_of_names_is_read_once(monkeypatch, unit):
     assert len(starts) == 1
 
 
+@pytest.mark.parametrize("text", ["row 1543 of 26257", '"size": 6543, "id": "25061"', "db:5432/main", "a:25060: b"])
+def test_number_that_is_no_port_before_fields_is_not_scanned(text):
+    assert not SCANNER.may_hold(text.encode())
+
+
 def test_word_that_starts_like_the_end_of_a_sequence_is_not_a_mark():
     assert list(scan.decorations(b"Usage: x [messages] [Key] b[key]", has_escapes=False)) == []
     assert list(scan.decorations(b"\\x1b[m \\033[K ESC[m ^[[K", has_escapes=False)) == [4, 11, 17, 22]
