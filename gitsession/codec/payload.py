@@ -31,7 +31,12 @@ _BLOCK_CLASSES = frozenset(_BLOCKS.values())
 
 
 def encode(entry: Entry, nonce: bytes) -> bytes:
-    """Encode ``entry`` as a payload.
+    """Encode ``entry`` as a payload. Raises the errors of ``to_value`` and ``encode_value``."""
+    return encode_value(to_value(entry, nonce))
+
+
+def to_value(entry: Entry, nonce: bytes) -> dict[str, cbor.Plain]:
+    """Convert ``entry`` to the value that its payload encodes.
 
     Raises ``Malformed``, with the path of the field, if ``decode`` would not return an equal entry.
     """
@@ -43,10 +48,18 @@ def encode(entry: Entry, nonce: bytes) -> bytes:
         version, kind, body = _unknown_to_plain(entry) if isinstance(entry, UnknownEntry) else _entry_to_plain(entry)
     except RecursionError:
         raise Malformed(f"deeper than {cbor.DEPTH_MAX} levels", where=entry.kind) from None
-    payload = cbor.encode({"v": version, "kind": kind, "at": entry.at_ms, "body": body, "nonce": nonce})
+    return {"v": version, "kind": kind, "at": entry.at_ms, "body": body, "nonce": nonce}
+
+
+def encode_value(value: dict[str, cbor.Plain]) -> bytes:
+    """Encode a value that ``to_value`` returned.
+
+    Raises ``Malformed`` if the value is outside the profile (``codec.cbor``), or if its encoding is too large.
+    """
+    payload = cbor.encode(value)
     if len(payload) > PAYLOAD_BYTES_MAX:
         raise Malformed(
-            f"the payload is too large: {len(payload):,} bytes (limit: {PAYLOAD_BYTES_MAX:,})", where=entry.kind
+            f"the payload is too large: {len(payload):,} bytes (limit: {PAYLOAD_BYTES_MAX:,})", where=str(value["kind"])
         )
     return payload
 

@@ -75,6 +75,13 @@ class Guard:
             return _replace_hits(payload, _hits_in_literals(payload, hits)) if hits else Redacted(payload)
         return _replace_hits(payload, find(payload, scanner))
 
+    def suspects_value(self, value: cbor.Plain) -> bool:
+        """Return whether ``redact`` may find a secret in the CBOR encoding of ``value``, which is within the profile.
+
+        To test a value is faster than to test its encoding, which must be parsed to find the strings.
+        """
+        return self.scanner.may_hold(_view_of(value))
+
     def words(self, text: str) -> str:
         """Return ``text``, which is stored outside a payload, with its secrets redacted."""
         data = text.encode("utf-8", "surrogatepass")
@@ -297,11 +304,44 @@ def _strings(payload: bytes) -> tuple[list[cbor.Piece], bytes, list[int]]:
 
 
 def _may_hold(payload: bytes, piece: cbor.Piece) -> bool:
-    path, start, end = piece.path, piece.start, piece.end
-    if not piece.is_text:
-        return path != ("nonce",) and not is_image(payload[start : start + 16]) and is_text(payload[start:end])
-    is_reference = len(path) >= 2 and path[0] == "body" and path[1] in _REFERENCES
-    return not is_reference or _REFERENCE.fullmatch(payload, start, end) is None
+    content = payload[piece.start : piece.end]
+    return not _is_reference(piece.path, content) if piece.is_text else _is_scanned(piece.path, content)
+
+
+def _view_of(value: cbor.Plain) -> bytes:
+    """Return the JSON that ``_strings`` returns for the encoding of ``value``."""
+    parts: list[bytes] = []
+    _add_strings(value, (), parts)
+    return b"".join(parts)
+
+
+def _add_strings(value: cbor.Plain, path: cbor.FieldPath, parts: list[bytes]) -> None:
+    kind = type(value)
+    if kind is str:
+        text = value.encode()  # type: ignore[union-attr]
+        if not _is_reference(path, text):
+            parts += (b'"', text, b'"\n')
+    elif kind is dict:
+        for key, item in value.items():  # type: ignore[union-attr]
+            text = key.encode()
+            if not _is_reference(path, text):
+                parts += (b'"', text, b'": ')
+            _add_strings(item, (*path, key), parts)
+    elif kind is list:
+        for item in value:  # type: ignore[union-attr]
+            _add_strings(item, path, parts)
+    elif kind is bytes and _is_scanned(path, value):  # type: ignore[arg-type]
+        parts += (b'"', value, b'"\n')  # type: ignore[arg-type]
+
+
+def _is_reference(path: cbor.FieldPath, text: bytes) -> bool:
+    """Return whether ``text``, at ``path``, refers to an entry or a session."""
+    return len(path) >= 2 and path[1] in _REFERENCES and path[0] == "body" and bool(_REFERENCE.fullmatch(text))
+
+
+def _is_scanned(path: cbor.FieldPath, content: bytes) -> bool:
+    """Return whether the byte string ``content``, at ``path``, is text that may contain secrets."""
+    return path != ("nonce",) and not is_image(content[:16]) and is_text(content)
 
 
 def _unique_key(redacted: Redacted, keys: set[bytes], payload: bytes) -> Redacted:

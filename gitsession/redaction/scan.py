@@ -188,7 +188,8 @@ class Scanner:
         """Yield offsets in ``data`` of names, words and runs that may belong to a secret."""
         lower = data.lower()
         for hint in self._hints:
-            yield from _hinted(hint, data, lower)
+            if hint.stem in lower:
+                yield from _hinted(hint, data, lower)
         for word in self._own_words:
             yield from _all_of(word, data)
         if self._tokens:
@@ -259,8 +260,6 @@ def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
     """Yield the offsets in ``data`` at which ``hint`` matches. ``lower``: ``data`` in lower case."""
     stem, size = hint.stem, len(hint.stem)
     at = lower.find(stem)
-    if at < 0:
-        return
     match, turns = hint.compiled.match, CharacterTurns(data)
     while at >= 0:
         found = match(data, at + size)

@@ -70,9 +70,10 @@ def draft_own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
 
     ``nonce``: random bytes of the payload. Raises ``Malformed`` if the format cannot represent the entry.
     """
-    data = unredacted = payload.encode(entry, nonce)
+    value = payload.to_value(entry, nonce)
+    data = unredacted = payload.encode_value(value)
     rows: tuple[Row, ...] = ()
-    if guard is not None:
+    if guard is not None and guard.suspects_value(value):
         data, rows = guard.redact(layout.OWN, unredacted)
         if rows:
             entry = payload.decode(data)[0]

@@ -13,6 +13,7 @@ from secret_shapes import a_token
 from gitsession.codec import cbor, holes, payload
 from gitsession.errors import Malformed
 from gitsession.model.entries import Custom
+from gitsession.redaction import guard
 from gitsession.redaction.guard import Guard, decoded, offset_map
 from gitsession.redaction.original import Original, matches, placeholder
 from gitsession.redaction.scan import Scanner
@@ -30,6 +31,15 @@ LEAVES = st.none() | st.booleans() | st.integers(-(2**60), 2**60) | WORDS | PLAN
 VALUES = st.recursive(
     LEAVES,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(WORDS | PLANTED, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+NAMES = st.sampled_from(["body", "target", "labels", "nonce"]) | WORDS | PLANTED
+REFERENCES = st.sampled_from(["c" * 43, "12:" + "c" * 43, "20261124-abcdefghijklm", "0" * 64])
+CBOR_VALUES = st.recursive(
+    LEAVES | REFERENCES | st.binary(max_size=40),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES | REFERENCES, inner, max_size=4),
     max_leaves=12,
 )
 
@@ -73,6 +83,13 @@ def test_any_own_entry_stays_valid(value):
     check(data, redacted, is_ours=True)  # lengths come before texts, so such payloads are not compared
     entry, _ = payload.decode(redacted.payload)
     assert shape_of(entry.data, keys=True) == shape_of(value, keys=True)
+
+
+@given(CBOR_VALUES | st.builds(lambda body: {"body": body, "nonce": NONCE}, CBOR_VALUES))
+@settings(max_examples=500)
+def test_value_is_tested_in_the_form_in_which_its_encoding_is_scanned(value):
+    assert guard._view_of(value) == guard._strings(cbor.encode(value))[1]
+    assert GUARD.suspects_value(value) or GUARD.redact("cbor", cbor.encode(value)).rows == ()
 
 
 @given(st.binary(max_size=200), SECRETS, st.binary(max_size=200), st.sampled_from(["jsonl", "json", "md"]))
