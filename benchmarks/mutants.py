@@ -209,11 +209,11 @@ BREAKS = [
         "refs move before their objects are stored",
         "store/writing.py",
         (
-            ("            if overlay.objects:\n                self._write_pack(overlay.objects)\n", ""),
+            ("            if objects:\n                self._write_pack(objects)\n", ""),
             (
-                "            if remaining and not overlay.objects",
-                "            if overlay.objects:\n                self._write_pack(overlay.objects)\n"
-                "            if remaining and not overlay.objects",
+                "            if remaining and not objects",
+                "            if objects:\n                self._write_pack(objects)\n"
+                "            if remaining and not objects",
             ),
         ),
         (LEAF,),

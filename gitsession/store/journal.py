@@ -46,6 +46,7 @@ PREALLOCATED_BYTES = 4 << 20
 
 _NUMBER_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 _KIND_OF: Final[dict[int, Kind]] = {number: kind for kind, number in _NUMBER_OF.items()}
+_VALUE_TYPES = frozenset({str, type(None)})
 _ATTEMPTS_MAX = 200
 _READ_BYTES = 1 << 12
 
@@ -105,7 +106,7 @@ def decode_record(payload: bytes) -> JournalRecord:
     except Malformed as error:
         raise Corrupt(f"cannot read a journal record: {error}") from None
     match value:
-        case [1, [*objects], [*moves]]:
+        case [1, list(objects), list(moves)]:
             return JournalRecord([_object(row) for row in objects], [_move(row) for row in moves], len(payload))
         case [int(version), *_] if version > VERSION:
             raise NotAStore(f"cannot read the journal: unsupported version {version}", hint="upgrade gitsession")
@@ -399,16 +400,21 @@ def _preallocate(fd: int, expected: int) -> None:
             write_all(fd, bytes(min(expected, PREALLOCATED_BYTES)), 0)
 
 
+# Each writer runs these functions for the records of all others, and a ``match`` statement takes three times as long.
+
+
 def _object(row: object) -> tuple[Kind, bytes]:
-    match row:
-        case [int(number), bytes(data)] if number in _KIND_OF:
+    if type(row) is list and len(row) == 2:
+        number, data = row
+        if type(number) is int and number in _KIND_OF and type(data) is bytes:
             return _KIND_OF[number], data
     raise Corrupt("cannot read a journal record: invalid object")
 
 
 def _move(row: object) -> Move:
-    match row:
-        case [str(name), (None | str()) as old, (None | str()) as new]:
+    if type(row) is list and len(row) == 3:
+        name, old, new = row
+        if type(name) is str and type(old) in _VALUE_TYPES and type(new) in _VALUE_TYPES:
             _check_move(name, old, new)
             return name, old, new
     raise Corrupt("cannot read a journal record: invalid ref move")

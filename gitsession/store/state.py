@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gitsession.dataclass import dataclass
 from gitsession.durable import read_regular, replace
 from gitsession.errors import Corrupt, InvalidName, MissingObject, RefMoved, Unavailable
 from gitsession.git.objects import oid_of
@@ -156,6 +157,23 @@ class Staging:
             raise RuntimeError("this transaction has ended")
 
 
+@dataclass(slots=True)
+class _PendingRecord:
+    """A journal record that is not in git yet.
+
+    ``objects``: by id. The objects of a record that another process wrote are a list until their ids are needed.
+    """
+
+    objects: dict[Oid, tuple[Kind, bytes]] | list[tuple[Kind, bytes]]
+    moves: list[Move]
+    size: int
+
+    def by_id(self) -> dict[Oid, tuple[Kind, bytes]]:
+        if isinstance(self.objects, list):
+            self.objects = {oid_of(kind, data): (kind, data) for kind, data in self.objects}
+        return self.objects
+
+
 class Overlay:
     """The objects and ref moves of all pending journal records.
 
@@ -163,24 +181,57 @@ class Overlay:
     values of a ref since the journal's oldest record, beginning with the value before that record. While a chain
     exists, it overrides the value of the ref in the repository. A flush replaces a value in the repository only if the
     chain contains that value.
+
+    If several processes append, each of them reads the records of all others, but needs few of their objects. So the
+    ids of objects that other processes wrote are computed when an object is not found. The newest record is searched
+    first, because the next entry needs the newest commit.
     """
 
     def __init__(self) -> None:
-        self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.chains: dict[str, list[RefValue | None]] = {}
         self.records = 0
         self.size = 0
-        self._parts: dict[int, list[tuple[dict[Oid, tuple[Kind, bytes]], list[Move], int]]] = {}
+        self._found: dict[Oid, tuple[Kind, bytes]] = {}
+        self._unsearched: list[_PendingRecord] = []
+        self._parts: dict[int, list[_PendingRecord]] = {}
 
     @property
     def first(self) -> int:
         """Return the number of the oldest journal file with pending records; 0 if there is none."""
         return min(self._parts, default=0)
 
-    def add(self, number: int, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], size: int) -> None:
+    @property
+    def is_searched(self) -> bool:
+        """Return whether ``get`` finds all objects."""
+        return not self._unsearched
+
+    def get(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        """Return an object whose id was computed already; ``None`` if there is none."""
+        return self._found.get(oid)
+
+    def search(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        """Return an object; ``None`` if there is none. Compute the ids of as many objects as necessary."""
+        while oid not in self._found and self._unsearched:
+            self._found.update(self._unsearched[-1].by_id())
+            self._unsearched.pop()
+        return self._found.get(oid)
+
+    def objects(self) -> dict[Oid, tuple[Kind, bytes]]:
+        """Return all objects, oldest first."""
+        records = (record for number in sorted(self._parts) for record in self._parts[number])
+        return {oid: found for record in records for oid, found in record.by_id().items()}
+
+    def add(
+        self,
+        number: int,
+        objects: dict[Oid, tuple[Kind, bytes]] | list[tuple[Kind, bytes]],
+        moves: list[Move],
+        size: int,
+    ) -> None:
         """Add a record of ``size`` bytes from the journal file ``number``."""
-        self._parts.setdefault(number, []).append((objects, moves, size))
-        self._apply(objects, moves, size)
+        record = _PendingRecord(objects, moves, size)
+        self._parts.setdefault(number, []).append(record)
+        self._apply(record)
 
     def drop(self, numbers: Iterable[int]) -> None:
         """Drop the records of removed files.
@@ -189,21 +240,24 @@ class Overlay:
         """
         for number in numbers:
             self._parts.pop(number, None)
-        self.objects, self.chains, self.records, self.size = {}, {}, 0, 0
+        self.chains, self.records, self.size, self._found, self._unsearched = {}, 0, 0, {}, []
         for number in sorted(self._parts):
-            for part in self._parts[number]:
-                self._apply(*part)
+            for record in self._parts[number]:
+                self._apply(record)
 
-    def _apply(self, objects: dict[Oid, tuple[Kind, bytes]], moves: list[Move], size: int) -> None:
-        self.objects.update(objects)
-        for name, old, new in moves:
+    def _apply(self, record: _PendingRecord) -> None:
+        if isinstance(record.objects, list):
+            self._unsearched.append(record)
+        else:
+            self._found.update(record.objects)
+        for name, old, new in record.moves:
             chain = self.chains.get(name)
             if chain is None:
                 self.chains[name] = [old, new]
             else:
                 chain.append(new)
         self.records += 1
-        self.size += size
+        self.size += record.size
 
 
 class StoreState:
@@ -245,7 +299,7 @@ class StoreState:
     def oids(self) -> Iterator[Oid]:
         """See ``ObjectStore``."""
         self.tail()
-        return itertools.chain(list(self.overlay.objects), self.git.oids())
+        return itertools.chain(self.pending_objects(), self.git.oids())
 
     def ref(self, name: str) -> RefValue | None:
         """See ``ObjectStore``."""
@@ -274,9 +328,20 @@ class StoreState:
         """Return the refs below ``prefix``, including refs that the next flush deletes. Needs an up-to-date journal."""
         return {*self.git.refs.list(prefix), *(name for name in self.overlay.chains if name.startswith(prefix))}
 
+    def pending_objects(self) -> dict[Oid, tuple[Kind, bytes]]:
+        """Return the objects of all pending journal records, oldest first. Needs an up-to-date journal."""
+        with self._mutex:
+            return self.overlay.objects()
+
     def _in_memory(self, oid: Oid) -> tuple[Kind, bytes] | None:
+        overlay = self.overlay
+        is_searched = overlay.is_searched  # read first, because another thread may be searching
+        found = overlay.get(oid)
+        if found is None and not is_searched:
+            with self._mutex:
+                found = self.overlay.search(oid)
         staging = self._own_staging()
-        return self.overlay.objects.get(oid) or (staging.objects.get(oid) if staging else None)
+        return found or (staging.objects.get(oid) if staging else None)
 
     def _own_staging(self) -> Staging | None:
         staging = self.staging
@@ -302,8 +367,7 @@ class StoreState:
                 if update.removed:
                     self.overlay.drop(update.removed)
                 for number, record in update.records:
-                    objects = {oid_of(kind, data): (kind, data) for kind, data in record.objects}
-                    self.overlay.add(number, objects, record.moves, record.size)
+                    self.overlay.add(number, record.objects, record.moves, record.size)
             except OSError as error:
                 self._forget()
                 raise unavailable(self._git_dir, "read the journal", error) from error

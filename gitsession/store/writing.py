@@ -197,13 +197,14 @@ class StoreWriter:
             state.journal.scan_for_damage()
             if not overlay.records and not state.journal.has_damage:
                 return
-            if overlay.objects:
-                self._write_pack(overlay.objects)
+            objects = state.pending_objects()
+            if objects:
+                self._write_pack(objects)
             self.refs.break_dead_locks()
             renamed: list[tuple[str, str]] = []
             remaining, self.last_error = flushing.move_to_ends(overlay.chains, self.refs, state.read, renamed)
             self.renamed_branches += renamed
-            if remaining and not overlay.objects and overlay.records == 1 and not state.journal.has_damage:
+            if remaining and not objects and overlay.records == 1 and not state.journal.has_damage:
                 return  # the journal contains only ref moves that failed in the last flush and again in this one
             moved = flushing.moved_refs(overlay.chains, {name for name, _, _ in remaining}, dict(renamed))
             flush_record.append(self._git_dir, moved, journal=overlay.first)

@@ -173,7 +173,7 @@ def grown(path: Path, git_brings: str):
     with GitStore.open(path) as store:
         mine = session(store, made.id)
         oids = [mine.append(Message.user(f"said {n}")).oid for n in range(3)]
-        for name, data in store._writer.state.overlay.objects.items():
+        for name, data in store._writer.state.pending_objects().items():
             assert git(path, "hash-object", "-w", "-t", data[0], "--stdin", stdin=data[1]) == name
         moved = {"a part": oids[1], "all": oids[2], "more": child_of(path, oids[2], "more")}[git_brings]
         git(path, "update-ref", refs.leaf(made.id), moved)

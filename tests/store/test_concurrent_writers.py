@@ -18,6 +18,8 @@ from raw import LEAF, append, git
 
 from gitsession import Message, Store
 from gitsession.errors import LeafMoved
+from gitsession.git.objects import oid_of
+from gitsession.store import state
 from gitsession.store.create import create
 from gitsession.store.git_store import GitStore
 
@@ -64,6 +66,44 @@ def writer(path: Path, sid: str, name: str, entries: int) -> Callable[[], float]
         return longest
 
     return work
+
+
+def test_ids_of_objects_that_others_wrote_are_computed_when_one_is_needed(path, monkeypatch):
+    create(path)
+    computed = []
+    with GitStore.open(path) as other, GitStore.open(path) as store:
+        oids = [append(other, str(number)) for number in range(5)]
+        monkeypatch.setattr(state, "oid_of", lambda kind, data: computed.append(kind) or oid_of(kind, data))
+        assert store.ref(LEAF) == oids[-1]
+        assert computed == []
+        assert store.read(oids[-1])[0] == "commit"
+        newest = len(computed)
+        assert store.contains(oids[0])
+        assert len(computed) == 5 * newest
+        monkeypatch.undo()
+        store.flush()
+        assert not store.pending
+    assert list(git(path, "rev-list", "--reverse", LEAF).split()) == oids
+
+
+def test_object_is_found_while_another_thread_searches(path, monkeypatch):
+    create(path)
+    with GitStore.open(path) as other, GitStore.open(path) as store:
+        oids = [append(other, str(number)) for number in range(2)]
+        seen = []
+
+        def look(kind, data):
+            if not seen:
+                seen.append(threading.Thread(target=lambda: seen.append(store.read(oids[-1])[0])))
+                seen[0].start()
+                time.sleep(0.01)
+            return oid_of(kind, data)
+
+        store.ref(LEAF)
+        monkeypatch.setattr(state, "oid_of", look)
+        assert store.read(oids[0])[0] == "commit"
+        seen[0].join()
+        assert seen[1] == "commit"
 
 
 @pytest.mark.promise("P13", "P18")
