@@ -118,8 +118,8 @@ def draft_record(format: Format, record: Record, guard: Guard | None, redacted: 
     if redacted.is_redacted and guard is not None and id is not None:
         id = guard.words(id)
     source = SourceRef.of(format.AGENT, id, record.line)
-    original = record.payload if redacted.is_redacted else None
-    return Draft(format.FORM, redacted.stored, format.headline(redacted.payload), source, original=original)
+    original, parsed = (record.payload, None) if redacted.is_redacted else (None, record.parsed)
+    return Draft(format.FORM, redacted.stored, format.headline(redacted.payload, parsed), source, original=original)
 
 
 def digests(draft: Draft) -> list[str]:

@@ -8,7 +8,7 @@ from gitsession.formats.base.fields import to_ms
 from gitsession.model.headline import Headline, first_line
 
 
-def headline_of(payload: bytes) -> Headline:
+def headline_of(payload: bytes, parsed: object = None) -> Headline:
     """Return the headline of a span."""
     match kind_of(payload):
         case SpanKind.RUN:

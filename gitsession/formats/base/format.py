@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
 from gitsession.formats.base.file_changes import RecordedChange
-from gitsession.formats.base.jsonl import Data
+from gitsession.formats.base.jsonl import Data, LineFailure, Object
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
 from gitsession.formats.base.record import Source
 from gitsession.model.entries import Entry, SessionHeader
@@ -127,10 +127,10 @@ class Format(ABC):
         """
 
     @abstractmethod
-    def headline(self, payload: bytes) -> Headline:
+    def headline(self, payload: bytes, parsed: Object | LineFailure | None = None) -> Headline:
         """Return the headline of the commit message for ``payload``. Never raises.
 
-        The result is frozen under view 1.
+        The result is frozen under view 1. ``parsed``: ``Record.parsed`` of a record with this payload.
         """
 
     @abstractmethod

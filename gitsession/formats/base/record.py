@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from enum import Enum
 from typing import NamedTuple
 
 from gitsession.dataclass import dataclass
-from gitsession.formats.base.jsonl import FileSpan
+from gitsession.formats.base.jsonl import FileSpan, Group, LineFailure, Object, StoredGroup
 from gitsession.model.entries import SessionHeader
 
 
@@ -194,7 +195,9 @@ class Record:
     other numbers do not change if omp adds a title slot. ``parent``: the line number of the parent record; ``None`` if
     the parent is the root. ``source_id``: the agent's own id for the record. ``claimed_parent``: the parent id in the
     record, if ``parent`` is a different record because the stated parent is missing or would form a cycle.
-    ``problem``: a description of the problem with the record, for the report; "" if there is none.
+    ``problem``: a description of the problem with the record, for the report; "" if there is none. ``parsed``: the
+    result of parsing the record line, so that ``Format.headline`` need not parse the line again; ``None`` if it is not
+    kept.
     """
 
     line: int
@@ -203,6 +206,7 @@ class Record:
     source_id: str | None = None
     claimed_parent: str | None = None
     problem: str = ""
+    parsed: Object | LineFailure | None = field(default=None, compare=False, repr=False)
 
 
 class StoredRecord(Record):
@@ -227,18 +231,22 @@ def _fields_of(record: Record) -> tuple[object, ...]:
 
 def record_of(
     line: int,
-    payload: bytes | FileSpan,
+    group: Group | StoredGroup,
     parent: int | None = None,
     source_id: str | None = None,
     claimed_parent: str | None = None,
     problem: str = "",
 ) -> Record:
-    """Return a record with the given fields: a ``StoredRecord`` if ``payload`` is a span, otherwise a ``Record``."""
-    if isinstance(payload, bytes):
-        return Record(line, payload, parent, source_id, claimed_parent, problem)
+    """Return a record with the lines of ``group`` and the given fields.
+
+    If the lines are in a stored file, the record is a ``StoredRecord``. Such a record does not keep ``parsed``, because
+    the parsed lines of a large file do not fit in memory.
+    """
+    if isinstance(group, Group):
+        return Record(line, group.payload, parent, source_id, claimed_parent, problem, group.parsed)
     made = StoredRecord.__new__(StoredRecord)
-    values = (("line", line), ("_span", payload), ("parent", parent), ("source_id", source_id))
-    for name, value in (*values, ("claimed_parent", claimed_parent), ("problem", problem)):
+    values = (("line", line), ("_span", group.payload), ("parent", parent), ("source_id", source_id))
+    for name, value in (*values, ("claimed_parent", claimed_parent), ("problem", problem), ("parsed", None)):
         object.__setattr__(made, name, value)
     return made
 

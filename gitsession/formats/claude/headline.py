@@ -14,12 +14,13 @@ from gitsession.formats.claude.records import SYNTHETIC, boundary_before, is_bou
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 
-def headline_of(payload: bytes) -> Headline:
+def headline_of(payload: bytes, parsed: Object | LineFailure | None = None) -> Headline:
     """Return the headline of a record. Never raises.
 
     The headline describes the record line. For a compaction, it describes the boundary line and the summary.
+    ``parsed``: the parsed record line, if it is known.
     """
-    line = parse(record_line(payload))
+    line = parse(record_line(payload)) if parsed is None else parsed
     if isinstance(line, LineFailure):
         return opaque(line, len(record_line(payload)))
     boundary = boundary_before(line, payload)

@@ -395,7 +395,7 @@ class _Parts:
             claimed = self._repaired[group.line]
             missing = f"the parent {quoted(claimed)} is not in the file: the line before is used instead"
             problem = "; ".join(filter(None, (missing, problem)))
-        return record_of(group.line, group.payload, placed.parent, own, claimed, problem)
+        return record_of(group.line, group, placed.parent, own, claimed, problem)
 
     def leaf_of(self, records: tuple[Record, ...]) -> int | None:
         at_id = {uuid: group.line for group in self.groups for uuid in self._ids(group)}

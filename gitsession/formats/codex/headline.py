@@ -15,12 +15,11 @@ from gitsession.formats.codex.split_file import injected
 from gitsession.model.headline import Headline, first_line, line_count
 
 
-def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a record. Never raises."""
-    last = record_line(payload)
-    line = parse(last)
+def headline_of(payload: bytes, parsed: Object | LineFailure | None = None) -> Headline:
+    """Return the headline of a record. Never raises. ``parsed``: the parsed record line, if it is known."""
+    line = parse(record_line(payload)) if parsed is None else parsed
     if isinstance(line, LineFailure):
-        return opaque(line, len(last))
+        return opaque(line, len(record_line(payload)))
     return _headline(line).at(to_ms(line.get("timestamp")))
 
 

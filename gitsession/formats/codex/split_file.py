@@ -262,7 +262,7 @@ def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
         if starts_turn(item):
             turns.append(len(history))
         source_id = own if isinstance(own, str) and own else None
-        yield record_of(number, each.payload, history[-1].line if history else None, source_id, problem=problem)
+        yield record_of(number, each, history[-1].line if history else None, source_id, problem=problem)
         history.append(_Step(number, is_update(item) or _is_settings(parsed)))
 
 
@@ -277,7 +277,7 @@ def _in_thread(
     for record, each in zip(records, groups, strict=True):
         parent = None if record.parent is None else record.parent + first
         own = segment if record.line == header else record.source_id
-        yield record_of(record.line + first, each.payload, parent, own, record.claimed_parent, record.problem)
+        yield record_of(record.line + first, each, parent, own, record.claimed_parent, record.problem)
 
 
 def _cut(history: Sequence[_Step], turns: Sequence[int], turn_count: int) -> int:

@@ -12,9 +12,9 @@ _ROLES = {"user": "user", "assistant": "assistant", "toolResult": "tool", "tool_
           "bashExecution": "shell", "custom": "custom"}  # fmt: skip
 
 
-def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a row. Never raises."""
-    row = parse(payload)
+def headline_of(payload: bytes, parsed: Object | LineFailure | None = None) -> Headline:
+    """Return the headline of a row. Never raises. ``parsed``: the parsed row, if it is known."""
+    row = parse(payload) if parsed is None else parsed
     if isinstance(row, LineFailure):
         words = f"{len(payload)} bytes that do not parse" if row.reason else "blank line"
         return Headline(kind="opaque", label="opaque", words=words)

@@ -123,7 +123,8 @@ def split(data: bytes, *, name: str = "", final: bool = False) -> Source:
     for placed in place_nodes(nodes):
         node = nodes[placed.at]
         payload = lines[placed.line - 1]
-        records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem))
+        value = parsed[placed.at]
+        records.append(Record(placed.line, payload, placed.parent, node.id, placed.claimed, placed.problem, value))
         problems += [SourceProblem(placed.line, placed.problem)] if placed.problem else []
     if waiting:
         problems.append(incomplete_line(len(lines) + 1, waiting))

@@ -10,9 +10,12 @@ from gitsession.formats.opencode.records import created_ms
 from gitsession.model.headline import Headline, first_line
 
 
-def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a record, of a session description, or of the tail. Never raises."""
-    record = parse(payload)
+def headline_of(payload: bytes, parsed: Object | LineFailure | None = None) -> Headline:
+    """Return the headline of a record, of a session description, or of the tail. Never raises.
+
+    ``parsed``: the parsed payload, if it is known.
+    """
+    record = parse(payload) if parsed is None else parsed
     if isinstance(record, LineFailure):
         return Headline(kind="opaque", label="opaque", words=f"{len(payload)} bytes that do not parse")
     info, parts = record.get("info"), record.get("parts")

@@ -16,9 +16,9 @@ from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 
-def headline_of(payload: bytes) -> Headline:
-    """Return the headline of a line. Never raises."""
-    line = parse(payload)
+def headline_of(payload: bytes, parsed: Object | LineFailure | None = None) -> Headline:
+    """Return the headline of a line. Never raises. ``parsed``: the parsed line, if it is known."""
+    line = parse(payload) if parsed is None else parsed
     if isinstance(line, LineFailure):
         return opaque(line, len(payload))
     return _headline(line).at(_at_ms(line))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.jsonl import Data, FileSpan, LineFailure, Object, joined
+from gitsession.formats.base.jsonl import Data, Group, LineFailure, Object, StoredGroup, grouped
 from gitsession.formats.base.record import (
     NOTHING,
     Field,
@@ -91,14 +91,14 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
 class _Parts(NamedTuple):
     """The classified lines of a file.
 
-    ``meta``: the title slot and the header. ``nodes``, ``payloads`` and ``reasons``: the ids, the bytes and the problem
-    of each record; the problem is "" if there is none. ``slots``: the number of title slots, 0 or 1.
+    ``meta``: the title slot and the header. ``nodes``, ``groups`` and ``reasons``: the ids, the line and the problem of
+    each record; the problem is "" if there is none. ``slots``: the number of title slots, 0 or 1.
     """
 
     header: Object
     meta: tuple[Record, ...]
     nodes: list[LineLink]
-    payloads: list[bytes | FileSpan]
+    groups: list[Group | StoredGroup]
     reasons: list[str]
     slots: int
 
@@ -107,7 +107,7 @@ def _parse_lines(lines: Sequence[bytes]) -> _Parts:
     header: Object | None = None
     meta: list[Record] = []
     nodes: list[LineLink] = []
-    payloads: list[bytes | FileSpan] = []
+    groups: list[Group | StoredGroup] = []
     reasons: list[str] = []
     slots = 0
     for index, payload in enumerate(lines):
@@ -129,9 +129,9 @@ def _parse_lines(lines: Sequence[bytes]) -> _Parts:
         else:
             node, reason = NOTHING._replace(line=index + 1 - slots), "a second header"
         nodes.append(node)
-        payloads.append(joined(lines, index, index + 1))
+        groups.append(grouped(lines, index, index + 1, parsed))
         reasons.append(reason)
-    return _Parts(header or {}, tuple(meta), nodes, payloads, reasons, slots)
+    return _Parts(header or {}, tuple(meta), nodes, groups, reasons, slots)
 
 
 def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
@@ -143,7 +143,7 @@ def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
 def _record(parts: _Parts, placed: PlacedLine) -> Record:
     at = placed.at
     problem = parts.reasons[at] or placed.problem
-    return record_of(placed.line, parts.payloads[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
+    return record_of(placed.line, parts.groups[at], placed.parent, parts.nodes[at].id, placed.claimed, problem)
 
 
 def _source_id(header: Object, name: str) -> tuple[str, list[SourceProblem]]:
