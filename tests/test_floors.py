@@ -13,6 +13,7 @@ HOUSE = Path(gitsession.__file__).parent
 FLOORS = [
     ["dataclass", "errors"],
     ["durable", "paths", "progress"],
+    ["parallel"],
     ["git", "model"],
     ["codec"],
     ["redaction"],

@@ -181,33 +181,38 @@ def _error_text(error: GitSessionError, oid: Oid) -> str:
 class LaterViews:
     """A test whether an entry has a view of a later gitsession release.
 
-    Entries with such a view are remembered, so that the test is fast for the entries after them.
+    Results are remembered for all entries on the way to the start of a session, so that no entry is visited twice.
     """
 
     def __init__(self, reader: GitReader) -> None:
         self._reader = reader
-        self._later: set[Oid] = set()
+        self._is_later: dict[Oid, bool] = {}
 
     def is_known_later(self, node: Node) -> bool:
         """Return whether the parent of ``node`` is known to have a later view and ``node`` does not begin a session."""
-        is_later = node.parent in self._later and not node.starts_session
+        is_later = self._is_later.get(node.parent or "", False) and not node.starts_session
         if is_later:
-            self._later.add(node.oid)
+            self._is_later[node.oid] = True
         return is_later
 
     def is_later(self, node: Node, new: Mapping[Oid, tuple[Oid, ...]]) -> bool:
         """Return whether an entry has a later view. ``new``: the entries in this validation, with their parents."""
         at = node
-        while not at.starts_session and at.parent is not None and at.parent in new:
+        visited = [at.oid]
+        while at.oid not in self._is_later and not at.starts_session and at.parent is not None and at.parent in new:
             at = load(self._reader, at.parent)
-        starts = [at.oid] if at.starts_session else self._reader.starts(at.parent or at.oid)
+            visited.append(at.oid)
+        is_later = self._is_later[at.oid] if at.oid in self._is_later else self._starts_later(at)
+        self._is_later.update(dict.fromkeys(visited, is_later))
+        return is_later
+
+    def _starts_later(self, node: Node) -> bool:
+        """Return whether the session of ``node`` begins with a later view. ``node``: its first new entry."""
+        starts = [node.oid] if node.starts_session else self._reader.starts(node.parent or node.oid)
         start = next((found for found in (load(self._reader, oid) for oid in starts) if found.starts_session), None)
         entry = content.entry_of(self._reader, start) if start is not None else None
         view = entry.view if isinstance(entry, kinds.SessionHeader | kinds.Fork) else None
-        is_later = view is not None and view > VIEW
-        if is_later:
-            self._later.add(node.oid)
-        return is_later
+        return view is not None and view > VIEW
 
 
 LINK_BYTES_MAX = 4096

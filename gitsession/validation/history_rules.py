@@ -44,16 +44,35 @@ class HistoryBase(NamedTuple):
     possible_ids: frozenset[str] | None = None
 
 
-class AcceptedEntry(NamedTuple):
-    """The data that is kept about a valid entry.
+class EntryFacts(NamedTuple):
+    """The data that is kept about the content of a valid entry.
 
-    ``base``: the base of the entry's history. ``starts``: whether a session begins with the entry. ``faults``: the
-    faults that the entry would have on a branch, on ``meta`` and on ``files``, in this order.
+    Attributes:
+        kind: Kind of the entry.
+        parent: First parent of the entry.
+        starts: Whether a session begins with the entry.
+        allowed: Whether the entry may be on a branch, on ``meta`` and on ``files``, in this order.
+        fork: Session that begins with this ``fork`` entry; ``None`` for other entries.
+        possible_ids: Possible ids of a session that begins with this root (see ``HistoryBase``).
     """
 
-    base: HistoryBase
+    kind: str
+    parent: Oid | None
     starts: bool
-    faults: tuple[Fault | None, ...]
+    allowed: tuple[bool, ...]
+    fork: str | None
+    possible_ids: frozenset[str] | None
+
+    def fault(self, ref_type: int) -> Fault | None:
+        """Return the fault of the entry on a ref of this type. The caller appends the name of the ref to the text."""
+        return None if self.allowed[ref_type] else Fault("place", f"{self.kind[:40]!r} is not allowed on")
+
+
+class AcceptedEntry(NamedTuple):
+    """The data that is kept about a valid entry. ``base``: the base of the entry's history."""
+
+    base: HistoryBase
+    facts: EntryFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +108,28 @@ class ProposedBranch:
         return self.new if self.accepted is None else self.accepted.base.old
 
 
-def accept(reader: Reader, node: Node, parent: AcceptedEntry | None) -> AcceptedEntry:
+def facts_of(reader: Reader, node: Node) -> EntryFacts:
+    """Return the data to keep about the content of a valid entry."""
+    fork = None
+    if node.kind == Fork.kind and node.source is None:
+        entry = content.entry_of(reader, node)
+        fork = entry.session if isinstance(entry, Fork) else None
+    allowed = tuple([is_allowed_on(node, ref_type) for ref_type in ("branch", refs.META, refs.FILES)])
+    possible_ids = _possible_ids(reader, node) if node.parent is None else None
+    return EntryFacts(node.kind, node.parent, node.starts_session, allowed, fork, possible_ids)
+
+
+def accept(oid: Oid, facts: EntryFacts, parent: AcceptedEntry | None) -> AcceptedEntry:
     """Return the data to keep about a valid entry. ``parent``: the data about its parent, if the parent is also new."""
     if parent is not None:
         base = parent.base
-    elif node.parent is not None:
-        base = HistoryBase(node.parent, None)
+    elif facts.parent is not None:
+        base = HistoryBase(facts.parent, None)
     else:
-        base = HistoryBase(None, node.oid, possible_ids=_possible_ids(reader, node))
-    if node.kind == Fork.kind and node.source is None:
-        entry = content.entry_of(reader, node)
-        base = base._replace(forks=Forked(entry.session, base.forks)) if isinstance(entry, Fork) else base
-    return AcceptedEntry(base, node.starts_session, _ref_type_faults(node))
+        base = HistoryBase(None, oid, possible_ids=facts.possible_ids)
+    if facts.fork is not None:
+        base = base._replace(forks=Forked(facts.fork, base.forks))
+    return AcceptedEntry(base, facts)
 
 
 def refusals(
@@ -164,10 +193,10 @@ def _misplaced_entry_fault(
     at: Oid | None = proposed.new
     while at is not None and at in accepted and (ref_type != _BRANCH or at not in known_valid):
         deadline.check()
-        found = accepted[at]
-        if ref_type != _BRANCH and found.starts:
+        facts = accepted[at].facts
+        if ref_type != _BRANCH and facts.starts:
             return None
-        fault = found.faults[ref_type]
+        fault = facts.fault(ref_type)
         if fault is not None:
             return fault._replace(what=f"{fault.what} {proposed.branch!r}")
         if ref_type == _BRANCH:
@@ -177,13 +206,13 @@ def _misplaced_entry_fault(
         return None
     while at is not None:  # `meta` or `files` begins in existing history: check it back to the session's start
         deadline.check()
-        node = load(reader, at)
-        if node.starts_session:
+        facts = facts_of(reader, load(reader, at))
+        if facts.starts:
             return None
-        fault = _ref_type_faults(node)[ref_type]
+        fault = facts.fault(ref_type)
         if fault is not None:
             return fault._replace(what=f"it continues {at[:10]}: {fault.what} {proposed.branch!r}")
-        at = node.parent
+        at = facts.parent
     return None
 
 
@@ -267,7 +296,7 @@ def _first_of_meta(
     at: Oid | None = tip
     while at is not None:
         if at in accepted:
-            is_start, parent = accepted[at].starts, next(iter(parents[at]), None)
+            is_start, parent = accepted[at].facts.starts, next(iter(parents[at]), None)
         else:
             node = load(reader, at)
             is_start, parent = node.starts_session, node.parent
@@ -379,11 +408,3 @@ def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
     if entry.source_id is None:
         return frozenset({refs.sid_date(entry.at_ms)})
     return frozenset(refs.imported_sids(entry.agent, entry.source_id, entry.at_ms))
-
-
-def _ref_type_faults(node: Node) -> tuple[Fault | None, ...]:
-    """Return the faults of an entry (see ``AcceptedEntry``). The caller appends the name of the ref to their texts."""
-    return tuple(
-        None if is_allowed_on(node, ref_type) else Fault("place", f"{node.kind[:40]!r} is not allowed on")
-        for ref_type in ("branch", refs.META, refs.FILES)
-    )

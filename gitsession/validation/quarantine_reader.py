@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -124,9 +125,17 @@ class GitReader:
         self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
         self._variables = dict(variables or {})
-        self._git = CatFile(git_dir, self._variables)
+        self._cat_file = CatFile(git_dir, self._variables)
+        self._pid = os.getpid()
         self._heads: dict[Oid, ObjectHeader | None] = {}
         self._window: dict[Oid, tuple[Kind, bytes]] = {}
+
+    @property
+    def _git(self) -> CatFile:
+        """The git process. A forked process starts its own, because it must not take the answers of the first one."""
+        if self._pid != os.getpid():
+            self._cat_file, self._pid = CatFile(self._git_dir, self._variables), os.getpid()
+        return self._cat_file
 
     # -- objects
 
@@ -313,7 +322,7 @@ class GitReader:
         return process.run(self._git_dir, *arguments, stdin=stdin.encode(), variables=self._variables).out.decode()
 
     def close(self) -> None:
-        self._git.close()
+        self._cat_file.close()
 
     def __enter__(self) -> Self:
         return self

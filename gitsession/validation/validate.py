@@ -26,7 +26,7 @@ from itertools import islice
 from math import inf
 from pathlib import Path
 
-from gitsession import progress
+from gitsession import parallel, progress
 from gitsession.errors import GitSessionError, InvalidName, Malformed, MissingObject
 from gitsession.git.objects import parse_commit, parse_tree
 from gitsession.git.ref_files import check_ref_name
@@ -39,7 +39,7 @@ from gitsession.store import create, refs
 from gitsession.store.interface import ObjectStore
 from gitsession.validation import entry_rules, history_rules, set_rules
 from gitsession.validation.entry_rules import FileTrees, LaterViews
-from gitsession.validation.history_rules import AcceptedEntry, ProposedBranch
+from gitsession.validation.history_rules import AcceptedEntry, EntryFacts, ProposedBranch
 from gitsession.validation.quarantine_reader import (
     MEBIBYTE,
     NOT_SENT,
@@ -159,7 +159,11 @@ def _ref_fault(read: GitReader, move: Proposed) -> Fault | None:
 
 
 class _EntryValidation:
-    """A validation of new entries, parents first. The children of a faulty entry are also faulty."""
+    """A validation of new entries, parents first. The children of a faulty entry are also faulty.
+
+    The content of each entry is validated as if its parents were valid, so several processes can share the entries.
+    Faults of parents are considered afterwards.
+    """
 
     def __init__(
         self, read: GitReader, tombstones: Tombstones, limits: Limits, partial: bool, deadline: Deadline
@@ -175,10 +179,12 @@ class _EntryValidation:
         self._children: Counter[Oid] = Counter()
         self._faulty: dict[Oid, tuple[Oid, Fault]] = {}
         self._accepted: dict[Oid, AcceptedEntry] = {}
+        self._refused: dict[Oid, Fault] = {}
+        """Faulty entries that this process found. Their descendants need no further validation."""
         self._waiting: dict[Oid, Node] = {}
-        """Valid entries with children that are not validated yet.
+        """Valid entries with children that this process has not validated yet.
 
-        For other entries, only their ``AcceptedEntry`` is kept.
+        For other entries, only their ``EntryFacts`` are kept.
         """
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
@@ -194,12 +200,9 @@ class _EntryValidation:
             return
         self._graph = graph
         self._children = Counter(parents[0] for parents in graph.values() if parents)
-        order = list(graph)
-        for at in progress.each("Validating entries", range(0, len(order), _WINDOW)):
-            self._deadline.check()
-            self._read.load_entries(order[at : at + _WINDOW])
-            for oid in order[at : at + _WINDOW]:
-                self._validate(oid)
+        found = {oid: facts for part in parallel.share(list(graph), self._check_all) for oid, facts in part.items()}
+        for oid in graph:
+            self._accept(oid, found.pop(oid))
         valid = []
         for move in moves:
             if move.new in self._faulty:
@@ -214,29 +217,43 @@ class _EntryValidation:
         if self._tombstones:
             yield from self._refuse_purged_history(others)
 
-    def _validate(self, oid: Oid) -> None:
-        parents = self._graph[oid]
-        inherited = next((self._faulty[parent] for parent in parents if parent in self._faulty), None)
-        if inherited is not None:
-            self._faulty[oid] = inherited
-            return
-        node = entry_rules.read(self._read, oid)
-        parent_node = self._parent_of(node.parent) if isinstance(node, Node) and node.parent else None
-        fault = node if isinstance(node, Fault) else parent_node if isinstance(parent_node, Fault) else None
+    def _check_all(self, oids: Sequence[Oid]) -> dict[Oid, EntryFacts | Fault]:
+        """Return the facts or the fault of each entry. Raises ``ValidationTimeout``."""
+        found: dict[Oid, EntryFacts | Fault] = {}
+        for at in progress.each("Validating entries", range(0, len(oids), _WINDOW)):
+            self._deadline.check()
+            self._read.load_entries(oids[at : at + _WINDOW])
+            found |= {oid: self._check(oid) for oid in oids[at : at + _WINDOW]}
+        return found
+
+    def _check(self, oid: Oid) -> EntryFacts | Fault:
+        refused = next((self._refused[parent] for parent in self._graph[oid] if parent in self._refused), None)
+        node = refused or entry_rules.read(self._read, oid)
+        parent = self._parent_of(node.parent) if isinstance(node, Node) and node.parent else None
+        fault = node if isinstance(node, Fault) else parent if isinstance(parent, Fault) else None
         if fault is None:
-            assert isinstance(node, Node) and not isinstance(parent_node, Fault)
-            fault = self._fault(node, parent_node)
+            assert isinstance(node, Node) and not isinstance(parent, Fault)
+            fault = self._fault(node, parent)
         if fault is not None:
-            self._faulty[oid] = (oid, fault)
-            return
-        assert isinstance(node, Node) and not isinstance(parent_node, Fault)
-        self._accepted[oid] = history_rules.accept(self._read, node, self._accepted.get(node.parent or ""))
+            self._refused[oid] = fault
+            return fault
+        assert isinstance(node, Node)
         if self._children[oid]:
             self._waiting[oid] = node
         if node.parent in self._waiting:
             self._children[node.parent] -= 1
             if not self._children[node.parent]:
                 del self._waiting[node.parent]
+        return history_rules.facts_of(self._read, node)
+
+    def _accept(self, oid: Oid, found: EntryFacts | Fault) -> None:
+        inherited = next((self._faulty[parent] for parent in self._graph[oid] if parent in self._faulty), None)
+        if inherited is not None:
+            self._faulty[oid] = inherited
+        elif isinstance(found, Fault):
+            self._faulty[oid] = (oid, found)
+        else:
+            self._accepted[oid] = history_rules.accept(oid, found, self._accepted.get(found.parent or ""))
 
     def _parent_of(self, parent: Oid) -> Node | Fault:
         """Return the node of ``parent``, a new valid entry or a stored entry; a fault if ``parent`` is faulty."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
-import sys
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Collection, Mapping, Sequence
 
-from gitsession import progress
+from gitsession import parallel, progress
 from gitsession.archive import archive_set
 from gitsession.errors import GitSessionError, NotFound, Unavailable
 from gitsession.git.types import Oid, RefValue
@@ -26,10 +22,6 @@ from gitsession.verify import semantics, signatures
 from gitsession.verify.entry_check import Manifests, check, is_allowed_on
 from gitsession.verify.findings import Finding, Report
 from gitsession.verify.semantics import Sessions
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
 
 AT_ONCE = 128
 """Number of entries that are read together."""
@@ -136,7 +128,7 @@ class Walk:
 
     def check_all(self, oids: Sequence[Oid]) -> None:
         """Check entries separately. If there are many entries, several processes are used."""
-        for checked, problems in share(oids, self._check_rows):
+        for checked, problems in parallel.share(oids, self._check_rows):
             self._report.checked += checked
             self._report.problems += problems
 
@@ -274,61 +266,3 @@ def _entries_of_later_views(store: ObjectStore, nodes: Mapping[Oid, Node], repor
                     report.add(member, what)
             later[member] = is_known_later
     return {oid for oid, is_later in later.items() if is_later}
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-ITEMS_MIN = 2_000
-"""Minimum number of items for each process. The start of a process takes 10 ms or more."""
-
-PROCESSES_MAX = 4
-
-_AT_ONCE = 256
-"""Number of consecutive items that one process gets. The objects of consecutive items are close together in a pack."""
-
-
-def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
-    """Return the results of ``work`` for ``items``, one result for each process."""
-    if sys.platform != "linux" or threading.active_count() > 1:
-        return [work(items)]
-    count = min(len(items) // ITEMS_MIN, PROCESSES_MAX, len(os.sched_getaffinity(0)))
-    return _in_processes(items, work, count) if count > 1 else [work(items)]
-
-
-def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
-    from multiprocessing import get_context
-
-    context = get_context("fork")
-    parts: list[list[T]] = [[] for _ in range(count)]
-    for number, start in enumerate(range(0, len(items), _AT_ONCE)):
-        parts[number % count] += items[start : start + _AT_ONCE]
-    children = []
-    for part in parts[1:]:
-        receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=_send_result, args=(part, work, sender), daemon=True)
-        child.start()
-        sender.close()
-        children.append((part, receiver, child))
-    try:
-        results = [work(parts[0])]
-        for part, receiver, _ in children:
-            try:
-                results.append(receiver.recv())
-            except EOFError:  # the child was killed or failed, so its work is done here
-                results.append(work(part))
-        return results
-    finally:
-        for _, receiver, child in children:
-            child.terminate()  # a child that has sent its result has ended or is about to end
-            child.join()
-            receiver.close()
-
-
-def _send_result(items: Sequence[T], work: Callable[[Sequence[T]], R], connection: Connection) -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its children
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
-    with progress.by(None):
-        connection.send(work(items))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
@@ -36,13 +37,25 @@ def bare(path: Path) -> Path:
     return path
 
 
-def hub(path: Path, *, strict: bool = True) -> Path:
+SEVERAL_PROCESSES = [
+    sys.executable,
+    "-P",
+    "-c",
+    "import os; os.sched_getaffinity = lambda _: range(3)\n"
+    "from gitsession import parallel; parallel.ITEMS_MIN = parallel._AT_ONCE = 1\n"
+    "from gitsession.__main__ import main; main()",
+]
+"""The program of a server on which three processes share the entries of each push, one entry at a time."""
+
+
+def hub(path: Path, *, strict: bool = True, program: Sequence[str] = ()) -> Path:
     """Create a server for sessions.
 
     Args:
         strict: Also run git's own object checks, as the installation sets them up.
+        program: The command that the hooks run; by default, gitsession.
     """
-    server.install(bare(path), runner())
+    server.install(bare(path), program or runner())
     if not strict:
         subprocess.run(["git", f"--git-dir={path}", "config", "transfer.fsckObjects", "false"], check=True)
     return path

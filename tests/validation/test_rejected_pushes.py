@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from builders import begun
 from promises import Faults
-from pushed import Client, checkpoint, everything_in, hub, push, user
+from pushed import SEVERAL_PROCESSES, Client, checkpoint, everything_in, hub, push, user
 
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
@@ -60,10 +60,12 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Client:
     return Client.begin(tmp_path_factory.mktemp("client") / "store.git")
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, client: Client) -> tuple[Path, object]:
+@pytest.fixture(scope="module", params=[(), SEVERAL_PROCESSES], ids=["one process", "several"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, client: Client
+) -> tuple[Path, object]:
     """Create a server that has the session, and return it with its refs and objects."""
-    made = hub(tmp_path_factory.mktemp("server") / "hub.git", strict=False)
+    made = hub(tmp_path_factory.mktemp("server") / "hub.git", strict=False, program=request.param)
     done = push(client.path, made, "refs/heads/sessions/*:refs/heads/sessions/*")
     assert done.returncode == 0, done.stderr
     with (made / "config").open("a") as config:  # limits that a test can reach
@@ -670,6 +672,17 @@ def _(client: Client) -> str:
 def _(client: Client) -> str:
     end = client.entry(checkpoint(), client.on("files")).oid
     return f"{filed(client, listing(client, ('main', end)), end)}:{refs.ARCHIVE}"
+
+
+def test_refusal_names_the_first_faulty_entry(client: Client, server: tuple[Path, object]) -> None:
+    nodes = [client.leaf]
+    for number in range(9):
+        fault = {"old": b"Entry: message", "new": b"Entry: massage"} if number in (4, 6) else {}
+        nodes.append(client.entry(user(f"{number}"), nodes[-1], **fault))
+    valid, invalid = client.ref("valid"), client.ref("invalid")
+    done = push(client.path, server[0], f"{nodes[4].oid}:{valid}", f"{nodes[9].oid}:{invalid}")
+    told = [line for line in done.stderr.splitlines() if "refused refs/" in line]
+    assert [line for line in told if f"refused {invalid} at {nodes[5].oid[:10]}: " in line] == told != []
 
 
 @pytest.mark.promise("P34")

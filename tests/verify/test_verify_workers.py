@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from builders import Clock, begun
 
+from gitsession import parallel
 from gitsession.api import Store
-from gitsession.verify import entry_walk
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="one process elsewhere")
 
 ALONE = """
 import os, signal, sys
-from gitsession.verify import entry_walk
-entry_walk.ITEMS_MIN, entry_walk._AT_ONCE = 10, 3
+from gitsession import parallel
+parallel.ITEMS_MIN, parallel._AT_ONCE = 10, 3
 os.sched_getaffinity = lambda _: range(3)
 """
 """A process with one thread, which the test process may not be."""
@@ -37,7 +37,7 @@ def said(program: str, *arguments: str) -> list[str]:
 def test_every_thing_is_worked_on_once_and_by_several() -> None:
     told = said(
         """
-found = entry_walk.share(range(100), lambda part: (os.getpid(), list(part)))
+found = parallel.share(range(100), lambda part: (os.getpid(), list(part)))
 assert sorted(thing for _, part in found for thing in part) == list(range(100))
 print(len({pid for pid, _ in found}))
 """
@@ -55,7 +55,7 @@ def work(part):
     if os.getpid() != here:
         {end}
     return list(part)
-found = entry_walk.share(range(100), work)
+found = parallel.share(range(100), work)
 assert sorted(thing for part in found for thing in part) == list(range(100))
 print("all")
 """
@@ -69,7 +69,7 @@ def test_finished_worker_is_terminated_silently() -> None:
     told = said(
         """
 signal.signal(signal.SIGTERM, lambda *_: sys.exit("told to end"))
-for how in entry_walk.share(range(100), lambda part: signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
+for how in parallel.share(range(100), lambda part: signal.getsignal(signal.SIGTERM) == signal.SIG_DFL):
     print(how)
 """
     )
@@ -93,12 +93,12 @@ def broken(door, oid):
     return read(door, oid)
 VerifiedRepository.read = broken
 VerifiedRepository.read_all = lambda door, oids: together(door, [oid for oid in oids if oid not in sys.argv[2:]])
-several = entry_walk._in_processes
+several = parallel._in_processes
 shared = []
-entry_walk._in_processes = lambda *given: shared.append(1) or several(*given)
+parallel._in_processes = lambda *given: shared.append(1) or several(*given)
 with Store.open(sys.argv[1]) as store:
     one = store.verify()
-    entry_walk.ITEMS_MIN = 10**6
+    parallel.ITEMS_MIN = 10**6
     other = store.verify()
 key = lambda found: (found.where, found.what)
 assert sorted(one.problems, key=key) == sorted(other.problems, key=key)
@@ -112,13 +112,13 @@ def test_a_process_with_several_threads_is_not_copied(monkeypatch: pytest.Monkey
     def refuse(*_: object) -> list[object]:
         raise AssertionError("a copy of a process with several threads")
 
-    monkeypatch.setattr(entry_walk, "_in_processes", refuse)
-    monkeypatch.setattr(entry_walk, "ITEMS_MIN", 1)
+    monkeypatch.setattr(parallel, "_in_processes", refuse)
+    monkeypatch.setattr(parallel, "ITEMS_MIN", 1)
     wait = threading.Event()
     thread = threading.Thread(target=wait.wait)
     thread.start()
     try:
-        assert entry_walk.share(range(100), _count) == [100]
+        assert parallel.share(range(100), _count) == [100]
     finally:
         wait.set()
         thread.join()
