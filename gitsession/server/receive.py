@@ -3,6 +3,8 @@
 While `pre-receive` runs, git keeps the pushed objects in a quarantine. If the hook rejects the push, git deletes the
 quarantine, so no pushed object remains. If the repository is a store, its journal is first flushed to git, so that
 the push is validated against the current state.
+
+A push waits for the start of this program, so modules that most pushes do not need are loaded where they are used.
 """
 
 from __future__ import annotations
@@ -17,11 +19,9 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.git import process
 from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
-from gitsession.purge import tombstone_checks
 from gitsession.server import server
 from gitsession.sessions.tombstone_set import NONE, at
 from gitsession.store import create, refs
-from gitsession.store.git_store import GitStore
 from gitsession.validation.quarantine_reader import GitReader, Limits, Proposed, Refusal
 from gitsession.validation.validate import validate_moves
 
@@ -65,6 +65,8 @@ def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[st
         with suppress(GitSessionError):
             post_receive(git_dir)
     if (git_dir / create.JOURNAL).is_dir():
+        from gitsession.store.git_store import GitStore
+
         with suppress(GitSessionError), GitStore.open(git_dir) as store:  # if the flush fails, no data is lost
             store.flush()
     variables = process.quarantine(environ)
@@ -76,6 +78,8 @@ def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[st
         refusals = validate_moves(read, proposed, tombstones, limits(settings), allowed=allowed, keeps_archived=True)
         new_sets = [move.new for move in proposed if move.ref == refs.TOMBSTONES and move.new is not None]
         if new_sets and not any(refusal.ref == refs.TOMBSTONES for refusal in refusals):
+            from gitsession.purge import tombstone_checks
+
             session_tips = _listed(git_dir, refs.SESSIONS)
             if refs.ARCHIVE in read.known:
                 session_tips |= archive_set.named(read.archive(read.known[refs.ARCHIVE]))
@@ -85,6 +89,7 @@ def pre_receive(git_dir: Path, proposed: Sequence[Proposed], environ: Mapping[st
             refusals += [Refusal(refs.TOMBSTONES, new_sets[0], reason, "tombstones")] if reason else []
     if new_sets and not refusals:
         from gitsession.purge import purging
+        from gitsession.store.git_store import GitStore
 
         with suppress(GitSessionError), GitStore.open(git_dir) as store:
             purging.begin(store)  # if the purge does not run after this push, the next push runs it
@@ -99,7 +104,8 @@ def post_receive(git_dir: Path) -> PurgeResult | None:
     repository is not a store. In a repository that is not a store, only the owner can remove entries.
     """
     from gitsession.archive import archiving
-    from gitsession.purge import purging  # slow to load, and `pre-receive` must not wait for it
+    from gitsession.purge import purging
+    from gitsession.store.git_store import GitStore
 
     existing = _listed(git_dir, refs.TOMBSTONES, refs.ARCHIVE)
     if not existing:
