@@ -311,7 +311,7 @@ def push(
     refs of one session are pushed together, because the ``main`` branch of a fork records where its branches begin.
 
     Args:
-        git_dir: The repository that has the objects.
+        git_dir: A quarantine, which has the objects. Its refs are replaced by the refs that are pushed.
         remote: The remote to push to.
         wanted: The value of each local ref, and its name at the remote.
         options: Options for git's interaction with the user.
@@ -405,10 +405,12 @@ def _push_chunk(
     done: Results,
     leases: Mapping[str, Oid],
 ) -> dict[str, Pushed]:
-    specs = [f"{oid}:{name}" for oid, name in chunk.values()]
+    # A pattern, because git compares each refspec without a pattern with every ref of the remote.
+    values = {name: oid for oid, name in chunk.values()}
+    (git_dir / ref_files.PACKED_REFS).write_bytes(ref_files.changed_packed(b"", put=values))
     arguments = ["push", "--porcelain", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"]
     arguments += [f"--force-with-lease={name}:{leases[ref]}" for ref, (_, name) in chunk.items() if ref in leases]
-    result = options.run(git_dir, *arguments, options.progress, "--end-of-options", remote.address, *specs)
+    result = options.run(git_dir, *arguments, options.progress, "--end-of-options", remote.address, "refs/*:refs/*")
     rows = {
         row[3]: row for line in result.out.decode("utf-8", "replace").splitlines() if (row := _STATUS.fullmatch(line))
     }
