@@ -73,6 +73,12 @@ _CONFIG = """\
 [fetch]
 	fsckObjects = true
 	unpackLimit = 1
+[pack]
+	useBitmaps = false
+"""
+"""The configuration of a quarantine.
+
+A plain `git repack -a` in a bare repository writes a bitmap. With it, a push of one entry walks all archived histories.
 """
 _FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../../../objects\n"}
 
