@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from benchmarks import realistic
 from benchmarks.data import files, made_file, messages
 from gitsession import Message, Store
 from gitsession.discovery.sources import format_of
@@ -83,6 +84,15 @@ class Workshop:
             store.maintain()
 
         return self._store(f"{entries} entries", fill)
+
+    def realistic(self, sessions: int) -> Path:
+        """Return a store of realistic sessions without a catalog, after ``maintain``. Do not change it."""
+        name = f"{sessions} realistic sessions"
+        if name not in self._stores:
+            path = self.folder() / "store.git"
+            realistic.fill(path, sessions, longest=self.pick(5, 100, 4_000))
+            self._stores[name] = path
+        return self._stores[name]
 
     def imported(self) -> Path:
         """Return a store of all session files, after ``maintain``. Do not change it."""

@@ -11,12 +11,14 @@ from xml.etree import ElementTree
 import pytest
 from places import ROOT
 
-from benchmarks import fsyncs, page, results
+from benchmarks import fsyncs, page, realistic, results
 from benchmarks.figures import Curve, Found, Line, Plot, Spread, Table
 from benchmarks.peers import MODULES, PEERS, Peer
 from benchmarks.results import Results
 from benchmarks.rows import ROWS
 from benchmarks.workshop import Workshop
+from gitsession import Store
+from gitsession.git.ref_files import RefReader
 
 DOCS = ROOT / "docs"
 ONE = Spread(1.0, 1.0, 1.0)
@@ -90,6 +92,34 @@ def test_the_fsyncs_of_a_flush_are_counted() -> None:
 
 def test_missing_peer_has_no_version() -> None:
     assert Peer("nobody", PEERS["JSONL and fdatasync"].open, needs="no-such-distribution").version is None
+
+
+# ---- generated stores
+
+
+def test_a_generated_store_is_valid_and_looks_like_one_that_grew(tmp_path: Path) -> None:
+    entries = realistic.fill(tmp_path / "store.git", 1_000, longest=3)
+    with Store.open(tmp_path / "store.git") as store:
+        report, rows, operations = store.verify(), store.sessions(), store.operations()
+    loose = RefReader(tmp_path / "store.git").list_loose("refs/")
+    assert not report.problems
+    assert len(rows) == len(operations) == 1_000
+    assert sum(row.entries for row in rows) < entries
+    assert len({row.agent for row in rows}) == len(realistic.AGENTS)
+    assert len({row.project for row in rows}) > 30
+    assert max(len(row.branches) for row in rows) == 18
+    assert rows[0].updated_ms - rows[-1].updated_ms > 300 * 86_400_000
+    assert not loose
+    assert len(list((tmp_path / "store.git/objects/pack").glob("*.pack"))) <= 2
+
+
+def test_the_same_seed_generates_the_same_entries(tmp_path: Path) -> None:
+    made = []
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        realistic.fill(tmp_path / name, 3, longest=3, seed=seed)
+        with Store.open(tmp_path / name) as store:
+            made.append(store.objects.refs("refs/"))
+    assert made[0] == made[1] != made[2]
 
 
 # ---- figures
