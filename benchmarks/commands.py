@@ -12,6 +12,13 @@ from benchmarks.measure import Step
 
 PROGRAM = Path(sys.executable).parent / "gitsession"
 
+_PEAK = """
+import resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+"""A small program that runs a command. The peak of a process is never below the memory of the process that began it."""
+
 
 def ours(store: Path, *words: str) -> Step:
     """Return a step that runs ``gitsession words...`` on a store."""
@@ -48,3 +55,10 @@ def command_of(*words: str, stdin: bytes = b"", **environment: str) -> Step:
     whole = {**os.environ, "HOME": "/nonexistent", **environment}
     nothing = subprocess.DEVNULL
     return lambda _: subprocess.run(words, input=stdin, env=whole, check=True, stdout=nothing, stderr=nothing)
+
+
+def peak(store: Path, *words: str) -> int:
+    """Run ``gitsession words...`` and return the peak resident memory of its largest process in bytes."""
+    environment = {**os.environ, "HOME": "/nonexistent", "GITSESSION_DIR": str(store)}
+    command = [sys.executable, "-c", _PEAK, *_program(), *words]
+    return int(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
