@@ -547,8 +547,8 @@ BREAKS = [
     one(
         "the folders of restored files are not synced",
         "workspace/restore.py",
-        "root.enter(folder) as fd:\n                os.fsync(fd)",
-        "root.enter(folder) as fd:\n                pass",
+        "root.enter(folder) as fd:\n                    os.fsync(fd)",
+        "root.enter(folder) as fd:\n                    pass",
         RESTORE,
     ),
     one(

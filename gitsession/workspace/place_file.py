@@ -40,10 +40,14 @@ class StagedFile:
         """Use ``stage`` instead. The object owns both handles."""
         self._folder, self._fd, self._seen = folder, fd, seen
         self._temporary: bytes | None = temporary
+        self._error: OSError | None = None
 
     def sync(self) -> None:
-        """Write the content to the disk with fsync. Any thread may call this method. Raises ``OSError``."""
-        os.fsync(self._fd)
+        """Write the content to the disk with fsync. Any thread may call this method. ``put`` raises its error."""
+        try:
+            os.fsync(self._fd)
+        except OSError as error:
+            self._error = error
 
     def put(self, folder: int, name: bytes) -> None:
         """Replace the file ``name`` if its status is still the one that was passed to ``stage``.
@@ -53,6 +57,8 @@ class StagedFile:
         ``folder``: a newly opened handle of the folder.
         """
         assert self._temporary is not None
+        if self._error is not None:
+            raise self._error
         if _put(folder, name, self._temporary, self._seen, source=self._folder):
             self._temporary = None
 

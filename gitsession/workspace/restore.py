@@ -4,8 +4,8 @@ After an interruption, each path has its old or its new content, and a repeated 
 is not in its expected state, the path is not changed, and the outcome gives the reason. The rename of a file directly
 follows the last check of its status.
 
-    prepare   inspect each path and write its new content to a temporary file beside it
-    sync      fsync all prepared files, several at once
+    prepare   inspect each path, write its new content to a temporary file beside it, and begin its fsync
+    sync      wait until all prepared files are synced
     replace   inspect each path again and rename its temporary file to it
     finish    fsync the folders, several at once
 """
@@ -17,7 +17,7 @@ import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
@@ -36,6 +36,9 @@ __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 
 SYNCS_MAX = 8
 """Maximum number of concurrent calls of fsync. A disk combines concurrent requests."""
+
+SYNCS_IN_A_ROW = 8
+"""Number of files that a thread syncs one after the other. A task for each file would cost more than its fsync."""
 
 FILES_MAX, BYTES_MAX = 64, 32 << 20
 """Maximum number and total size in bytes of the prepared files. Each file uses two handles and disk space."""
@@ -119,6 +122,9 @@ class _Run:
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     prepared: list[tuple[PlannedChange, StagedFile]] = field(default_factory=list)
     prepared_bytes: int = 0
+    unsynced: list[StagedFile] = field(default_factory=list)
+    """The prepared files whose fsync has not begun."""
+    syncs: list[Future[None]] = field(default_factory=list)
     numbers: Iterator[int] = field(default_factory=itertools.count)
     emptied: set[str] = field(default_factory=set)
     """Folders from which a file was removed."""
@@ -150,21 +156,25 @@ class _Run:
             self.replace_files()
 
     def replace_files(self) -> None:
-        """Call fsync for all prepared files and rename them to their paths."""
+        """Wait for the syncs of all prepared files and rename the files to their paths."""
         try:
-            syncs = [self.threads.submit(file.sync) for _, file in self.prepared]
-            wait(syncs)
-            for (change, file), sync in zip(self.prepared, syncs, strict=True):
-                self._try(change, partial(self._replace, change.path, file, sync))
+            self._begin_syncs()
+            for sync in self.syncs:
+                sync.result()
+            for change, file in self.prepared:
+                self._try(change, partial(self._replace, change.path, file))
         finally:
             self.drop()
 
     def drop(self) -> None:
         """Remove the prepared files that were not renamed."""
+        wait(self.syncs)  # no handle may be closed during its fsync
         for _, file in self.prepared:
             with suppress(OSError):
                 file.drop()
         self.prepared.clear()
+        self.unsynced.clear()
+        self.syncs.clear()
         self.prepared_bytes = 0
 
     def remove_folders(self, folders: Collection[str]) -> None:
@@ -176,7 +186,9 @@ class _Run:
 
     def sync_folders(self) -> None:
         """Call fsync for all folders in which a name was changed."""
-        list(self.threads.map(self._sync, self.touched))
+        folders = sorted(self.touched)
+        rows = [folders[at : at + SYNCS_IN_A_ROW] for at in range(0, len(folders), SYNCS_IN_A_ROW)]
+        list(self.threads.map(self._sync, rows))
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
         """Run ``step`` and record its outcome. If ``step`` returns ``None``, a later step records the outcome."""
@@ -193,12 +205,13 @@ class _Run:
         if outcome is not None:
             self.outcomes[change.path] = outcome
 
-    def _sync(self, folder: str) -> None:
-        try:
-            with suppress(NotFound, Refused), self.root.enter(folder) as fd:
-                os.fsync(fd)
-        except OSError as error:
-            raise Unavailable(f"cannot fsync '{folder or self.root.path}': {error.strerror}") from error
+    def _sync(self, folders: Iterable[str]) -> None:
+        for folder in folders:
+            try:
+                with suppress(NotFound, Refused), self.root.enter(folder) as fd:
+                    os.fsync(fd)
+            except OSError as error:
+                raise Unavailable(f"cannot fsync '{folder or self.root.path}': {error.strerror}") from error
 
     def _remove(self, change: PlannedChange) -> Outcome:
         if _is_submodule(change):
@@ -221,21 +234,24 @@ class _Run:
         assert new is not None
         if _is_submodule(change):
             return Outcome(path, "kept", _SUBMODULE)
-        now: Now = None
-        seen: Status | None = None
-        with suppress(NotFound), self._entered(path) as (fd, name):
-            now, seen = _inspect(fd, name)
-            reason_kept = _reason_to_keep(change, now) or _misnamed(fd, name, seen)
-            if reason_kept:
-                return Outcome(path, "kept", reason_kept)
+        with ExitStack() as opened:
+            try:
+                fd, name = opened.enter_context(self._entered(path))
+                now, seen = _inspect(fd, name)
+            except NotFound:
+                fd, name, now, seen = -1, b"", None, None
+            reason = _reason_to_keep(change, now) or _misnamed(fd, name, seen)
+            if reason:
+                return Outcome(path, "kept", reason)
             if now == new:
                 self._touch_folders(change)
                 return Outcome(path, "done")
-        data = self.content(new.oid)
-        reason = self._refusal(path, new, data)
-        if reason:
-            return Outcome(path, "refused", reason)
-        with self._entered(path, make=True) as (fd, name):
+            data = self.content(new.oid)
+            reason = self._refusal(path, new, data)
+            if reason:
+                return Outcome(path, "refused", reason)
+            if fd < 0:
+                fd, name = opened.enter_context(self._entered(path, make=True))
             if isinstance(now, SpecialFile):
                 if not self._make_room(fd, name, path):
                     return Outcome(path, "kept", "a folder that is not empty is in its place")
@@ -250,10 +266,18 @@ class _Run:
             )
             self.prepared.append((change, file))
             self.prepared_bytes += len(data)
+            self.unsynced.append(file)
+            if len(self.unsynced) >= SYNCS_IN_A_ROW:
+                self._begin_syncs()
         return None
 
-    def _replace(self, path: str, file: StagedFile, sync: Future[None]) -> Outcome:
-        sync.result()
+    def _begin_syncs(self) -> None:
+        """Let a thread sync the files whose fsync has not begun, while this thread continues."""
+        if self.unsynced:
+            self.syncs.append(self.threads.submit(_sync_files, tuple(self.unsynced)))
+            self.unsynced.clear()
+
+    def _replace(self, path: str, file: StagedFile) -> Outcome:
         try:
             with self._entered(path) as (fd, name):
                 file.put(fd, name)
@@ -294,6 +318,11 @@ class _Run:
         self._touch(change.path)
         if change.expected is None:
             self.touched.update(("", *path_rules.folders_of(change.path)))
+
+
+def _sync_files(files: Iterable[StagedFile]) -> None:
+    for file in files:
+        file.sync()
 
 
 def _is_submodule(change: PlannedChange) -> bool:

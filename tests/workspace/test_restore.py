@@ -176,6 +176,12 @@ def test_unexpected_file_is_kept_and_reported(workspace, blobs, there, expected,
     assert picture(workspace) == before
 
 
+def test_file_whose_folder_was_removed_meanwhile_is_not_written(workspace, blobs):
+    change = PlannedChange("folder/f", blobs.file("old"), blobs.file("new"))
+    assert only(carried_out(workspace, blobs, change)) == ("kept", "it was removed meanwhile")
+    assert not (workspace / "folder").exists()
+
+
 def test_changed_file_is_not_deleted(workspace, blobs):
     (workspace / "f").write_text("user's")
     assert only(carried_out(workspace, blobs, PlannedChange("f", blobs.file("session's"), None)))[0] == "kept"
