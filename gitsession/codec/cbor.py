@@ -9,7 +9,7 @@ levels deep. Only this module imports cbor2.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import cbor2
@@ -188,44 +188,28 @@ class _Outside(Exception):
         self.path = list(path)
 
 
-_TEXTS = {str}
 _LEAVES = frozenset({str, bytes, bool, type(None)})
 """Types of decoded values that need no check. Text that was decoded from UTF-8 has no lone surrogates."""
 
 
-def _fits(value: Plain) -> bool:
+def _fits(value: Plain, depth: int = 0) -> bool:
     """Return whether a decoded value is in the profile. If not, ``_check`` finds the reason."""
-    level = [value]
-    for _ in range(DEPTH_MAX):
-        below: list[Plain] = []
-        for each in level:
-            kinds = {type(each)}
-            items: Iterable[Plain] = (each,)
-            if type(each) is dict:
-                items = each.values()
-                if not _TEXTS.issuperset(map(type, each)):
-                    return False
-                kinds = set(map(type, items))
-            elif type(each) is list:
-                items, kinds = each, set(map(type, each))
-            if kinds <= _LEAVES:
-                continue
-            for item in items:
-                kind = type(item)
-                if kind is dict or kind is list:
-                    below.append(item)
-                elif kind is int:
-                    if not INT_MIN <= item <= INT_MAX:  # type: ignore[operator]
-                        return False
-                elif kind is float:
-                    if not math.isfinite(item):  # type: ignore[arg-type]
-                        return False
-                elif kind not in _LEAVES:
-                    return False
-        if not below:
-            return True
-        level = below
-    return False
+    kind = type(value)
+    if kind is dict:
+        for key, item in value.items():  # type: ignore[union-attr]
+            if type(key) is not str or (type(item) not in _LEAVES and not _fits(item, depth + 1)):
+                return False
+        return depth < DEPTH_MAX
+    if kind is list:
+        for item in value:  # type: ignore[union-attr]
+            if type(item) not in _LEAVES and not _fits(item, depth + 1):
+                return False
+        return depth < DEPTH_MAX
+    if kind is int:
+        return INT_MIN <= value <= INT_MAX  # type: ignore[operator]
+    if kind is float:
+        return math.isfinite(value)  # type: ignore[arg-type]
+    return kind in _LEAVES
 
 
 def _check_profile(value: Plain) -> None:

@@ -173,13 +173,15 @@ def check(
     chain = chain_of(None if parent is None else parent.chain, original)
     if chain != node.chain:
         yield "the chain digest does not match: the payload or an earlier entry was changed"
-    if tombstones is not None:
+    if tombstones or (tombstones is not None and (node.is_tombstone or node.replaces)):
         yield from purge_problems(node, digest.hex(), original.hex(), tombstones)
     if manifests is not None and parts.files is not None:
         yield from manifests.problems(parts.files)
     data = content.full_payload(store, node, parts)
-    hidden = holes.hidden(parts.holes)
-    if not all(data.startswith(placeholder(row.rule), row.offset, row.offset + row.length) for row in hidden):
+    if parts.holes and not all(
+        data.startswith(placeholder(row.rule), row.offset, row.offset + row.length)
+        for row in holes.hidden(parts.holes)
+    ):
         yield "a placeholder for a secret is not at its position in the list of holes"
     headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None
     if headline is None:
