@@ -11,7 +11,7 @@ from pathlib import Path
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory, HistoryCache
 from gitsession.discovery import projects
-from gitsession.errors import require
+from gitsession.errors import Ambiguous, NotFound, require
 from gitsession.index import update
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
@@ -21,6 +21,8 @@ from gitsession.sessions import session as sessions
 from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
+
+_ARCHIVED_ADDRESS_MIN = 8
 
 
 class OpenStore:
@@ -35,7 +37,34 @@ class OpenStore:
     def find(self, address: str, cwd: str | None = None) -> Row:
         """Return the session that ``address`` names, as in ``Store.session``. Raises ``NotFound`` or ``Ambiguous``."""
         require(address, str, "an address of a session: a part of its id, '@' or '-'")
-        return self.catalogues.get().find(address, folder_of(cwd) if address in ("@", "-") else None)
+        try:
+            return self.catalogues.get().find(address, folder_of(cwd) if address in ("@", "-") else None)
+        except NotFound:
+            sid = self._archived(address)
+            if not self.restore(sid):
+                raise
+        return self.catalogues.get().find(sid, None)
+
+    def _archived(self, address: str) -> str:
+        """Return the archived session with an id that contains ``address``; "" if there is none.
+
+        A short address matches no session, because it is more likely a typing error than an old session.
+        """
+        from gitsession.archive import archive_set  # not at the top, because nearly every session has refs
+
+        if len(address) < _ARCHIVED_ADDRESS_MIN:
+            return ""
+        found = [sid for sid in archive_set.read(self.objects) if address.lower() in sid]
+        if len(found) > 1:
+            what = f"{address!r} matches {len(found)} archived sessions"
+            raise Ambiguous(what, found, hint="pass more characters of the id")
+        return found[0] if found else ""
+
+    def restore(self, sid: str) -> bool:
+        """Restore a session that is archived; return whether it was."""
+        from gitsession.archive import archiving
+
+        return bool(sid) and archiving.restore_if_archived(self.objects, sid, self.clock())
 
     def forget(self) -> None:
         """Close the catalogs and clear the context cache, because objects were removed or rewritten."""

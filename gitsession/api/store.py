@@ -272,7 +272,9 @@ class Store:
         In each group, the newest session is first. Sessions of sub-agents are used only if there is no other session.
 
         Args:
-            address: A unique part of a session id, ``<agent>:<source id>``, ``@`` or ``-``.
+            address: A unique part of a session id, ``<agent>:<source id>``, ``@`` or ``-``. If no other session
+                matches, and the address has at least eight characters of the id of an archived session, that session
+                is restored.
             cwd: The folder to which ``@`` and ``-`` refer. Defaults to the working directory of the process.
 
         Returns:
@@ -665,9 +667,25 @@ class Store:
             return repairing.repair(self.objects, found_donors, seen=known.items(), dry_run=dry_run)
 
     def maintain(self) -> MaintenanceResult:
-        """Merge packs, pack refs, remove files that killed processes left, and repeat purges of restored data."""
+        """Merge packs, pack refs, remove files that killed processes left, and repeat purges of restored data.
+
+        If the store's setting ``gitsession.archiveAfter`` is an age, sessions without entries since then are archived.
+
+        Raises:
+            Refused: The setting is invalid.
+        """
+        import dataclasses  # `ls` does not load it
+
+        from gitsession.archive import archiving
+
         self.purges.settle(thorough=True)
-        return maintain(self.objects)
+        age_ms = archiving.age_limit_ms(self.objects.git_dir)
+        old = []
+        if age_ms is not None:
+            old = archiving.select_old(self.objects, self.sessions(), self._opened.clock() - age_ms)
+        if old:
+            self.archive.put(*old)
+        return dataclasses.replace(maintain(self.objects), archived=tuple(old))
 
     def flush(self) -> None:
         """Transfer the journal to git."""

@@ -14,8 +14,11 @@ only ref from which a commit is reachable.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitsession.archive import archive_set, trash
 from gitsession.archive.archive_set import Archive
@@ -28,12 +31,21 @@ from gitsession.errors import (
     Refused,
     Unavailable,
 )
+from gitsession.git import config
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid, Reader, RefValue
 from gitsession.sessions import operation_log
 from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import histories, refs
+from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore, Transaction
+
+if TYPE_CHECKING:
+    from gitsession.index.catalogue import Row
+
+AFTER = "gitsession.archiveAfter"
+_AGE = re.compile(r"([1-9][0-9]{0,4})([dw])")
+_AGE_UNITS_MS = {"d": 86_400_000, "w": 604_800_000}
 
 
 def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
@@ -72,6 +84,53 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
             raise NotFound(f"cannot restore session {sid!r}: it is not archived", hint=hint)
         _write_archive(store, tx, archived.with_turn(sid), at_ms)
         _restore_refs(store, tx, [sid], archived)
+
+
+def restore_if_archived(store: GitStore, sid: str, at_ms: int) -> bool:
+    """Restore a session that is about to be used; return whether it was archived."""
+    tip = store.ref(refs.ARCHIVE)
+    if tip is None or store.read_only or sid not in archive_set.of_sessions(store, [tip], [sid]):
+        return False
+    with suppress(NotFound):  # another process has restored it meanwhile
+        restore(store, sid, at_ms)
+    return True
+
+
+def age_limit_ms(git_dir: Path) -> int | None:
+    """Return the age after which maintenance archives a session, in ms; ``None`` if it archives none.
+
+    Raises ``Refused`` if the setting is invalid.
+    """
+    value = config.value_of(git_dir, AFTER)
+    if not value:
+        return None
+    match = _AGE.fullmatch(value)
+    if match is None:
+        raise Refused(
+            f"invalid value of {AFTER}: {value[:40]!r}",
+            hint=f"set a number of days or weeks, such as `gitsession git config {AFTER} 90d`",
+        )
+    return int(match[1]) * _AGE_UNITS_MS[match[2]]
+
+
+def select_old(store: ObjectStore, rows: Iterable[Row], before_ms: int) -> list[str]:
+    """Return the sessions without entries since ``before_ms`` that maintenance may archive.
+
+    A session that was restored stays in place until it has new entries, so that reading an old session does not cause
+    the same commits of the archive again and again.
+    """
+    sids = [row.sid for row in rows if row.updated_ms < before_ms]
+    tip = store.ref(refs.ARCHIVE)
+    archived = archive_set.NONE if tip is None or not sids else archive_set.of_sessions(store, [tip], sids)
+    found = []
+    for sid in sids:
+        session_refs = store.refs(refs.session(sid))
+        is_valid = all(_is_session_branch(name, value) for name, value in session_refs.items())
+        was_restored = sid in archived.turns and sid not in archived
+        is_known = was_restored and all(archived.holds(store.read, *item) for item in session_refs.items())
+        if session_refs and is_valid and not is_known:
+            found.append(sid)
+    return found
 
 
 def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[SyncedBranch]:

@@ -141,7 +141,11 @@ class App:
     def row(self, address: str) -> tuple[Row, str]:
         """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the text ENTRY (may be "")."""
         name, entry = split(address)
-        return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
+        try:
+            return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
+        except NotFound:
+            restored = self.store().session(name)  # a session that is archived
+        return self.catalogue().find(restored.id, None), entry
 
     def session(self, address: str) -> Session:
         """Return the session with this address. Raises ``UsageError`` if the address names an entry."""

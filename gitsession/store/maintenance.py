@@ -41,6 +41,7 @@ class MaintenanceResult:
         dead_locks: Number of removed ref locks of dead processes.
         released: Number of packs whose ``.keep`` file was removed.
         removed: Paths of removed leftovers, relative to the store.
+        archived: Ids of the sessions that were archived because of their age.
     """
 
     packs_before: int
@@ -48,6 +49,7 @@ class MaintenanceResult:
     dead_locks: int
     released: int
     removed: tuple[str, ...]
+    archived: tuple[str, ...] = ()
 
 
 def maintain(store: GitStore) -> MaintenanceResult:

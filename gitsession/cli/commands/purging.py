@@ -10,7 +10,7 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.invocation import App, split
+from gitsession.cli.invocation import App, here, split
 from gitsession.cli.output import (
     complain,
     confirm_purge,
@@ -97,15 +97,17 @@ def _address(app: App, entry: str) -> tuple[str, gitsession.Node | None]:
     from gitsession.archive import archive_set
 
     name, at = split(entry)
+    if at:
+        session, found = app.entry(entry)
+        return session.id, found
     try:
-        session, found = app.entry(entry) if at else (app.session(entry), None)
+        return app.catalogue().find(name, here() if name in ("@", "-") else None).sid, None
     except NotFound:
         away = {row.sid for row in app.store().trash.list()} | {*archive_set.read(app.objects())}
         fitting = [sid for sid in away if name in sid]
-        if at or len(fitting) != 1:
+        if len(fitting) != 1:
             raise
         return fitting[0], None
-    return session.id, found
 
 
 def _sum(plan: gitsession.PurgePlan) -> str:

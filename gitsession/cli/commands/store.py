@@ -36,6 +36,8 @@ def maintain_command(app: App) -> None:
     """Optimize the store.
 
     Merge packs, pack refs, and remove files left by killed processes. You can run this command at any time.
+
+    If gitsession.archiveAfter is set to an age such as 90d, sessions without entries since then are archived.
     """
     done = app.store().maintain()
     document = {
@@ -43,8 +45,11 @@ def maintain_command(app: App) -> None:
         "packs_after": done.packs_after,
         "dead_locks": done.dead_locks,
         "removed": list(done.removed),
+        "archived": list(done.archived),
     }
     emit("maintain", document)
+    if done.archived:
+        say(f"archived {count(len(done.archived), 'old session')}; `gitsession ls --archived` lists them")
     say(f"{count(done.packs_before, 'pack')} before, {done.packs_after:,} now")
     if done.dead_locks or done.removed:
         say(f"cleaned up: {count(done.dead_locks, 'stale lock')}, {count(len(done.removed), 'temporary file')}")
