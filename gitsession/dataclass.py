@@ -1,7 +1,8 @@
 """Frozen dataclasses that are fast to define.
 
 For a frozen class, ``dataclasses.dataclass`` compiles six methods, which took almost half of the time to import the
-library. The decorator in this module compiles only ``__init__``. All classes share the other methods.
+library. The decorator in this module compiles only ``__init__``, when it is first used. All classes share the other
+methods.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ else:
         """Make ``cls`` a dataclass. The result behaves like that of ``dataclasses.dataclass`` with the same options."""
         if cls is None:
             return functools.partial(dataclass, **options)
+        cls.__doc__ = cls.__doc__ or cls.__qualname__  # otherwise, `dataclasses` loads `inspect` to derive one
         if not (options.get("frozen") and options.get("slots")):
             return dataclasses.dataclass(cls, **options)
         return _frozen(cls, kw_only=options.get("kw_only", False))
@@ -34,7 +36,7 @@ def _frozen(cls: type, *, kw_only: bool) -> type:
     own = cls.__dict__
     methods: dict[str, Any] = {
         "_compared": _getter([field.name for field in fields if field.compare]),
-        "__init__": _compiled_init(cls, fields),
+        "__init__": _Init(cls, fields),
         "__repr__": own.get("__repr__", _repr),
         "__eq__": own.get("__eq__", _eq),
         "__hash__": own.get("__hash__") or _hash,
@@ -50,6 +52,19 @@ def _frozen(cls: type, *, kw_only: bool) -> type:
 
 def _getter(names: list[str]) -> Callable[[object], object]:
     return attrgetter(*names) if names else lambda _: ()
+
+
+class _Init:
+    """The ``__init__`` of a class until it is first used. Then the compiled method takes its place."""
+
+    def __init__(self, cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> None:
+        self._cls = cls
+        self._fields = fields
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        init = _compiled_init(self._cls, self._fields)
+        self._cls.__init__ = init  # type: ignore[misc]
+        return init.__get__(instance, owner)
 
 
 def _compiled_init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:

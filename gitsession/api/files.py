@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitsession.api import workspaces
 from gitsession.api.opened import Handle
-from gitsession.checkpoints import capturing, history, planning, rewinding
+from gitsession.checkpoints import capturing, history, planning
 from gitsession.checkpoints.capturing import CaptureReason, Phase, Running
 from gitsession.checkpoints.lookup import FileChange, Files, files_at
 from gitsession.checkpoints.planning import RewindParts, RewindPlan
-from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.errors import require
 from gitsession.sessions.node import Node
-from gitsession.workspace.patches import FilePatch
 from gitsession.workspace.root import WorkspaceRoot
+
+if TYPE_CHECKING:
+    from gitsession.checkpoints.rewinding import RewindResult
+    from gitsession.workspace.patches import FilePatch
 
 
 class SessionFiles:
@@ -199,6 +202,8 @@ class SessionFiles:
             ValueError: The plan is for another session.
             TypeError: ``plan`` is not a ``RewindPlan``.
         """
+        from gitsession.checkpoints import rewinding
+
         require(plan, RewindPlan, "a plan, as in session.files.rewind(session.files.plan_rewind(entry))")
         if plan.session != self._session.id:
             raise ValueError(f"the plan is for session {plan.session}, not for {self._session.id}")
@@ -220,6 +225,8 @@ class SessionFiles:
         Raises:
             NotFound: There is no interrupted rewind or undo in this workspace.
         """
+        from gitsession.checkpoints import rewinding
+
         with self._root(workspace, writes=True) as root:
             return rewinding.resume(self._objects, self._session, root)
 
@@ -236,6 +243,8 @@ class SessionFiles:
             NotFound: There is no interrupted rewind or undo in this workspace.
             Refused: The rewind or undo was already completed.
         """
+        from gitsession.checkpoints import rewinding
+
         with self._root(workspace, writes=True) as root:
             return rewinding.abort(self._objects, self._session, root, self._session.clock)
 

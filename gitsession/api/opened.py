@@ -1,4 +1,7 @@
-"""Objects that the modules of the API share: the open store with its catalogs, and the handle of a session."""
+"""Objects that the modules of the API share: the open store with its catalogs, and the handle of a session.
+
+The modules that update a catalog, build a context or find a project are imported when they are first used.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,18 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gitsession.context import profiles
-from gitsession.context.history import ContextHistory, HistoryCache
-from gitsession.discovery import projects
 from gitsession.errors import Ambiguous, NotFound, require
-from gitsession.index import update
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
-from gitsession.index.history_states import CatalogueEntryIndex
 from gitsession.sessions import commit_writer
 from gitsession.sessions import session as sessions
-from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
+
+if TYPE_CHECKING:
+    from gitsession.context.history import ContextHistory, HistoryCache
 
 _ARCHIVED_ADDRESS_MIN = 8
 
@@ -32,7 +33,13 @@ class OpenStore:
         self.objects = objects
         self.clock = clock
         self.catalogues = Catalogues(objects)
-        self.memory = HistoryCache()
+
+    @functools.cached_property
+    def memory(self) -> HistoryCache:
+        """The cache from which contexts are built."""
+        from gitsession.context.history import HistoryCache
+
+        return HistoryCache()
 
     def find(self, address: str, cwd: str | None = None) -> Row:
         """Return the session that ``address`` names, as in ``Store.session``. Raises ``NotFound`` or ``Ambiguous``."""
@@ -75,7 +82,13 @@ class OpenStore:
 def folder_of(cwd: str | None) -> CurrentFolder:
     """Return the folder for which sessions are found: ``cwd``, or else the working directory of this process."""
     path = os.path.abspath(cwd or ".")
-    return CurrentFolder(path, shared_folders(str(Path.home()), os.environ), lambda: projects.identity_of(Path(path)))
+
+    def project() -> str | None:
+        from gitsession.discovery.projects import identity_of
+
+        return identity_of(Path(path))
+
+    return CurrentFolder(path, shared_folders(str(Path.home()), os.environ), project)
 
 
 class Catalogues:
@@ -98,6 +111,8 @@ class Catalogues:
         if found is None:
             found = self._open[key] = Catalogue(self._objects.git_dir)
         if fresh and not found.is_fresh():
+            from gitsession.index import update
+
             with self._objects.without_fetching():
                 update.refresh(found, self._objects)
         return found
@@ -119,6 +134,8 @@ class Handle:
     @functools.cached_property
     def profile(self) -> str:
         """The context profile of the session's agent."""
+        from gitsession.context import profiles
+
         catalogues = self.opened.catalogues
         if self.session.pending_agent:
             return profiles.of_agent(self.session.pending_agent)
@@ -127,6 +144,10 @@ class Handle:
 
     def context_line(self, at: str | Node = "leaf") -> ContextHistory:
         """Return the history of an entry, from which its context is computed."""
+        from gitsession.context.history import ContextHistory
+        from gitsession.index.history_states import CatalogueEntryIndex
+        from gitsession.sessions.attached_files import SessionAttachments
+
         leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
         objects, catalogues = self.opened.objects, self.opened.catalogues
         known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)

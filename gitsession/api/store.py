@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,20 +14,17 @@ from typing import TYPE_CHECKING, Self
 from gitsession import paths
 from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
-from gitsession.discovery import projects
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, require
 from gitsession.formats import FORMATS
-from gitsession.git import process
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of
 from gitsession.index.names import marks_of
 from gitsession.live import follow as following
 from gitsession.live import spool
 from gitsession.live.follow import NewEntry
-from gitsession.sessions import commit_writer, operation_log
+from gitsession.sessions import commit_writer
 from gitsession.sessions import session as sessions
 from gitsession.sessions.node import Node
-from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
 from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store import create, refs
 from gitsession.store.git_store import Durability, GitStore
@@ -47,6 +43,7 @@ if TYPE_CHECKING:
     from gitsession.index.search import Hit
     from gitsession.live.ingesting import IngestResult
     from gitsession.repair.repair import RepairResult
+    from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
     from gitsession.store.interface import Transaction
     from gitsession.sync.syncing import SyncReport
     from gitsession.sync.transport import TransportOptions
@@ -60,7 +57,9 @@ def default_path(path: str | None = None) -> Path:
     The path is the first of these values that is set: ``path``, ``$GITSESSION_DIR``, and ``gitsession.store`` in the
     user's git configuration. If none is set, the store is in the user's data folder (``gitsession.paths``).
     """
-    return paths.store_path(path, os.environ, Path.home(), process.user_setting)
+    from gitsession.git import process
+
+    return Path(paths.store_path(path, os.environ, os.path.expanduser("~"), process.user_setting))
 
 
 class Store:
@@ -251,12 +250,14 @@ class Store:
         Raises:
             InvalidName: The agent name is empty.
         """
+        from gitsession.discovery.projects import identity_of
+
         require(agent, str, "the name of an agent")
         if not agent.strip():
             hint = "pass the name of the program that writes the session, as in new_session(agent='my-agent')"
             raise InvalidName("cannot create a session: the agent name is empty", hint=hint)
         folder = None if cwd is None else os.path.abspath(cwd)
-        project = None if folder is None else projects.identity_of(Path(folder))
+        project = None if folder is None else identity_of(Path(folder))
         session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project)
         return Session(self._opened, session)
 
@@ -344,13 +345,14 @@ class Store:
             InvalidName: The role is unknown.
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
+        from gitsession.discovery.projects import identity_of
         from gitsession.index import search
         from gitsession.index.search_words import ROLES
 
         if role and role not in ROLES:
             raise InvalidName(f"cannot search: unknown role {role!r}", hint=f"choose one of {', '.join(ROLES)}")
         catalogue = self.catalogue()
-        identity = projects.identity_of(Path(project)) if project else None
+        identity = identity_of(Path(project)) if project else None
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         wanted = search.SearchQuery(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
@@ -415,6 +417,8 @@ class Store:
         path = Path(path)
         if path.exists() and not path.is_file():
             raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")
+        import secrets
+
         group = secrets.token_hex(8)
         done = [
             self.agents.import_session(found.format, found.load(), path=found.path, group=group, dry_run=dry_run)
@@ -502,6 +506,8 @@ class Store:
 
     def operations(self) -> list[Operation]:
         """Return the operations in the operation log, the newest first."""
+        from gitsession.sessions import operation_log
+
         return list(operation_log.history(self.objects))
 
     def undo(
@@ -544,6 +550,7 @@ class Store:
     ) -> RewindResult:
         from gitsession.api import workspaces
         from gitsession.checkpoints import undoing
+        from gitsession.sessions import operation_log
 
         scope: UndoScope = operation_log.unlimited
         if session is not None:

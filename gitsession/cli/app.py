@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gitsession import __version__
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, here
+from gitsession.cli.options import PlainGroup, command, option
 from gitsession.cli.output import complain, paged, say
 from gitsession.cli.text import count
 from gitsession.errors import (
@@ -119,7 +121,7 @@ HELP_ALL = "gitsession.help_all"
 """Key in the ``meta`` of click's context: whether the help lists plumbing commands too."""
 
 
-class Commands(click.Group):
+class Commands(PlainGroup):
     """A click group that imports the module of a command only when the command is used, so that commands start fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -153,7 +155,13 @@ class Commands(click.Group):
                     formatter.write_dl([(f"{name:10}", summary) for name, (_, summary) in commands.items()])
 
 
-@click.command(
+def _show_version(context: click.Context, _: click.Parameter, is_chosen: bool) -> None:
+    if is_chosen and not context.resilient_parsing:
+        click.echo(f"{NAME} {__version__}")
+        context.exit()
+
+
+@command(
     cls=Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -163,13 +171,20 @@ class Commands(click.Group):
     "branch), or root (the first entry). Append ~N to name the Nth entry before it, as in leaf~3. Run `gitsession help "
     "COMMAND` for the help of a command, or `gitsession help --all` to list the plumbing commands too.",
 )
-@click.option(
+@option(
     "--store",
     metavar="DIR",
     help="Use the store in this folder. Default: $GITSESSION_DIR, git config gitsession.store, or "
     "~/.local/share/gitsession/store.git.",
 )
-@click.version_option(package_name="gitsession", prog_name="gitsession", message="%(prog)s %(version)s")
+@option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
 @click.pass_context
 def gitsession(ctx: click.Context, store: str | None) -> None:
     """Store the sessions of AI coding agents in git.
@@ -186,7 +201,7 @@ _NEWEST = 10
 
 
 def _show_status(app: App) -> None:
-    if not os.path.lexists(app.path):
+    if not os.path.lexists(app.location):
         say("There is no store yet.")
         say("  gitsession import --all    import your agents' sessions")
         say("  gitsession demo            create a small example in a new folder")
@@ -203,7 +218,7 @@ def _show_status(app: App) -> None:
     rows = app.catalogue().sessions()
     nearby = of_folder(rows, here())
     say(f"{count(len(rows), 'session')}, {len(nearby)} of this folder or its project")
-    say(f"  in {app.path}")
+    say(f"  in {app.location}")
     app.warn_of_damage()
     shown = (nearby or rows)[:_NEWEST]
     if shown:

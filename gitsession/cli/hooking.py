@@ -66,12 +66,10 @@ def _parse_arguments(arguments: list[str]) -> tuple[str, str, str]:
 def _store(path: str) -> str:
     if path.startswith("/"):
         return path.rstrip("/") or "/"
-    from pathlib import Path
-
     from gitsession.git import process
     from gitsession.paths import store_path
 
-    return os.fspath(store_path(path or None, os.environ, Path.home(), process.user_setting))
+    return store_path(path or None, os.environ, os.path.expanduser("~"), process.user_setting)
 
 
 def _take(store: str, event: str, agent: str) -> None:

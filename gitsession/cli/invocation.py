@@ -10,7 +10,6 @@ import os
 import re
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,6 +22,7 @@ from gitsession.live import spool
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
     from tempfile import TemporaryDirectory
 
     from gitsession.api import Session, Store
@@ -45,11 +45,18 @@ class App:
         self._aside: TemporaryDirectory[str] | None = None
 
     @functools.cached_property
-    def path(self) -> Path:
-        """Path of the store, whether or not it exists."""
+    def location(self) -> str:
+        """Path of the store as text, for commands that must start without ``pathlib``."""
         from gitsession.paths import store_path
 
-        return store_path(self._path, os.environ, Path.home(), _git_setting)
+        return store_path(self._path, os.environ, os.path.expanduser("~"), _git_setting)
+
+    @functools.cached_property
+    def path(self) -> Path:
+        """Path of the store, whether or not it exists."""
+        from pathlib import Path
+
+        return Path(self.location)
 
     def store(self, *, make: bool = False, damaged: bool = False, ingest: bool = True) -> Store:
         """Return the store. The first call opens the store.
@@ -70,7 +77,7 @@ class App:
     def drain(self) -> None:
         """Ingest agents' hook events, if there are any. If this fails, only print a warning."""
         try:
-            if self._store is not None and spool.is_due(os.fspath(self.path)):
+            if self._store is not None and spool.is_due(self.location):
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
         except Exception as error:  # an invalid event must not prevent access to the store
             warn(f"warning: cannot ingest hook events yet: {error}")
@@ -91,9 +98,9 @@ class App:
 
     def require(self) -> None:
         """Raise ``NotAStore`` with a hint if there is no store."""
-        if not os.path.lexists(self.path):
+        if not os.path.lexists(self.location):
             raise NotAStore(
-                f"cannot open the store '{self.path}': it does not exist",
+                f"cannot open the store '{self.location}': it does not exist",
                 hint="run `gitsession import --all` to create one with your agents' sessions, or `gitsession init`",
             )
 
@@ -104,10 +111,10 @@ class App:
         if self._store is not None:
             return self._store.catalogue()
         self.require()
-        if spool.is_due(os.fspath(self.path)):
+        if spool.is_due(self.location):
             return self.store().catalogue()
         if self._catalogue is None:
-            self._catalogue = Catalogue(self.path)
+            self._catalogue = Catalogue(self.location)
         if not self._catalogue.is_fresh():
             self._catalogue.close()
             self._catalogue = None
@@ -132,7 +139,7 @@ class App:
         from gitsession.store.change_stamp import is_journal_doubtful
 
         is_open = self._store is not None or self._objects is not None
-        lost = self.objects().unread_records() if is_open or is_journal_doubtful(self.path) else 0
+        lost = self.objects().unread_records() if is_open or is_journal_doubtful(self.location) else 0
         if lost:
             warn(f"warning: the journal is damaged: {count(lost, 'record')} or more cannot be read")
             warn("hint: run `gitsession repair`")
@@ -228,6 +235,8 @@ def here() -> CurrentFolder:
 
 
 def _project_here() -> str | None:
+    from pathlib import Path
+
     from gitsession.discovery.projects import identity_of
 
     return identity_of(Path())
@@ -261,6 +270,18 @@ def program(store: Path) -> list[str]:
     return [*runner(), "--store", os.fspath(store)]
 
 
+def hook_program(store: Path) -> list[str]:
+    """Return the command that agents' hooks run.
+
+    The script ``gitsession`` is not used: installers write an ``import re`` into it, which takes half as long as the
+    start of Python.
+    """
+    return [*_MODULE, "--store", os.fspath(store)]
+
+
+_MODULE = (sys.executable, "-P", "-m", "gitsession")
+
+
 def runner() -> list[str]:
     """Return the command that runs this program from any folder.
 
@@ -270,4 +291,4 @@ def runner() -> list[str]:
     here = os.path.abspath(sys.argv[0])
     if os.path.basename(here) in ("gitsession", "git-session") and os.access(here, os.X_OK):
         return [here]
-    return [sys.executable, "-P", "-m", "gitsession"]
+    return [*_MODULE]

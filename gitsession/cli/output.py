@@ -16,6 +16,7 @@ import click
 
 from gitsession import progress as watched
 from gitsession.cli import exits
+from gitsession.cli.options import option
 from gitsession.cli.text import count, on_a_line, paint, terminal_size, wants_color
 from gitsession.errors import Refused
 
@@ -26,14 +27,14 @@ def _choose_json(context: click.Context, _: click.Parameter, is_chosen: bool) ->
     context.meta[_JSON] = is_chosen
 
 
-json_option = click.option(
+json_option = option(
     "--json",
     is_flag=True,
     expose_value=False,
     callback=_choose_json,
     help="Print one JSON document on standard output.",
 )
-consent_option = click.option(
+consent_option = option(
     "--yes", "consent", is_flag=True, help="Do not ask for confirmation. Required if standard input is not a terminal."
 )
 

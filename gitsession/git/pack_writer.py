@@ -11,7 +11,6 @@ gitsession. So it needs no separate fsync, is never empty after a power failure,
 from __future__ import annotations
 
 import os
-import secrets
 import zlib
 from collections.abc import Mapping
 from hashlib import sha1
@@ -39,7 +38,7 @@ def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owne
     body, index = _encode(objects)
     directory = object_dir / "pack"
     name = f"pack-{body[-20:].hex()}"
-    temporary = f"{directory}/{TEMPORARY}{secrets.token_hex(8)}"
+    temporary = f"{directory}/{TEMPORARY}{os.urandom(8).hex()}"
     keep(owner, directory / f"{name}.keep", sync=sync)
     for data, suffix in ((body, ".pack"), (index, ".idx")):
         write_new(temporary, data, mode=0o444, sync=sync)

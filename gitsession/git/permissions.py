@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from gitsession.errors import Unavailable
 
 
-def denied(path: Path, *, more: int = 0) -> Unavailable:
+def denied(path: str | os.PathLike[str], *, more: int = 0) -> Unavailable:
     """Return the error for ``path`` and ``more`` other files, with a `chmod` command in the hint."""
-    rights = "u+rwx" if path.is_dir() else "u+r"
+    rights = "u+rwx" if os.path.isdir(path) else "u+r"
     others = f" and {more:,} more" if more else ""
     return Unavailable(
         f"cannot read '{path}'{others}: permission denied",
@@ -20,20 +19,20 @@ def denied(path: Path, *, more: int = 0) -> Unavailable:
     )
 
 
-def require(paths: Iterable[Path]) -> None:
+def require(paths: Iterable[str | os.PathLike[str]]) -> None:
     """Raise ``Unavailable`` if one of ``paths``, or a file below it, cannot be read for lack of permission."""
     found = [forbidden for path in paths for forbidden in _forbidden(path)]
     if found:
         raise denied(found[0], more=len(found) - 1)
 
 
-def _forbidden(path: Path) -> Iterator[Path]:
+def _forbidden(path: str | os.PathLike[str]) -> Iterator[str | os.PathLike[str]]:
     try:
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))  # do not block on a named pipe
-        inside = sorted(os.listdir(path)) if path.is_dir() else []
+        inside = sorted(os.listdir(path)) if os.path.isdir(path) else []
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             yield path
         return
     for name in inside:
-        yield from _forbidden(path / name)
+        yield from _forbidden(os.path.join(path, name))

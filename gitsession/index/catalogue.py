@@ -11,16 +11,18 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.current_folder import CurrentFolder, nearest
 from gitsession.index.derived import begin_log, connect, create_tables, is_damage, remove, storable
 from gitsession.store import change_stamp
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 VERSION = 15
-FILE = Path("gitsession") / "index.db"
+FILE = "gitsession/index.db"
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -131,9 +133,10 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
 class Catalogue:
     """The catalog of the store at ``git_dir``. If the store cannot be written, the catalog is in memory."""
 
-    def __init__(self, git_dir: Path) -> None:
+    def __init__(self, git_dir: Path | str) -> None:
         self.git_dir = git_dir
-        self.db = _open(git_dir / FILE)
+        self._file = os.path.join(git_dir, FILE)
+        self.db = _open(self._file)
 
     def is_fresh(self) -> bool:
         """Return whether the catalog matches the refs and the journal.
@@ -152,8 +155,8 @@ class Catalogue:
     def reset(self) -> None:
         """Replace the database with an empty one."""
         self.db.close()
-        remove(self.git_dir / FILE)
-        self.db = _open(self.git_dir / FILE)
+        remove(self._file)
+        self.db = _open(self._file)
 
     def begin_in_memory(self) -> None:
         """Replace the database with an empty one in memory. Use it if the file can be read but not written."""
@@ -269,11 +272,15 @@ class Catalogue:
 
     def files_of(self, sid: str) -> list[Path]:
         """Return the recorded files from which a session was imported."""
+        from pathlib import Path
+
         found = self.db.execute("SELECT path FROM files WHERE sid = ? ORDER BY path", (sid,)).fetchall()
         return [Path(os.fsdecode(path)) for (path,) in found]
 
     def files(self) -> list[tuple[Path, str]]:
         """Return every recorded file with the id of the session that was imported from it."""
+        from pathlib import Path
+
         found = self.db.execute("SELECT path, sid FROM files ORDER BY path").fetchall()
         return [(Path(os.fsdecode(path)), sid) for path, sid in found]
 
@@ -305,11 +312,11 @@ _SELECT = (
 )
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _open(path: str) -> sqlite3.Connection:
     """Open the database, and replace a damaged one. If the file cannot be written, the database is in memory."""
     for _ in range(2):
         try:
-            return connect(str(path), _prepare, _TABLES)
+            return connect(path, _prepare, _TABLES)
         except sqlite3.OperationalError as error:
             if "locked" in str(error):
                 raise

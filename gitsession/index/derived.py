@@ -10,7 +10,6 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 PATIENCE_SECONDS = 30
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
@@ -52,11 +51,11 @@ def is_damage(error: sqlite3.DatabaseError) -> bool:
     return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
-def remove(path: Path) -> None:
+def remove(path: str | os.PathLike[str]) -> None:
     """Remove a database with its log files, because SQLite would apply an old log to the next database."""
-    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+    for name in (path, f"{path}-wal", f"{path}-shm"):
         with contextlib.suppress(OSError):
-            name.unlink()
+            os.unlink(name)
 
 
 def begin_log(db: sqlite3.Connection) -> None:

@@ -81,7 +81,7 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
     ``catalogue`` must be up to date. Raises ``Unavailable`` if SQLite has no FTS5, or if another process has locked the
     index.
     """
-    path = catalogue.git_dir / FILE
+    path = Path(catalogue.git_dir) / FILE
     for tries_left in (True, False):
         with contextlib.closing(open_at(path)) as db:
             try:

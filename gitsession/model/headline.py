@@ -19,8 +19,9 @@ VIEW = 1
 """The view number of new sessions. A session always keeps the number in its root."""
 
 # Tables of Unicode properties are not used, because they change between releases of Python.
-_SURROGATES = re.compile("[\ud800-\udfff]")
-_UNSAFE = re.compile(
+# The patterns are compiled when they are first used, because few texts need them.
+_SURROGATES = "[\ud800-\udfff]"
+_UNSAFE = (
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
@@ -55,7 +56,7 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub("", _SURROGATES.sub("\ufffd", text.replace("\t", " ")))
+    return re.sub(_UNSAFE, "", re.sub(_SURROGATES, "\ufffd", text.replace("\t", " ")))
 
 
 def format_tokens(count: int) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from stat import S_ISDIR
 
 from gitsession.git.permissions import denied
@@ -26,7 +25,7 @@ _JOURNAL = "\njournal\n"
 _NO_SUBDIRECTORIES = 2  # number of hard links: the directory's name and ``.``; each subdirectory adds one
 
 
-def fingerprint(git_dir: Path | str) -> str:
+def fingerprint(git_dir: str | os.PathLike[str]) -> str:
     """Return a string that changes whenever one of gitsession's refs changes or the journal grows.
 
     If two fingerprints are equal, neither the refs nor the journal have changed. Raises ``Unavailable`` if a folder of
@@ -51,7 +50,7 @@ def has_only_grown(before: str, now: str) -> bool:
     return all(file in ends and ends[file] >= int(end) for file, _, end in old)
 
 
-def is_journal_doubtful(git_dir: Path | str) -> bool:
+def is_journal_doubtful(git_dir: str | os.PathLike[str]) -> bool:
     """Return whether a journal file was renamed as damaged, or data follows the apparent end of a journal file.
 
     A writer that was killed also leaves data after the end. When the store is opened, this case is distinguished from
@@ -91,7 +90,7 @@ def _add_directory(path: str, fresh: int, parts: list[str]) -> None:
     except (FileNotFoundError, NotADirectoryError):
         return
     except PermissionError:
-        raise denied(Path(path)) from None
+        raise denied(path) from None
     try:
         changed = os.fstat(fd).st_mtime_ns
         parts.append(f"{path} {changed}")
@@ -122,7 +121,7 @@ def _content(path: str) -> str:
         return ""
 
 
-def _journal(git_dir: Path | str) -> Iterator[tuple[int, int, int]]:
+def _journal(git_dir: str | os.PathLike[str]) -> Iterator[tuple[int, int, int]]:
     """Yield the number, inode and end offset of every journal file."""
     directory = f"{git_dir}/gitsession/journal"
     for number in journal_frames.numbers(directory):

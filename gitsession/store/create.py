@@ -9,10 +9,7 @@ refs in files and the branch ``main``. Libgit2, and git 2.39 and later, can open
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import secrets
-import shutil
 from pathlib import Path
 
 from gitsession.durable import make_directories, sync_directory, write_new
@@ -34,6 +31,7 @@ PURGE_PENDING = f"{CONTROL}/purge-pending"
 _REQUIRED_FILES = (config.HEAD, config.FILE, ref_files.PACKED_REFS, "objects", "refs", JOURNAL)
 
 MARKER = "gitsession.json"
+_MARKER_TEXT = b'{"format": %d}\n' % FORMAT
 _DAMAGED = "run `gitsession repair`, with --from CLONE if data is missing"
 _REPAIR = "if it was a store, run `gitsession repair`"
 _INIT = "run `gitsession init` to create a store"
@@ -62,7 +60,7 @@ def create(path: Path | str) -> None:
         except NotAStore as error:
             raise NotAStore(f"cannot create a store: {error}", hint="choose an empty or a new folder") from None
         return
-    temporary = path.parent / f".{path.name}.{secrets.token_hex(6)}.tmp"
+    temporary = path.parent / f".{path.name}.{os.urandom(6).hex()}.tmp"
     try:
         make_directories(path.parent)
         try:
@@ -70,6 +68,8 @@ def create(path: Path | str) -> None:
             _move_in(path, temporary)
             _rename_into_place(temporary, path)
         finally:
+            import shutil  # slow to import, and rarely required
+
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:
         raise Unavailable(f"cannot create a store at '{path}': {error.strerror}") from error
@@ -182,8 +182,13 @@ def _marker(git: VerifiedRepository) -> object:
     tree = parse_commit(git.read(oid)[1]).tree
     for _, name, blob in parse_tree(git.read(tree)[1]):
         if name == MARKER:
+            data = git.read(blob)[1]
+            if data == _MARKER_TEXT:
+                return {"format": FORMAT}
+            import json  # slow to import, and not required to open a store of this version
+
             try:
-                return json.loads(git.read(blob)[1])
+                return json.loads(data)
             except (ValueError, RecursionError):
                 return None
     return None
@@ -244,7 +249,7 @@ def first_commit() -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
 
     The commit is the same in every store.
     """
-    readme, marker = _README.encode(), json.dumps({"format": FORMAT}).encode() + b"\n"
+    readme, marker = _README.encode(), _MARKER_TEXT
     tree = encode_tree({"README.md": ("100644", oid_of("blob", readme)), MARKER: ("100644", oid_of("blob", marker))})
     commit = encode_commit(
         tree=oid_of("tree", tree),

@@ -23,7 +23,6 @@ lock is checked again later.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
@@ -186,7 +185,7 @@ class Journal:
     def start_next(self) -> _File:
         """Create the next file, fsync the file and its directory, and return the file. Raises ``OSError``."""
         number = self._newest.number + 1 if self._newest else 1
-        salt = secrets.token_bytes(journal_frames.SALT_BYTES)
+        salt = os.urandom(journal_frames.SALT_BYTES)
         path, temporary = self._path(number), f"{self._directory}/{journal_frames.TEMPORARY}{number}"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
@@ -218,7 +217,7 @@ class Journal:
         for number in sorted(numbers):
             file = self._files.pop(number)
             if file.damaged:
-                renamed.append(f"{journal_frames.ASIDE}{journal_frames.file_name(number)}-{secrets.token_hex(4)}")
+                renamed.append(f"{journal_frames.ASIDE}{journal_frames.file_name(number)}-{os.urandom(4).hex()}")
                 os.rename(self._path(number), f"{self._directory}/{renamed[-1]}")
             else:
                 os.unlink(self._path(number))

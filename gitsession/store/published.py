@@ -9,7 +9,6 @@ value counts as published until the next fetch.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -88,11 +87,15 @@ def _file(git_dir: Path, remote: str) -> Path:
 
 
 def _write(git_dir: Path, remote: str, recorded: Mapping[str, list[Oid]]) -> None:
+    import json  # slow to import, and required only after a push
+
     file = _file(git_dir, remote)
     replace(file, json.dumps({"version": 1, "refs": recorded}).encode(), by=file.with_suffix(".tmp"))
 
 
 def _read(file: Path) -> dict[str, list[Oid]]:
+    import json
+
     try:
         found = json.loads(file.read_bytes())["refs"]
         return {str(name): [str(oid) for oid in oids] for name, oids in found.items()}

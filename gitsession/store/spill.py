@@ -8,8 +8,7 @@ large import, ``maintain`` or a purge removes it.
 
 from __future__ import annotations
 
-import secrets
-import shutil
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -36,7 +35,7 @@ class PackSpill:
 
     def __init__(self, git_dir: Path) -> None:
         self._git_dir = git_dir
-        self._folder = git_dir / FOLDER / secrets.token_hex(8)
+        self._folder = git_dir / FOLDER / os.urandom(8).hex()
         self._locks = ExitStack()
         self._vault: Vault | None = None
         self._is_used = False
@@ -74,6 +73,8 @@ class PackSpill:
         if self._vault is not None:
             self._vault.close()
         if self._is_used:
+            import shutil  # slow to import, and rarely required
+
             shutil.rmtree(self._folder, ignore_errors=True)
         self._locks.close()
 
@@ -103,6 +104,8 @@ def _sweep(parent: Path) -> list[str]:
     removed = []
     for folder in [each for each in parent.iterdir() if each.is_dir()]:
         with suppress(Unavailable), exclusive_lock(folder / _LOCK, wait_seconds=0):
+            import shutil  # slow to import, and rarely required
+
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
     return sorted(removed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -15,7 +14,7 @@ from builders import header, said
 HEAVY = {"cbor2", "blake3", "subprocess", "rich", "asyncio", "ssl", "importlib.metadata"}
 
 _WATCH = """
-import json, os, sys
+import os, sys
 os._exit = sys.exit  # so that we can look at what was loaded
 sys.argv = ["gitsession", *{words!r}]
 from gitsession.__main__ import main
@@ -24,7 +23,7 @@ try:
 except SystemExit:
     pass
 sys.stdout.flush()
-print("\\n" + json.dumps(sorted(sys.modules)))
+print("\\n" + " ".join(sys.modules))
 """
 
 
@@ -38,7 +37,7 @@ def loaded(folder: Path, *words: str) -> set[str]:
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )
-    return set(json.loads(done.stdout.rsplit("\n", 2)[1]))
+    return set(done.stdout.rsplit("\n", 2)[1].split())
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +88,35 @@ def test_the_commands_that_must_start_fast_do_not_load_libgit2(
     # In a separate store, because the next command would ingest the hook's event and load modules for that.
     monkeypatch.setenv("GITSESSION_DIR", str(shutil.copytree(folder / "store.git", tmp_path / "store.git")))
     assert not {name for name in loaded(folder, *words) if name.partition(".")[0] in ("pygit2", "_cffi_backend")}
+
+
+MODULES_MAX = {
+    "--version": 2, "ls": 28, "log @": 65, "show @": 126, "tree @": 106, "context @": 132, "search hello": 121,
+}  # fmt: skip
+"""The number of our modules that a command may import. On average, one takes a fiftieth of the start of Python."""
+
+SLOW = {
+    "ast", "blake3", "cbor2", "click", "json", "logging", "pathlib", "pygit2", "rich", "secrets", "shutil", "sqlite3",
+    "subprocess", "tempfile",
+}  # fmt: skip
+READING = {"blake3", "cbor2", "click", "pathlib", "sqlite3"}
+OTHERS = {
+    "--version": set[str](),
+    "ls": {"click", "sqlite3"},
+    "log @": READING,
+    "show @": READING | {"json"},
+    "tree @": READING | {"json"},
+    "context @": READING | {"json"},
+    "search hello": READING | {"json"},
+}
+
+
+@pytest.mark.parametrize("words", OTHERS)
+def test_a_command_imports_no_more_than_it_needs(folder: Path, words: str) -> None:
+    modules = loaded(folder, *words.split())
+    assert modules & SLOW == OTHERS[words]
+    ours = [name for name in modules if name.partition(".")[0] == "gitsession"]
+    assert len(ours) <= MODULES_MAX[words], sorted(ours)
 
 
 def test_an_append_does_not_load_libgit2(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import click
 import gitsession
 from gitsession.cli import exits, hooking
 from gitsession.cli.commands.imports import project_folders
-from gitsession.cli.invocation import DRAIN_WAIT_SECONDS, App, program
+from gitsession.cli.invocation import DRAIN_WAIT_SECONDS, App, hook_program
+from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, confirm, emit, json_option, say, say_painted, wants_json, warn
 from gitsession.cli.text import count, on_a_line
 from gitsession.live import agent_hooks, settings_edits, spool
@@ -26,14 +27,14 @@ def _arguments(force: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     """Return a decorator that adds the arguments of enable and disable. ``force``: a verb for the help of --force."""
     text = f"{force} gitsession's hook file even if it was edited. A copy of the edited file is kept."
     agent = click.argument("agent")
-    yes = click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
-    forced = click.option("--force", is_flag=True, help=text)
+    yes = option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+    forced = option("--force", is_flag=True, help=text)
     help = "Only show the changes to the agent's settings, as a diff."
-    dry_run = click.option("--dry-run", is_flag=True, help=help)
+    dry_run = option("--dry-run", is_flag=True, help=help)
     return lambda command: agent(yes(forced(dry_run(json_option(click.pass_obj(command))))))
 
 
-@click.command()
+@command()
 @_arguments("Replace")
 def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Install hooks that record an agent's sessions, and the files of the workspace, while the agent works.
@@ -43,11 +44,11 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
     """
     location = agent_hooks.find(agent)
     file = agent_hooks.file_of(location, Path.home(), os.environ)
-    edit = settings_edits.plan_enable(app.path, location, file, program(app.path), force=force)
+    edit = settings_edits.plan_enable(app.path, location, file, hook_program(app.path), force=force)
     return _carry_out(app, "enable", edit, location.then, yes=yes, dry_run=dry_run)
 
 
-@click.command()
+@command()
 @_arguments("Remove")
 def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
     """Remove the capture hooks of an agent.
@@ -61,9 +62,9 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
     return _carry_out(app, "disable", edit, "", yes=yes, dry_run=dry_run)
 
 
-@click.command()
-@click.option("--quiet", is_flag=True, help="Print nothing.")
-@click.option("--forget-failures", is_flag=True, help="Clear the list of failures that `gitsession doctor` prints.")
+@command()
+@option("--quiet", is_flag=True, help="Print nothing.")
+@option("--forget-failures", is_flag=True, help="Clear the list of failures that `gitsession doctor` prints.")
 @json_option
 @click.pass_obj
 def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
@@ -86,10 +87,10 @@ def drain_command(app: App, quiet: bool, forget_failures: bool) -> int:
     return exits.TRY_AGAIN if done.busy else exits.OK
 
 
-@click.command()
+@command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Check the files once, then exit.")
-@click.option(
+@option("--once", is_flag=True, help="Check the files once, then exit.")
+@option(
     "--every", type=click.FloatRange(0.1), metavar="SECONDS", help="Wait this many seconds between checks. Default: 2."
 )
 @click.pass_obj
@@ -138,9 +139,9 @@ def _files(store: gitsession.Store, paths: tuple[Path, ...]) -> Iterator[tuple[P
     yield from discover.in_projects(project_folders(store))
 
 
-@click.command()
+@command()
 @click.argument("event")
-@click.option("--from", "agent", metavar="AGENT", help="Agent that sends the event.")
+@option("--from", "agent", metavar="AGENT", help="Agent that sends the event.")
 @click.pass_obj
 def hook_command(app: App, event: str, agent: str | None) -> int:
     """Record an event sent by an agent. The hooks that `gitsession enable` installs run this command.

@@ -6,14 +6,15 @@ import click
 
 import gitsession
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, say
 from gitsession.errors import Corrupt, Malformed, MissingObject
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION]", default="@")
 @click.argument("name", required=False)
-@click.option("--at", metavar="ENTRY", default="leaf", help="Start the branch at this entry. Default: leaf.")
+@option("--at", metavar="ENTRY", default="leaf", help="Start the branch at this entry. Default: leaf.")
 @json_option
 @click.pass_obj
 def branch_command(app: App, session: str, name: str | None, at: str) -> None:
@@ -52,7 +53,7 @@ def _address_and(what: str, words: tuple[str, ...], address: str = "SESSION") ->
     return words[0], words[1]
 
 
-@click.command()
+@command()
 @click.argument("words", metavar="[SESSION] BRANCH", nargs=-1)
 @json_option
 @click.pass_obj
@@ -68,7 +69,7 @@ def switch_command(app: App, words: tuple[str, ...]) -> None:
     say(f"{found.id} is on {branch}: {leaf.oid[:8]} {leaf.subject}")
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
 @click.pass_obj
@@ -84,7 +85,7 @@ def fork_command(app: App, session: str) -> None:
     say(f"{forked.id} starts at {node.oid[:8]} {node.subject}")
 
 
-@click.command()
+@command()
 @click.argument("words", metavar="[SESSION@ENTRY] TEXT", nargs=-1)
 @json_option
 @click.pass_obj
@@ -104,7 +105,7 @@ def label_command(app: App, words: tuple[str, ...]) -> None:
     say(f"{node.oid[:8]} {node.subject}" + (f" has the label {text!r}{was}" if text.strip() else f" has no label{was}"))
 
 
-@click.command()
+@command()
 @click.argument("words", metavar="[SESSION] TEXT", nargs=-1)
 @json_option
 @click.pass_obj

@@ -14,13 +14,14 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, split
+from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, paged, say, say_painted, wants_json, warn
 from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.sessions.gaps import DAMAGE
 
 _SHOWN_MAX = 10
 
-workspace_option = click.option(
+workspace_option = option(
     "--workspace",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -28,9 +29,9 @@ workspace_option = click.option(
 )
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION]", default="@")
-@click.option("-m", "--message", metavar="TEXT", help="Description of the checkpoint.")
+@option("-m", "--message", metavar="TEXT", help="Description of the checkpoint.")
 @workspace_option
 @json_option
 @click.pass_obj
@@ -79,16 +80,16 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
             warn(f"  and {len(entry.skipped) - _SHOWN_MAX:,} more; --json lists all")
 
 
-@click.command()
+@command()
 @click.argument("entry", metavar="[SESSION@]ENTRY", required=False)
-@click.option("--files", "only_files", is_flag=True, help="Restore only the files.")
-@click.option("--conversation", "only_conversation", is_flag=True, help="Restore only the conversation.")
-@click.option("--dry-run", is_flag=True, help="Only show what would change.")
-@click.option(
+@option("--files", "only_files", is_flag=True, help="Restore only the files.")
+@option("--conversation", "only_conversation", is_flag=True, help="Restore only the conversation.")
+@option("--dry-run", is_flag=True, help="Only show what would change.")
+@option(
     "--force", is_flag=True, help="Also restore files that you or others have changed, and discard those changes."
 )
-@click.option("--continue", "finish", is_flag=True, help="Complete an interrupted rewind.")
-@click.option("--abort", is_flag=True, help="Revert an interrupted rewind.")
+@option("--continue", "finish", is_flag=True, help="Complete an interrupted rewind.")
+@option("--abort", is_flag=True, help="Revert an interrupted rewind.")
 @workspace_option
 @json_option
 @click.pass_obj
@@ -229,7 +230,7 @@ _EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 _COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
-@click.command(context_settings={"allow_interspersed_args": False})
+@command(context_settings={"allow_interspersed_args": False})
 @click.argument("words", metavar="A [B] [-- PATH...]", nargs=-1, required=True, type=click.UNPROCESSED)
 @json_option
 @click.pass_obj

@@ -15,6 +15,7 @@ from gitsession.api.compaction import users_options
 from gitsession.cli import exits
 from gitsession.cli.commands.context import as_lines, breakdown, profile_option, window_option
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, say_painted, warn
 from gitsession.cli.text import count, paint, shorten, width
 from gitsession.compaction.perform import tokens_after
@@ -27,7 +28,7 @@ from gitsession.errors import SummaryFailed
 from gitsession.model.entries import Compaction
 
 
-@click.command(
+@command(
     epilog="""\b
 Examples:
   gitsession compact @ --dry-run           show what would be summarized and kept
@@ -41,19 +42,19 @@ To change the default summarizer, run git config --global gitsession.summarizer 
 docs/reference/compaction.md lists the other settings."""
 )
 @click.argument("session", metavar="[SESSION]", default="@")
-@click.option(
+@option(
     "--strategy",
     type=click.Choice(list(STRATEGIES)),
     default=DEFAULT,
     help="Strategy that selects the entries to summarize.",
     show_default=True,
 )
-@click.option(
+@option(
     "--at",
     metavar="ENTRY",
     help="With --strategy from: summarize from this entry to the tip. With up-to: summarize the entries before it.",
 )
-@click.option(
+@option(
     "--keep-tokens",
     type=click.IntRange(0),
     metavar="TOKENS",
@@ -61,17 +62,17 @@ docs/reference/compaction.md lists the other settings."""
 )
 @window_option
 @profile_option
-@click.option("--summarizer", metavar="NAME", help="Summarizer: extractive (default), command, http, or a plugin.")
-@click.option(
+@option("--summarizer", metavar="NAME", help="Summarizer: extractive (default), command, http, or a plugin.")
+@option(
     "--summarizer-command",
     metavar="COMMAND",
     help="Command that writes the summary. It runs without a shell.",
 )
-@click.option("--summarizer-api", type=click.Choice(APIS), help="API of the server that runs the model.")
-@click.option("--summarizer-url", metavar="URL", help="Base URL of the server that runs the model.")
-@click.option("--model", metavar="NAME", help="Model that writes the summary.")
-@click.option("--focus", metavar="TOPIC", default="", help="Topic that the summary must cover.")
-@click.option(
+@option("--summarizer-api", type=click.Choice(APIS), help="API of the server that runs the model.")
+@option("--summarizer-url", metavar="URL", help="Base URL of the server that runs the model.")
+@option("--model", metavar="NAME", help="Model that writes the summary.")
+@option("--focus", metavar="TOPIC", default="", help="Topic that the summary must cover.")
+@option(
     "--dry-run",
     is_flag=True,
     help="Only show what would be summarized and what would be kept, with the size of each in tokens.",

@@ -9,6 +9,7 @@ import click
 
 import gitsession
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
 from gitsession.cli.output import emit_bare, json_option, paged, titled, wants_json, warn_of_hidden
 from gitsession.cli.text import paint, shorten, width
 from gitsession.context.profiles import PROFILES
@@ -20,17 +21,17 @@ from gitsession.model.plain import plain
 POLICIES = ("clear-tool-uses", "clear-thinking", "drop-images", "model-facing")
 """Values of ``--policy``. The policies are functions of the library, with underscores in their names."""
 
-profile_option = click.option(
+profile_option = option(
     "--profile",
     type=click.Choice(list(PROFILES)),
     help="Build the context by the rules of this agent. Default: the session's own agent.",
 )
-window_option = click.option(
+window_option = option(
     "--window", type=click.IntRange(1), metavar="TOKENS", help="Size of the model's context window, in tokens."
 )
 
 
-@click.command(
+@command(
     epilog="""\b
 Examples:
   gitsession context @                     show the context of the newest session
@@ -40,14 +41,14 @@ Examples:
 )
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @profile_option
-@click.option(
+@option(
     "--as",
     "form",
     type=click.Choice(list(PROVIDERS)),
     help="Print JSON that includes the context as a request to this provider or agent.",
 )
-@click.option("--raw", is_flag=True, help="Print only the request. Requires --as.")
-@click.option(
+@option("--raw", is_flag=True, help="Print only the request. Requires --as.")
+@option(
     "--policy",
     "policies",
     type=click.Choice(POLICIES),

@@ -10,14 +10,15 @@ import click
 
 import gitsession
 from gitsession.cli.commands import checkpoints
+from gitsession.cli.options import command, option
 from gitsession.cli.output import say
 from gitsession.errors import Unavailable
 
 PROVIDER, MODEL = "anthropic", "claude-sonnet-4-5"
 
 
-@click.command()
-@click.option(
+@command()
+@option(
     "--in",
     "folder",
     metavar="DIR",
@@ -42,7 +43,7 @@ def demo_command(folder: Path | None) -> None:
     say(f"A store with one session, {sid}. The following commands are plain git.")
     git = f"git --git-dir={path}"
     main, other = f"sessions/{sid}/main", f"sessions/{sid}/try-middleware"
-    for about, command in (
+    for about, line in (
         ("The whole session: two branches with a common start.", f"log --graph --oneline {main} {other}"),
         ("Only the user's prompts.", f"log --oneline --author=user {main}"),
         ("The number of entries by role.", f"shortlog -sn {main}"),
@@ -52,17 +53,17 @@ def demo_command(folder: Path | None) -> None:
     ):
         say()
         say(f"# {about}", bold=True)
-        say(f"$ {git} {command}", dim=True)
-        _run(path, command)
+        say(f"$ {git} {line}", dim=True)
+        _run(path, line)
     rewound = _show_a_rewind(path, directory / "project")
     say()
     say("# The same with gitsession:", bold=True)
     first = f"{rewound}@root"
-    for command in (
+    for line in (
         f"tree {sid}", f"show {sid}@tests-pass", f"diff {first}", f"rewind {first} --dry-run", f"rewind {first}",
         f"undo {rewound}",
     ):  # fmt: skip
-        say(f"  gitsession --store {path} {command}")
+        say(f"  gitsession --store {path} {line}")
     say()
     say(f"Everything is in {directory}. Remove the folder when you are done.")
 

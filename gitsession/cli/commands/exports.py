@@ -14,25 +14,26 @@ import click
 
 import gitsession
 from gitsession.cli.invocation import App, split
+from gitsession.cli.options import command, option
 from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
 from gitsession.cli.text import count, shell_command
 from gitsession.errors import Malformed, Refused, Unavailable
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option(
+@option(
     "--to",
     "agent",
     metavar="FORMAT",
     help="Write in the format of this agent, or as markdown or jsonl. "
     "Default: the format of the session's own agent.",
 )
-@click.option("--original", is_flag=True, help="Write only the records that the agent wrote.")
-@click.option(
+@option("--original", is_flag=True, help="Write only the records that the agent wrote.")
+@option(
     "--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path),
+@option("-o", "--output", type=click.Path(path_type=Path),
               help="Write to a new file, or into an existing folder. Default: standard output.")  # fmt: skip
 @click.pass_obj
 def export_command(
@@ -115,13 +116,13 @@ def _report_unimported(files: Iterable[Path], data: bytes) -> None:
             )
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option("--in", "agent", metavar="AGENT", help="Continue in this agent. Default: the session's own agent.")
-@click.option("--cwd", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
+@option("--in", "agent", metavar="AGENT", help="Continue in this agent. Default: the session's own agent.")
+@option("--cwd", metavar="DIR", type=click.Path(path_type=Path, file_okay=False, exists=True), default=".",
               help="Continue in this folder. Default: the current folder.")  # fmt: skip
-@click.option("--run", is_flag=True, help="Start the agent instead of printing the command.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be written.")
+@option("--run", is_flag=True, help="Start the agent instead of printing the command.")
+@option("--dry-run", is_flag=True, help="Only show what would be written.")
 @json_option
 @click.pass_obj
 def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bool, dry_run: bool) -> None:
@@ -154,11 +155,11 @@ def resume_command(app: App, session: str, agent: str | None, cwd: Path, run: bo
     sys.stdout.flush()
     os.chdir(done.cwd)
     *before, last = done.commands
-    for command in before:
-        code = subprocess.run(command).returncode
+    for agent_command in before:
+        code = subprocess.run(agent_command).returncode
         if code:
             raise Unavailable(
-                f"`{shell_command(command)}` failed with exit code {code}",
+                f"`{shell_command(agent_command)}` failed with exit code {code}",
                 hint=f"run the command again (the session is in {done.file})",
             )
     os.execvp(last[0], last)

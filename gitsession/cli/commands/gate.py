@@ -12,6 +12,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
+from gitsession.cli.options import group
 from gitsession.cli.output import emit, json_option, say, warn
 from gitsession.cli.text import count
 from gitsession.errors import GitSessionError
@@ -22,7 +23,7 @@ _NONE = "0" * 40
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-@click.group()
+@group()
 def gate_command() -> None:
     """Scan outgoing commits for secrets.
 

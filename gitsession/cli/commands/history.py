@@ -11,6 +11,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
 from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
@@ -25,10 +26,10 @@ FOLLOWED = 10
 """Default number of existing entries that ``--follow`` shows first."""
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION[@ENTRY]]", default="@")
-@click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many entries.")
-@click.option("--follow", "-f", is_flag=True, help="Show the newest entries, and then each new entry as it is written.")
+@option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many entries.")
+@option("--follow", "-f", is_flag=True, help="Show the newest entries, and then each new entry as it is written.")
 @json_option
 @click.pass_obj
 def log_command(app: App, session: str, number: int | None, follow: bool) -> int:
@@ -95,7 +96,7 @@ _LEVELS_MAX = 12
 """Maximum number of branch levels that are drawn. Each level takes 3 columns."""
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION]", default="@")
 @json_option
 @click.pass_obj

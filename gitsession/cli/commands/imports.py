@@ -15,6 +15,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, current_folder, emit, json_option, say, wants_json
 from gitsession.cli.text import count, shorten, width
 from gitsession.errors import Corrupt, Unavailable
@@ -25,25 +26,25 @@ if TYPE_CHECKING:
 PROBLEMS_SHOWN = 3
 
 
-@click.command()
+@command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--all",
     "everything",
     is_flag=True,
     help="Import all sessions in the agents' own folders, and Aider's chat history files in the current project and in "
     "the projects of stored sessions.",
 )
-@click.option(
+@option(
     "--from",
     "agent",
     metavar="FORMAT",
     help="Read the files as this format, such as claude or pi. Default: detect the format.",
 )
-@click.option(
+@option(
     "--final", is_flag=True, help="Also import an incomplete last line. Use this option if the file will not grow."
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be imported.")
+@option("--dry-run", is_flag=True, help="Only show what would be imported.")
 @json_option
 @click.pass_obj
 def import_command(

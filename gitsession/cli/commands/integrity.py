@@ -13,6 +13,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, progress, say, wants_json, warn
 from gitsession.cli.text import clock, count, first
 from gitsession.errors import GitSessionError
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
 _SHOWN = 20
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Check only this many entries.")
-@click.option(
+@option("--sample", type=click.IntRange(1), metavar="N", help="Check only this many entries.")
+@option(
     "--max-seconds",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
     help="Stop checking after this many seconds.",
 )
-@click.option(
+@option(
     "--quick", is_flag=True, help="Check only the data added since the last complete check that found no problems."
 )
-@click.option(
+@option(
     "--notices", is_flag=True, help="Also report notices: unusual data that the agent itself may have written."
 )
-@click.option(
+@option(
     "--all",
     "everything",
     is_flag=True,
@@ -163,15 +164,15 @@ def _of(app: App, sid: str) -> str:
     return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
 
 
-@click.command()
-@click.option(
+@command()
+@option(
     "--from",
     "sources",
     metavar="SOURCE",
     multiple=True,
     help="Restore from this clone, store, session file, or URL first. Can be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="Only show what would be repaired.")
+@option("--dry-run", is_flag=True, help="Only show what would be repaired.")
 @json_option
 @click.pass_obj
 def repair_command(app: App, sources: tuple[str, ...], dry_run: bool) -> int:
@@ -330,15 +331,15 @@ _SIGNATURE_TEXTS = {
 }
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="SESSION")
-@click.option(
+@option(
     "--branch",
     metavar="NAME",
     help="Sign or check this branch. Default: the active branch; with --check, all branches.",
 )
-@click.option("--key", metavar="KEY", default="", help="Sign with this key.")
-@click.option("--check", is_flag=True, help="Check the signatures instead of signing.")
+@option("--key", metavar="KEY", default="", help="Sign with this key.")
+@option("--check", is_flag=True, help="Check the signatures instead of signing.")
 @json_option
 @click.pass_obj
 def sign_command(app: App, session: str, branch: str | None, key: str, check: bool) -> int:

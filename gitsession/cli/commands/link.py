@@ -11,13 +11,14 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
+from gitsession.cli.options import group, option
 from gitsession.cli.output import emit, json_option, say
 
 SECONDS_MAX = 3.0
 """Maximum time that the hook may delay a commit, in seconds."""
 
 
-@click.group()
+@group()
 def link_command() -> None:
     """Record in commit messages which session made the changes.
 
@@ -31,7 +32,7 @@ _folder = click.argument("folder", default=".", type=click.Path(exists=True, fil
 
 @link_command.command(short_help="Install a prepare-commit-msg hook in a repository.")
 @_folder
-@click.option(
+@option(
     "--hours",
     type=click.FloatRange(0, min_open=True),
     metavar="N",

@@ -13,6 +13,7 @@ import gitsession
 from gitsession.cli.commands import checkpoints
 from gitsession.cli.commands.checkpoints import HALF_DONE, report_interrupted_rewind, workspace_option
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, group, option
 from gitsession.cli.output import current_folder, emit, json_option, print_list, say
 from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.errors import Refused
@@ -21,12 +22,12 @@ from gitsession.store import refs
 
 def _arguments(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the arguments of undo and redo. ``what``: a verb phrase for the help texts."""
-    everywhere = click.option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
+    everywhere = option("--any", "everywhere", is_flag=True, help=f"{what} on any session of the store.")
     session = click.argument("session", metavar="[SESSION]", required=False)
     return lambda command: session(everywhere(workspace_option(json_option(click.pass_obj(command)))))
 
 
-@click.command()
+@command()
 @_arguments("Undo the last command")
 def undo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Undo the last command that moved branches or wrote files.
@@ -38,14 +39,14 @@ def undo_command(app: App, session: str | None, everywhere: bool, workspace: Pat
     _run(app, "undo", session, everywhere, workspace)
 
 
-@click.command()
+@command()
 @_arguments("Redo the last undone command")
 def redo_command(app: App, session: str | None, everywhere: bool, workspace: Path | None) -> None:
     """Redo the last undone command. SESSION and --any have the same meaning as for `gitsession undo`."""
     _run(app, "redo", session, everywhere, workspace)
 
 
-@click.group(invoke_without_command=True)
+@group(invoke_without_command=True)
 @click.pass_context
 def op_command(ctx: click.Context) -> int | None:
     """Show the operation log. `gitsession op` is the same as `gitsession op log`."""
@@ -53,7 +54,7 @@ def op_command(ctx: click.Context) -> int | None:
 
 
 @op_command.command()
-@click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many commands.")
+@option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many commands.")
 @json_option
 @click.pass_obj
 def log(app: App, number: int | None) -> int:

@@ -11,6 +11,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, here, split
+from gitsession.cli.options import command, option
 from gitsession.cli.output import (
     complain,
     confirm_purge,
@@ -37,17 +38,17 @@ _ALWAYS = (
 )
 
 
-@click.command()
+@command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", required=False)
-@click.option(
+@option(
     "--match",
     "text",
     default="",
     metavar="TEXT",
     help="Delete every entry and captured file that contains TEXT. Without SESSION, search all sessions.",
 )
-@click.option("--dry-run", is_flag=True, help="Only list what would be deleted.")
-@click.option(
+@option("--dry-run", is_flag=True, help="Only list what would be deleted.")
+@option(
     "--exports",
     "redacts",
     is_flag=True,
@@ -186,9 +187,9 @@ def _document(
     }
 
 
-@click.command()
+@command()
 @click.argument("session", metavar="[SESSION]", required=False)
-@click.option("--dry-run", is_flag=True, help="Only list the entries and files that contain secrets.")
+@option("--dry-run", is_flag=True, help="Only list the entries and files that contain secrets.")
 @json_option
 @click.pass_obj
 def redact_command(app: App, session: str | None, dry_run: bool) -> int:

@@ -14,18 +14,19 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command, group, option
 from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
 from gitsession.cli.text import count, first, on_a_line, paint, shell_command, shorten
 from gitsession.errors import NotFound, Refused
 from gitsession.model.headline import clean
 from gitsession.store import refs
 
-yes_option = click.option(
+yes_option = option(
     "--yes", "consent", is_flag=True, help="Do not ask for confirmation before the first push to a remote."
 )
 
 
-@click.group(invoke_without_command=True)
+@group(invoke_without_command=True)
 @json_option
 @click.pass_context
 def remote_command(ctx: click.Context) -> int | None:
@@ -58,35 +59,35 @@ def _remote_lines(remotes: Sequence[gitsession.Remote]) -> Iterator[str]:
 @remote_command.command()
 @click.argument("name")
 @click.argument("url")
-@click.option(
+@option(
     "--namespace",
     metavar="NAME",
     default="",
     help="Store the sessions below refs/NAME/, for a repository that also contains code.",
 )
-@click.option(
+@option(
     "--home",
     is_flag=True,
     help="Make this the home remote. If branches diverge, the branches of the home remote keep their names.",
 )
-@click.option(
+@option(
     "--project",
     "projects",
     metavar="PROJECT",
     multiple=True,
     help="Send only sessions of this project: a folder, or an identity such as github.com/owner/name. Can be repeated.",
 )
-@click.option(
+@option(
     "--agent", "agents", metavar="AGENT", multiple=True, help="Send only sessions of this agent. Can be repeated."
 )
-@click.option(
+@option(
     "--label",
     "labels",
     metavar="LABEL",
     multiple=True,
     help="Send only sessions with an entry that has this label. Can be repeated.",
 )
-@click.option(
+@option(
     "--all",
     "is_all",
     is_flag=True,
@@ -158,9 +159,9 @@ def _remote_object(remote: gitsession.Remote) -> dict[str, Any]:
     }
 
 
-@click.command()
+@command()
 @click.argument("remote", default="")
-@click.option("--dry-run", is_flag=True, help="Only list the sessions that would be sent.")
+@option("--dry-run", is_flag=True, help="Only list the sessions that would be sent.")
 @yes_option
 @json_option
 @click.pass_obj
@@ -177,7 +178,7 @@ def sync_command(app: App, remote: str, dry_run: bool, consent: bool) -> int:
     return print_report(app, "sync", report)
 
 
-@click.command()
+@command()
 @click.argument("remote", default="")
 @json_option
 @click.pass_obj
@@ -191,7 +192,7 @@ def pull_command(app: App, remote: str) -> int:
     return print_report(app, "pull", report)
 
 
-@click.command()
+@command()
 @click.argument("remote", default="")
 @click.argument("sessions", metavar="[SESSION]...", nargs=-1)
 @yes_option
@@ -217,16 +218,16 @@ def push_command(app: App, remote: str, sessions: tuple[str, ...], consent: bool
     return print_report(app, "push", report)
 
 
-@click.command()
+@command()
 @click.argument("url")
 @click.argument("folder", metavar="[DIR]", required=False, type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--filter",
     metavar="SPEC",
     default="",
     help="Fetch the objects that this filter excludes only when they are read. Example: blob:limit=64k.",
 )
-@click.option(
+@option(
     "--namespace",
     metavar="NAME",
     default="",
@@ -258,7 +259,7 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
     return exits.REFUSED if refused else exits.OK
 
 
-@click.group()
+@group()
 def bundle_command() -> None:
     """Write sessions to a git bundle, or fetch them from one."""
 

@@ -9,6 +9,7 @@ import click
 
 import gitsession
 from gitsession.cli.invocation import App, Since, no_such_agent
+from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, count, paint, shorten, width
 from gitsession.index.search_words import ROLES
@@ -16,9 +17,9 @@ from gitsession.index.search_words import ROLES
 OID_CHARS = 12
 
 
-@click.command()
+@command()
 @click.argument("query", nargs=-1, required=True)
-@click.option(
+@option(
     "-n",
     "most",
     type=click.IntRange(1, 10_000),
@@ -26,17 +27,17 @@ OID_CHARS = 12
     default=20,
     help="Show at most this many hits. Default: 20.",
 )
-@click.option("--agent", metavar="AGENT", default="", help="Search only sessions of this agent.")
-@click.option(
+@option("--agent", metavar="AGENT", default="", help="Search only sessions of this agent.")
+@option(
     "--project",
     metavar="PROJECT",
     default="",
     help="Search only sessions of this project: a folder, or an identity such as github.com/owner/name.",
 )
-@click.option(
+@option(
     "--role", type=click.Choice(ROLES), help="Search only entries of this role, only summaries, or only titles."
 )
-@click.option(
+@option(
     "--since",
     type=Since(),
     default=None,

@@ -10,11 +10,12 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.invocation import runner
+from gitsession.cli.options import command, group, option
 from gitsession.cli.output import emit, json_option, say, warn
 from gitsession.cli.text import count
 
 
-@click.group()
+@group()
 def server_command() -> None:
     """Set up validation of pushes to a bare repository.
 
@@ -24,7 +25,7 @@ def server_command() -> None:
 
 @server_command.command("install", short_help="Install the hooks and settings that validate pushes.")
 @click.argument("repository", type=click.Path(path_type=Path))
-@click.option(
+@option(
     "--allow",
     multiple=True,
     metavar="PATTERN",
@@ -102,7 +103,7 @@ def _print_server(what: str, repository: Path, done: list[str]) -> None:
 _SHOWN = 50
 
 
-@click.command()
+@command()
 @click.argument("when", type=click.Choice(["pre", "post"]))
 def receive_command(when: str) -> int:
     """Validate a push, or apply purges, on a server.

@@ -3,39 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 import gitsession
 from gitsession.cli.invocation import App, Since, here, no_such_agent
+from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import clock, columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.index.current_folder import is_of, of_folder
 
 
-@click.command()
-@click.option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many sessions.")
-@click.option("--agent", metavar="AGENT", help="Show only sessions of this agent.")
-@click.option(
+@command()
+@option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many sessions.")
+@option("--agent", metavar="AGENT", help="Show only sessions of this agent.")
+@option(
     "--project",
     metavar="PROJECT",
     help="Show only sessions of this project: a folder, or an identity such as github.com/owner/name.",
 )
-@click.option(
+@option(
     "--here",
     "in_folder",
     is_flag=True,
     help="Show only sessions of the current folder, its parent folders, and its project.",
 )
-@click.option(
+@option(
     "--since",
     type=Since(),
     help="Show only sessions with entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
 )
-@click.option("--trash", "in_trash", is_flag=True, help="List the sessions in the trash.")
-@click.option("--archived", "in_archive", is_flag=True, help="List the sessions in the archive.")
+@option("--trash", "in_trash", is_flag=True, help="List the sessions in the trash.")
+@option("--archived", "in_archive", is_flag=True, help="List the sessions in the archive.")
 @json_option
 @click.pass_obj
 def ls_command(
@@ -57,6 +57,8 @@ def ls_command(
     if agent:
         rows = [row for row in rows if row.agent == agent]
     if project:
+        from pathlib import Path
+
         from gitsession.discovery.projects import identity_of
 
         identity = identity_of(Path(project))
@@ -66,7 +68,8 @@ def ls_command(
     if since is not None:
         rows = [row for row in rows if row.updated_ms >= since]
     rows = rows[:number]
-    nothing = no_such_agent(agent or "", found) or f"no sessions found ({count(len(found), 'session')} in {app.path})"
+    total = count(len(found), "session")
+    nothing = no_such_agent(agent or "", found) or f"no sessions found ({total} in {app.location})"
     code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
     app.warn_of_damage()
     return code

@@ -10,6 +10,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
+from gitsession.cli.options import command
 from gitsession.cli.output import complain, emit, json_option, paged
 from gitsession.cli.text import clock, paint
 from gitsession.codec.digest import digest, to_base64url
@@ -19,7 +20,7 @@ from gitsession.sessions.gaps import DAMAGE
 from gitsession.store.interface import ObjectStore
 
 
-@click.command()
+@command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @json_option
 @click.pass_obj

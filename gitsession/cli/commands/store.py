@@ -12,12 +12,13 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
+from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, say
 from gitsession.cli.text import count
 from gitsession.errors import Malformed, Refused, Unavailable
 
 
-@click.command()
+@command()
 @click.pass_obj
 def init_command(app: App) -> None:
     """Create an empty store.
@@ -29,7 +30,7 @@ def init_command(app: App) -> None:
     say(f"the store {app.path} already exists" if existed else f"created an empty store: {app.path}")
 
 
-@click.command()
+@command()
 @json_option
 @click.pass_obj
 def maintain_command(app: App) -> None:
@@ -55,7 +56,7 @@ def maintain_command(app: App) -> None:
         say(f"cleaned up: {count(done.dead_locks, 'stale lock')}, {count(len(done.removed), 'temporary file')}")
 
 
-@click.command()
+@command()
 @json_option
 @click.pass_obj
 def doctor_command(app: App) -> int:
@@ -90,7 +91,7 @@ _REPOSITORY_VARIABLES = (
 """Environment variables with which git would use another repository."""
 
 
-@click.command(
+@command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -125,7 +126,7 @@ def git_command(app: App, arguments: tuple[str, ...]) -> None:
         raise Unavailable("git is not on the PATH", hint="install git 2.39 or later") from None
 
 
-@click.command(hidden=True)
+@command(hidden=True)
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def textconv_command(file: Path) -> None:
     """Print an entry.cbor file as JSON."""
@@ -140,7 +141,7 @@ def textconv_command(file: Path) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=True, default=lambda part: part.hex()))
 
 
-@click.command()
+@command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion_command(ctx: click.Context, shell: str) -> None:
@@ -158,9 +159,9 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     click.echo(found(ctx.find_root().command, {}, NAME, COMPLETING).source())
 
 
-@click.command()
+@command()
 @click.argument("words", metavar="[COMMAND]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="List the plumbing commands too.")
+@option("--all", "everything", is_flag=True, help="List the plumbing commands too.")
 @click.pass_context
 def help_command(ctx: click.Context, words: tuple[str, ...], everything: bool) -> None:
     """Show help for a command, or list the commands."""

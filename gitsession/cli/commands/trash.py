@@ -11,6 +11,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since
+from gitsession.cli.options import command, option
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
 from gitsession.cli.text import clock, count, shorten
 from gitsession.errors import NotFound
@@ -20,29 +21,29 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 def retention_options(command: Command) -> Command:
     """Add the options that select sessions by age and number."""
-    for option in (
-        click.option("--dry-run", is_flag=True, help="Only list the selected sessions."),
-        click.option(
+    for add in (
+        option("--dry-run", is_flag=True, help="Only list the selected sessions."),
+        option(
             "--label", metavar="LABEL", default="", help="Protect sessions with an entry that has this label."
         ),
-        click.option(
+        option(
             "--keep",
             type=click.IntRange(0),
             metavar="N",
             help="Protect the newest N sessions. If this is the only criterion, select all the rest.",
         ),
-        click.option(
+        option(
             "--older-than",
             "before",
             type=Since(),
             help="Select sessions without entries since WHEN: a date (2026-11-21) or an age (90d, 12w).",
         ),
     ):
-        command = option(command)
+        command = add(command)
     return command
 
 
-@click.command()
+@command()
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
 @retention_options
 @json_option
@@ -75,7 +76,7 @@ def archive_command(
     return exits.OK if rows else exits.NOTHING
 
 
-@click.command()
+@command()
 @click.argument("session")
 @json_option
 @click.pass_obj
@@ -90,7 +91,7 @@ def rm_command(app: App, session: str) -> None:
     say(f"{sid} was moved to the trash (remotes keep their copy); `gitsession restore {sid}` restores it")
 
 
-@click.command()
+@command()
 @click.argument("session")
 @json_option
 @click.pass_obj
@@ -136,15 +137,15 @@ class Size(click.ParamType[int]):
         return int(found[1]) << _UNITS[found[2].lower()]
 
 
-@click.command()
+@command()
 @retention_options
-@click.option(
+@option(
     "--max-bytes",
     type=Size(),
     metavar="SIZE",
     help="Select the oldest sessions until the others use at most SIZE on disk. Example: 500m or 2g.",
 )
-@click.option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
+@option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @consent_option
 @json_option
 @click.pass_obj

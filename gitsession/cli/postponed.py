@@ -1,0 +1,24 @@
+"""Modules that are executed when one of their attributes is first used, not when they are imported."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+
+
+class PostponedModule(ModuleType):
+    """A module without attributes, which takes the attributes of the real module when the first one is used.
+
+    ``importlib.util.LazyLoader`` does not help, because a second ``import`` of its module executes the module.
+    """
+
+    def __getattr__(self, name: str) -> object:
+        del sys.modules[self.__name__]
+        self.__dict__.update(vars(import_module(self.__name__)))
+        return getattr(self, name)
+
+
+def postpone(name: str) -> None:
+    """Postpone the execution of a module, unless it is already imported."""
+    sys.modules.setdefault(name, PostponedModule(name))
