@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
-from gitsession.index.entry_rows import has_entry
+from gitsession.index.entry_rows import EntryRow, has_entry
 from gitsession.index.history_states import StateRecorder
+from gitsession.index.sessions_ahead import SESSIONS, SessionsAhead
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -58,11 +59,14 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         for move in moves:
             by_session.setdefault(_sid(move.ref), []).append(move)
         by_session.pop("", None)
-        for sid in _in_pack_order(store, by_session):
-            try:
-                _session(db, store, sid, by_session[sid])
-            except DAMAGE:
-                _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
+        ahead = SessionsAhead(store)
+        for sids in _groups(_in_pack_order(store, by_session)):
+            ahead.load(move.new for sid in sids if _summary(db, sid) is None for move in by_session[sid] if move.new)
+            for sid in sids:
+                try:
+                    _session(db, ahead, sid, by_session[sid])
+                except DAMAGE:
+                    _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
         db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in moves])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in moves if move.new])
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
@@ -73,6 +77,11 @@ def _in_pack_order(store: ObjectStore, by_session: Mapping[str, Sequence[Move]])
     session_of = {move.new: sid for sid, moves in by_session.items() for move in moves if move.new}
     stored = [session_of[oid] for oid, _, _ in store.read_all(session_of)]
     return list(dict.fromkeys([*stored, *by_session]))
+
+
+def _groups(sids: Sequence[str]) -> Iterator[Sequence[str]]:
+    for at in range(0, len(sids), SESSIONS):
+        yield sids[at : at + SESSIONS]
 
 
 def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
@@ -286,6 +295,7 @@ def _insert_entries(
     inner = {node.parent for node in new}
     recorder = StateRecorder(db, store, sid)
     newest_ms, tokens = TIME_MIN, 0
+    rows = []
     for node in new:
         above, depth = at[node.parent] if node.parent in at else _file_and_depth(db, sid, node.parent)
         in_file = above and (node.source is None or position(node) not in superseded)
@@ -297,25 +307,26 @@ def _insert_entries(
         named, alone = (0, 0) if is_copied else session_details.add_answers(db, sid, node, found)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
         is_prompt = isinstance(found.entry, kinds.Message) and node.role == "user"
-        values = row._asdict() | {
-            "digest": found.digest,
-            "agent": row.agent and storable(row.agent),
-            "source_id": row.source_id and storable(row.source_id),
-            "in_file": in_file,
-            "inner": node.oid in inner,
-            "depth": depth,
-            "at_ms": at_ms,
-            "tokens": alone,
-            "words": node.subject.partition(": ")[2] if is_prompt else None,
-            "proof": row.proof(),
-        }
-        _put(db, "entries", values)
+        words = node.subject.partition(": ")[2] if is_prompt else None
+        stored = row._replace(
+            agent=row.agent and storable(row.agent), source_id=row.source_id and storable(row.source_id)
+        )
+        rows.append(
+            (*stored, row.proof(), found.digest, in_file, node.oid in inner, depth, at_ms, alone, words)
+        )
         begins = isinstance(found.entry, kinds.Fork) and found.entry.session == sid
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
             session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
+    db.executemany(_INSERT_ENTRY, rows)
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return newest_ms, tokens
+
+
+_ENTRY_COLUMNS = (*EntryRow._fields, "proof", "digest", "in_file", "inner", "depth", "at_ms", "tokens", "words")
+_INSERT_ENTRY = (
+    f"INSERT OR REPLACE INTO entries ({', '.join(_ENTRY_COLUMNS)}) VALUES ({', '.join('?' * len(_ENTRY_COLUMNS))})"
+)
 
 
 def _file_and_depth(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:

@@ -7,7 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, GitSessionError, MissingObject, NotFound, Refused
 from gitsession.formats import FORMATS
-from gitsession.git.types import Kind, RefValue
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
@@ -228,6 +228,25 @@ def test_another_session_is_not_read_again(store: Store) -> None:
     begun(store)
     watched = Watched(store.objects)
     update.refresh(catalogue, watched)
+    assert watched.reads < 20
+
+
+class ReadTogether(Watched):
+    """A store that counts single reads, and passes reads of many objects on."""
+
+    def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
+        return self._store.read_all(oids)
+
+
+def test_a_new_catalog_reads_the_entries_of_many_sessions_together(store: Store, tmp_path: Path) -> None:
+    for number in range(20):
+        begun(store, *(f"message {number} {at}" for at in range(8)))
+    store.session(store.sessions()[0].sid).fork().append(Message.user("in the fork"))
+    store.flush()
+    with Store.open(store.objects.git_dir) as opened, closing(Catalogue(tmp_path)) as fresh:
+        watched = ReadTogether(opened.objects)
+        update.refresh(fresh, watched)
+        assert told(fresh.db) == told(store.catalogue().db)
     assert watched.reads < 20
 
 
