@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.measure import Step
+from gitsession.cli.invocation import hook_program
 
 PROGRAM = Path(sys.executable).parent / "gitsession"
 
@@ -33,7 +34,8 @@ def hook(store: Path, event: str, said: bytes) -> Step:
         event: Name of the event.
         said: Input of the hook.
     """
-    return command_of(*_program(), "--store", str(store), "hook", event, "--from", "claude", stdin=said)
+    program = hook_program(store)
+    return command_of(*program, "hook", event, "--from", "claude", stdin=said)
 
 
 def program() -> str:
@@ -50,15 +52,20 @@ def git(store: Path, *words: str) -> Step:
     return command_of("git", f"--git-dir={store}", *words, GIT_CONFIG_GLOBAL=os.devnull, GIT_CONFIG_NOSYSTEM="1")
 
 
-def command_of(*words: str, stdin: bytes = b"", **environment: str) -> Step:
+def command_of(*words: str, stdin: bytes = b"", **variables: str) -> Step:
     """Return a step that runs a command without a home folder and discards its output."""
-    whole = {**os.environ, "HOME": "/nonexistent", **environment}
-    nothing = subprocess.DEVNULL
+    whole, nothing = environment(**variables), subprocess.DEVNULL
     return lambda _: subprocess.run(words, input=stdin, env=whole, check=True, stdout=nothing, stderr=nothing)
 
 
 def peak(store: Path, *words: str) -> int:
     """Run ``gitsession words...`` and return the peak resident memory of its largest process in bytes."""
-    environment = {**os.environ, "HOME": "/nonexistent", "GITSESSION_DIR": str(store)}
     command = [sys.executable, "-c", _PEAK, *_program(), *words]
-    return int(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True).stdout)
+    whole = environment(GITSESSION_DIR=str(store))
+    return int(subprocess.run(command, env=whole, stdout=subprocess.PIPE, check=True).stdout)
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return the environment of a command. Modules may be stored compiled, as those of an installed package are."""
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "HOME": "/nonexistent", **variables}

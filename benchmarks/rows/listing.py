@@ -12,9 +12,10 @@ from pathlib import Path
 
 from benchmarks import commands
 from benchmarks.figures import Line
-from benchmarks.measure import duel
+from benchmarks.measure import Step, duel
 from benchmarks.workshop import Workshop
-from gitsession import Store
+from gitsession import Message, Store
+from gitsession.index import catalogue
 
 TITLE = "List"
 
@@ -28,6 +29,11 @@ def measure(shop: Workshop) -> Iterator[Line]:
         with Store.open(path) as store:
             store.maintain()
         yield from _compared(shop, path, f"{sessions:,} sessions, refs packed")
+    for sessions in shop.pick([5], [1000], [1000, 3000]):
+        path = _talks(shop, sessions)
+        peer = commands.git(path, "for-each-ref", "refs/heads/sessions")
+        first = duel(_first_list(path), peer, runs=shop.runs, rounds=1)
+        yield first.line(f"the first list of {sessions:,} sessions of 8 entries", "git for-each-ref")
 
 
 def _compared(shop: Workshop, path: Path, what: str) -> Iterator[Line]:
@@ -38,3 +44,27 @@ def _compared(shop: Workshop, path: Path, what: str) -> Iterator[Line]:
     with Store.open(path) as store:
         inside = duel(lambda _: store.sessions(), peer, runs=shop.runs, rounds=rounds)
     yield inside.line(f"Store.sessions(), {what}", "git for-each-ref, a process")
+
+
+def _talks(shop: Workshop, count: int) -> Path:
+    """Return a new store of ``count`` sessions with eight entries each."""
+    path = shop.folder() / "store.git"
+    with Store.create(path) as store:
+        for number in range(count):
+            session = store.new_session(agent="bench", cwd=str(shop.place))
+            for at in range(4):
+                session.append(Message.user(f"Question {number}, {at}"))
+                session.append(Message.assistant(f"Answer {number}, {at}"))
+    return path
+
+
+def _first_list(path: Path) -> Step:
+    """Return a step that lists the sessions of a store without a catalog, as after a library wrote them."""
+    ls = commands.ours(path, "ls")
+
+    def step(number: int) -> None:
+        for beside in ("", "-wal", "-shm"):
+            Path(f"{path / catalogue.FILE}{beside}").unlink(missing_ok=True)
+        ls(number)
+
+    return step
