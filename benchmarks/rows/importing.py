@@ -2,25 +2,35 @@
 
 The peer is the least work of a program that keeps the files: ``json.loads`` of every line and
 ``zlib`` of its bytes.
+
+*Nothing new in 1,000 files*: the search of ``gitsession import --all`` for files that have changed
+since their import. Its peer walks the same folder and calls ``os.stat`` for each file. It is
+measured in a process that has the store open, and as a command, whose peer is a Python program.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.data import grown
+from benchmarks.data import grown, made_file
 from benchmarks.figures import Line
-from benchmarks.measure import Duel, seconds
+from benchmarks.measure import Duel, duel, seconds
 from benchmarks.workshop import Workshop, bring_all
 from gitsession import Store
+from gitsession.api.imports import Imports
+from gitsession.discovery import discover
 
 TITLE = "Import"
 
-BAR = 4.0
-PEER = "json.loads and zlib of every line"
+BAR, AGAIN_BAR = 3.0, 1.2
+PEER, WALK = "json.loads and zlib of every line", "a walk, and os.stat of each file"
 
 
 def measure(shop: Workshop) -> Iterator[Line]:
@@ -39,6 +49,47 @@ def measure(shop: Workshop) -> Iterator[Line]:
     yield first.line(f"import of {len(taken)} files, {size:.0f} MB", PEER, BAR)
     yield again.line(f"import of {len(taken)} files again, nothing new", PEER)
     yield ten.line(f"import of a file of {len(taken[longest]) / 1e6:.1f} MB, ten lines longer", PEER)
+    yield from _unchanged(shop)
+
+
+def _unchanged(shop: Workshop) -> Iterator[Line]:
+    count, home, store_path = shop.pick(3, 1000, 1000), shop.folder(), shop.folder() / "store.git"
+    for number in range(count):
+        path = home / f".pi/agent/sessions/--work-{number % 20}--/{number}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(made_file(number, 2))
+    with Store.create(store_path) as store:
+        _import_all(store, home)
+    time.sleep(shop.pick(0, 3, 3))  # for three seconds after a change, the catalog also compares all refs
+    what = f"nothing new in {count:,} files"
+    with Store.open(store_path) as store:
+        assert _import_all(store, home) == count
+        found = duel(lambda _: _import_all(store, home), lambda _: _walk(home), runs=shop.runs, rounds=5)
+        yield found.line(what, WALK, AGAIN_BAR)
+    command = [sys.executable, "-m", "gitsession", "--store", store_path, "import", "--all"]
+    walk = [sys.executable, "-c", f"import os\nfor at, _, names in os.walk({os.fspath(home)!r}):\n"
+            "    for name in names:\n        os.stat(os.path.join(at, name))"]  # fmt: skip
+    place = os.environ | {"HOME": os.fspath(home)}
+    ours, theirs = (
+        lambda _, arguments=arguments: subprocess.run(arguments, env=place, cwd=home, check=True, capture_output=True)
+        for arguments in (command, walk)
+    )
+    yield duel(ours, theirs, runs=shop.runs, rounds=3).line(f"gitsession import --all, {what}", WALK)
+
+
+def _import_all(store: Store, home: Path) -> int:
+    """Import all sessions below ``home``, as ``gitsession import --all`` does; return the number of unchanged files."""
+    work = Imports(store.agents)
+    for path, format in work.skip_unchanged(discover.find_paths(home, {}, unreadable=True)):
+        work.take(path, format)
+    work.finish()
+    return work.unchanged
+
+
+def _walk(home: Path) -> None:
+    for folder, _, names in os.walk(home):
+        for name in names:
+            os.stat(os.path.join(folder, name))
 
 
 def _read(taken: dict[Path, bytes]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from gitsession.discovery import discover, sources
 from gitsession.discovery.sources import FoundSession
 from gitsession.errors import GitSessionError, NoBase
 from gitsession.exporting import session_files
-from gitsession.formats import FORMATS, Format
+from gitsession.formats import FORMATS, Database, Format, Scattered
 from gitsession.formats.base.format import Stamp
 from gitsession.importing.import_session import ImportResult
 from gitsession.index.catalogue import Stat
@@ -63,6 +63,21 @@ class Imports:
         self.postponed: list[dict[str, str]] = []
         """Files that continue a session that this dry run would import first."""
         agents.opened.catalogues.get()  # only once: an update after every file would take longer than the imports
+
+    def skip_unchanged(self, files: Iterable[tuple[str, Format]]) -> list[tuple[Path, Format]]:
+        """Count the files that have not changed since their import, and return the other files.
+
+        A session that is stored in several files, and a database with its log, are always returned.
+        """
+        seen = self.agents.opened.catalogues.get(fresh=False).seen_files()
+        in_one_file = {format for format in FORMATS.values() if not isinstance(format, Database | Scattered)}
+        rest: list[tuple[Path, Format]] = []
+        for path, format in files:
+            if path in seen and format in in_one_file and seen[path] == _status(path):
+                self.unchanged += 1
+            else:
+                rest.append((Path(path), format))
+        return rest
 
     def take(self, path: Path, format: Format | None = None, *, named: bool = False) -> str | None:
         """Import the session in a file, or all sessions in a database.
@@ -122,9 +137,8 @@ class Imports:
         if file:
             sid = self.take(Path(file), FORMATS.get(agent)) if Path(file).is_file() else None
         else:
-            for path, format in discover.find_all(home, environment):
-                if agent == format.AGENT:
-                    self.take(path, format)
+            for path, format in self.skip_unchanged(discover.find_paths(home, environment, agent=agent)):
+                self.take(path, format)
         self.import_waiting()
         for failure in self.failed[before:]:
             raise failure.error
@@ -215,6 +229,15 @@ class Imports:
 
     def _fail(self, path: Path, message: str, error: Exception) -> None:
         self.failed.append(ImportFailure(spelled(path), message, error))
+
+
+def _status(path: str) -> tuple[int, int, int] | None:
+    """Return the size, the time and the inode of a file, or ``None`` if it cannot be accessed."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def spelled(path: Path) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from fnmatch import fnmatchcase
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
 from itertools import chain
 from pathlib import Path
 
@@ -13,24 +14,61 @@ from gitsession.formats import FORMATS, ROOTS, Format, InProject, SearchRoot, al
 
 
 def find_all(
-    home: Path, environment: Mapping[str, str], *, unreadable: bool = False
+    home: Path, environment: Mapping[str, str], *, agent: str | None = None, unreadable: bool = False
 ) -> Iterator[tuple[Path, Format]]:
     """Yield every session file in the agents' own folders.
 
-    ``environment``: the environment variables, which can set other folders for agents. ``unreadable``: whether to also
-    yield paths that cannot be read, so that the import reports them. Such a path is a folder without read permission,
-    or has the name of a session file but is not a file (a folder, a pipe, a broken link).
+    ``environment``: the environment variables, which can set other folders for agents. ``agent``: the name of the only
+    agent whose files are yielded. ``unreadable``: whether to also yield paths that cannot be read, so that the import
+    reports them. Such a path is a folder without read permission, or has the name of a session file but is not a file
+    (a folder, a pipe, a broken link).
     """
-    for format in FORMATS.values():
+    found = find_paths(home, environment, agent=agent, unreadable=unreadable)
+    return ((Path(path), format) for path, format in found)
+
+
+def find_paths(
+    home: Path, environment: Mapping[str, str], *, agent: str | None = None, unreadable: bool = False
+) -> Iterator[tuple[str, Format]]:
+    """Yield the same files as ``find_all``, with their paths as strings, which takes a third of the time."""
+    for name in FORMATS if agent is None else FORMATS.keys() & {agent}:
+        format = FORMATS[name]
         bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]
         if unreadable:
             closed = dict.fromkeys(folder for root, base in bases for folder in _unreadable_folders(base, root.pattern))
-            yield from ((folder, format) for folder in closed)
+            yield from ((os.fspath(folder), format) for folder in closed)
         for root, base in bases:
-            found = {*base.glob(root.pattern)}
-            if unreadable and os.path.lexists(base / root.pattern):
-                found.add(base / root.pattern)  # a glob without wildcards does not match a broken link
-            yield from ((path, format) for path in sorted(found) if unreadable or path.is_file())
+            for path in _matches(os.fspath(base), root.pattern.split("/")):
+                if unreadable or os.path.isfile(path):
+                    yield path, format
+
+
+def _matches(folder: str, pattern: Sequence[str]) -> Iterator[str]:
+    """Yield the paths below ``folder`` that match ``pattern``, the parts of a glob. They are sorted by their parts.
+
+    The part ``**``, before a part with a wildcard, stands for any number of folders. Symbolic links to folders are not
+    followed there, so that the search ends.
+    """
+    is_deep = pattern[0] == "**"
+    part, *rest = pattern[is_deep:]
+    if not glob.has_magic(part):
+        path = os.path.join(folder, part)
+        yield from _matches(path, rest) if rest else [path] if os.path.lexists(path) else []
+        return
+    is_match = re.compile(translate(part)).match
+    for entry in _entries(folder):
+        if is_match(entry.name):
+            yield from [entry.path] if not rest else _matches(entry.path, rest) if entry.is_dir() else []
+        if is_deep and entry.is_dir(follow_symlinks=False):
+            yield from _matches(entry.path, pattern)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return []  # no such folder, or one that cannot be read (``_unreadable_folders``)
 
 
 def _unreadable_folders(base: Path, pattern: str) -> Iterator[Path]:

@@ -63,13 +63,12 @@ def forecast_here(
     """
     base = discover.base_of(ROOTS[claude.AGENT][0], home, environment)
     found = []
-    for path, format in discover.find_all(home, environment):
-        if format is claude:
-            try:
-                stat = path.stat()
-            except OSError:
-                continue  # deleted in the meantime
-            found.append((stat.st_mtime_ns // 1_000_000, is_imported(path.absolute(), stat)))
+    for path, _ in discover.find_all(home, environment, agent=claude.AGENT):
+        try:
+            stat = path.stat()
+        except OSError:
+            continue  # deleted in the meantime
+        found.append((stat.st_mtime_ns // 1_000_000, is_imported(path.absolute(), stat)))
     try:
         settings = (base / SETTINGS).read_bytes()
     except OSError:

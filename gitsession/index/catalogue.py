@@ -258,14 +258,22 @@ class Catalogue:
         Return ``None`` if no such import is recorded, if the file has changed since then, or if the session is not in
         the catalog.
         """
-        query = "SELECT size, mtime_ns, inode, sid FROM files WHERE path = ?"
+        query = "SELECT size, mtime_ns, inode, sid FROM files JOIN sessions USING (sid) WHERE path = ?"
         found = self.db.execute(query, (os.fsencode(path),)).fetchone()
-        same = found is not None and found[:3] == _storable(stat)
-        return found[3] if same and self.session(found[3]) is not None else None
+        return found[3] if found is not None and found[:3] == _storable(stat) else None
+
+    def seen_files(self) -> dict[str, tuple[int, int, int]]:
+        """Return the size, the time and the inode of every file for which ``seen`` can return a session, by path."""
+        query = "SELECT path, size, mtime_ns, inode FROM files WHERE sid IN (SELECT sid FROM sessions)"
+        rows = self.db.execute(query).fetchall()
+        paths = os.fsdecode(b"\0".join([row[0] for row in rows])).split("\0")  # one call for all paths is faster
+        return {path: row[1:] for path, row in zip(paths, rows, strict=False)}
 
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """Record the imported files ``files``, each with its status and the id of the session in the file."""
         rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
+        if not rows:
+            return
         # If the rows cannot be written, the next import reads the files again.
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)

@@ -58,16 +58,23 @@ def import_command(
     from gitsession.api.imports import Imports
     from gitsession.cli.expiry import expiry_text, forecast_expiry
     from gitsession.discovery import discover
+    from gitsession.formats import FORMATS
     from gitsession.git import config
 
     if not paths and not everything:
         raise click.UsageError("missing argument: a file, a folder, or --all")
-    files = list(_files(paths, everything, agent))
+    if agent is not None and agent not in FORMATS:
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(FORMATS)}")
     store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
         _ = store.objects.guard  # load the redaction rules now, so that invalid rules are reported only once
     is_first = not store.sessions()
     work = Imports(store.agents, final=final, dry_run=dry_run)
+    found = discover.find_paths(Path.home(), os.environ, agent=agent, unreadable=True) if everything else ()
+    files: list[tuple[Path, gitsession.Format | None]] = [
+        *work.skip_unchanged(found),
+        *((path, FORMATS[agent] if agent else None) for path in discover.files_in(paths)),
+    ]
     try:
         with _progress(len(files)) as advance:
             for path, format in files:
@@ -95,22 +102,6 @@ def import_command(
     if work.failed:
         return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
-
-
-def _files(
-    paths: tuple[Path, ...], everything: bool, agent: str | None
-) -> Iterator[tuple[Path, gitsession.Format | None]]:
-    from gitsession.discovery import discover
-    from gitsession.formats import FORMATS
-
-    if agent is not None and agent not in FORMATS:
-        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(FORMATS)}")
-    if everything:
-        for path, format in discover.find_all(Path.home(), os.environ, unreadable=True):
-            if agent in (None, format.AGENT):
-                yield path, format
-    for path in discover.files_in(paths):
-        yield path, FORMATS[agent] if agent else None
 
 
 _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
