@@ -16,6 +16,10 @@ from gitsession.checkpoints.planning import RewindParts, RewindPlan
 from gitsession.errors import require
 from gitsession.sessions.node import Node
 from gitsession.workspace.root import WorkspaceRoot
+from gitsession.workspace.trees import CachedTrees
+
+if TYPE_CHECKING:
+    from gitsession.workspace.patches import FilePatch
 
 if TYPE_CHECKING:
     from gitsession.checkpoints.rewinding import RewindResult
@@ -30,6 +34,8 @@ class SessionFiles:
         self._objects = handle.opened.objects
         self._session = handle.session
         self._running = Running()
+        self._trees = CachedTrees(self._objects)
+        """The trees of earlier plans. Most of their folders are in the next plan, too."""
 
     @contextmanager
     def checkpoint(
@@ -181,7 +187,8 @@ class SessionFiles:
         if parts != "files" and (parts != "both" or history.newest(self._objects, self._session.id) is None):
             return planning.plan(self._objects, self._session, node, parts)
         with self._root(workspace, writes=True) as root:
-            return planning.plan(self._objects, self._session, node, parts, root=root, force=force)
+            trees = self._trees
+            return planning.plan(self._objects, self._session, node, parts, root=root, force=force, file_trees=trees)
 
     def rewind(self, plan: RewindPlan) -> RewindResult:
         """Restore the files and the conversation of an entry according to a plan. ``Store.undo`` can undo the rewind.

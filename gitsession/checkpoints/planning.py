@@ -78,7 +78,7 @@ class RewindPlan:
 
 def plan(
     store: GitStore, session: StoredSession, at: Node, parts: RewindParts = "both", *,
-    root: WorkspaceRoot | None = None, force: bool = False,
+    root: WorkspaceRoot | None = None, force: bool = False, file_trees: CachedTrees | None = None,
 ) -> RewindPlan:  # fmt: skip
     """Plan a rewind to an entry.
 
@@ -89,6 +89,7 @@ def plan(
         parts: The parts of the session to restore.
         root: The workspace, if files are to be restored.
         force: True to restore files even if they have changes since ``at`` that the session did not make.
+        file_trees: The trees that were read for earlier plans.
 
     Raises:
         NotFound: Only files are requested, and the session has no checkpoints.
@@ -110,7 +111,7 @@ def plan(
     )
     if parts == "conversation" or root is None:
         return rewind
-    return _with_files(store, rewind, root, force=force)
+    return _with_files(store, rewind, root, file_trees or CachedTrees(store), force=force)
 
 
 def _new_tip(store: ObjectStore, at: Node) -> tuple[Node, str | None]:
@@ -131,7 +132,9 @@ def current_state(root: WorkspaceRoot, path: str) -> Now | str:
         return error.strerror or "it cannot be read"
 
 
-def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, force: bool) -> RewindPlan:
+def _with_files(
+    store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, file_trees: CachedTrees, *, force: bool
+) -> RewindPlan:
     points, number = lookup.find_history(store, rewind.session, rewind.at, workspace_path(root))
     if not points and rewind.parts == "files":
         raise NotFound(
@@ -140,7 +143,6 @@ def _with_files(store: GitStore, rewind: RewindPlan, root: WorkspaceRoot, *, for
         )
     number = max(number, 0)  # the state before the first checkpoint is unknown
     start = _last_full_index(points, number)
-    file_trees = CachedTrees(store)
     found = touches(lookup.steps(file_trees, points[start:]), number - start)
     base = points[number].files if points else None
     at_entry = file_trees.look_up(base, found)

@@ -14,7 +14,6 @@ from gitsession.store.interface import ObjectStore
 from gitsession.workspace import names
 from gitsession.workspace.read_file import USUAL, Caps, PathContent, Skipped, read_path
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.snapshot import take_snapshot
 from gitsession.workspace.trees import CachedTrees, State
 
 BATCH_BYTES = 32 << 20
@@ -48,6 +47,8 @@ def capture(
 
     ``folder``: the folder of the private git directory (see ``snapshot.take_snapshot``).
     """
+    from gitsession.workspace.snapshot import take_snapshot  # a rewind does not import it
+
     for is_full in (False, True):
         with take_snapshot(root, folder, caps=caps, discard_state=is_full) as snapshot:
             try:

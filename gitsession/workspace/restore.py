@@ -18,7 +18,6 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -111,25 +110,26 @@ def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> None:
             place_file.sweep(fd, tag)
 
 
-@dataclass(slots=True)
 class _Run:
-    root: WorkspaceRoot
-    content: Content
-    tag: str
-    bytes_max: int
-    made: frozenset[str]
-    threads: ThreadPoolExecutor
-    outcomes: dict[str, Outcome] = field(default_factory=dict)
-    prepared: list[tuple[PlannedChange, StagedFile]] = field(default_factory=list)
-    prepared_bytes: int = 0
-    unsynced: list[StagedFile] = field(default_factory=list)
-    """The prepared files whose fsync has not begun."""
-    syncs: list[Future[None]] = field(default_factory=list)
-    numbers: Iterator[int] = field(default_factory=itertools.count)
-    emptied: set[str] = field(default_factory=set)
-    """Folders from which a file was removed."""
-    touched: set[str] = field(default_factory=set)
-    """Folders in which a name was changed. They need an fsync."""
+    """One call of ``restore``. ``outcomes``: the outcomes so far, by path."""
+
+    def __init__(
+        self, root: WorkspaceRoot, content: Content, tag: str, bytes_max: int, made: frozenset[str],
+        threads: ThreadPoolExecutor,
+    ) -> None:  # fmt: skip
+        self.root, self.content, self.tag, self.bytes_max = root, content, tag, bytes_max
+        self.made, self.threads = made, threads
+        self.outcomes: dict[str, Outcome] = {}
+        self.prepared: list[tuple[PlannedChange, StagedFile]] = []
+        self.prepared_bytes = 0
+        self.unsynced: list[StagedFile] = []
+        """The prepared files whose fsync has not begun."""
+        self.syncs: list[Future[None]] = []
+        self.numbers = itertools.count()
+        self.emptied: set[str] = set()
+        """Folders from which a file was removed."""
+        self.touched: set[str] = set()
+        """Folders in which a name was changed. They need an fsync."""
 
     def folds(self) -> NameFolding:
         with self.root.enter("") as top:

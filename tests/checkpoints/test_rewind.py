@@ -20,6 +20,7 @@ from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
 from gitsession.sessions.node import Node
 from gitsession.store import refs
+from gitsession.workspace import trees
 
 
 @pytest.fixture
@@ -57,6 +58,20 @@ def planned(plan) -> dict[str, str]:
 
 def what_became(done) -> dict[str, str]:
     return {one.path: one.action for one in done.outcomes}
+
+
+def test_second_plan_does_not_read_the_folders_of_the_first_again(store, folder, monkeypatch):
+    session = store.new_session(agent="pi", cwd=str(folder))
+    turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", "wasp\n"))
+    read = []
+    real = trees._level
+    monkeypatch.setattr(trees, "_level", lambda objects, tree: (read.append(tree), real(objects, tree))[1])
+    plans = []
+    for _ in range(2):
+        plans.append(session.files.plan_rewind("leaf~2", "files", workspace=folder))
+        read.append("end")
+    assert planned(plans[0]) == planned(plans[1]) != {}
+    assert read.index("end") == len(read) - 2 > 0
 
 
 def test_files_and_conversation_are_rewound_together(store, folder):

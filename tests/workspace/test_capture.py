@@ -1,6 +1,8 @@
 """Tests of captured files: contents in chunks, trees built from trees, and named paths without git."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 from workspaces import fill, fingerprint, git, opened, repository, walked, write
@@ -211,3 +213,10 @@ def test_a_named_path_in_the_store_is_left_out(work):
     with WorkspaceRoot.open(work, home=None, store=work / "store") as root:
         changes, skipped = capture.capture_paths(root, [b"store/HEAD", b"store"])
     assert changes == [] and len(skipped) == 2
+
+
+def test_a_rewind_does_not_import_the_scan_of_a_workspace():
+    look = "import sys, gitsession.checkpoints.rewinding; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True).stdout.split()
+    assert "gitsession.workspace.restore" in loaded
+    assert not {f"gitsession.workspace.{name}" for name in ("snapshot", "changed_paths", "patches")} & {*loaded}
