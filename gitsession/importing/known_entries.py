@@ -191,7 +191,9 @@ class ExportedLineFinder:
         known = {key for _, key in self._recorded.values()}
         roots = tree.children[None]
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
-        self._may_be_new = any(mark.line is None for mark in meta.marks) or any(key not in known for key in pending)
+        # The header of a file without a header line is one of gitsession's own marks, but no line is written for it.
+        named = any(mark.line is None and (mark.what != "header" or mark.value) for mark in meta.marks)
+        self._may_be_new = named or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> ExportedLine | None:
         """Return ``record`` as an exported line below ``parent``, or ``None`` if the agent wrote the record."""
