@@ -68,14 +68,16 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
     sid = next(iter(sids), "")
     if len(sids) != 1:
         return "", False
-    leaves = branches(store, sid)
-    if not leaves:
-        return "", False
     chosen = refs.active(sid)
     moved = {move.ref for move in operation.moves if move.ref == chosen or (move.old and move.new)}
     is_moved = chosen in moved or any(refs.choice(name) == chosen for name in moved)
-    if not is_moved and len(leaves) > 1:
-        return selected_branch(store, sid) or "", False
+    if not is_moved:
+        selected = selected_branch(store, sid)
+        if selected is not None:
+            return selected, False
+    leaves = branches(store, sid)
+    if not leaves or (not is_moved and len(leaves) > 1):
+        return "", False
     branch = active(store, sid)
     return branch, bool(moved & {chosen, refs.leaf(sid, branch)})
 
