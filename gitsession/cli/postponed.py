@@ -14,9 +14,11 @@ class PostponedModule(ModuleType):
     """
 
     def __getattr__(self, name: str) -> object:
-        del sys.modules[self.__name__]
-        self.__dict__.update(vars(import_module(self.__name__)))
-        return getattr(self, name)
+        if sys.modules.get(self.__name__) is self:  # another thread may have used the module meanwhile
+            sys.modules.pop(self.__name__, None)
+        module = import_module(self.__name__)
+        self.__dict__.update(vars(module))
+        return getattr(module, name)
 
 
 def postpone(name: str) -> None:
