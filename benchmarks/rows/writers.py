@@ -25,6 +25,9 @@ from gitsession import Message, Store
 
 TITLE = "Several writers"
 
+BARS = {8: 2.0}
+"""Bars by the number of writers."""
+
 _spawn = multiprocessing.get_context("spawn")
 Outcome: TypeAlias = tuple[float, float, list[float]]
 """The start and the end of a process, and the duration of each of its appends, in seconds."""
@@ -44,7 +47,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table | Plot]:
                 found.add(*([_per_entry(outcomes, each)] for outcomes in (ours, theirs)))
                 for outcomes, longest in zip((ours, theirs), waits, strict=True):
                     longest.append(max(max(took) for _, _, took in outcomes))
-            line = found.line(f"{processes} writers, {what}", f"SQLite, {processes} writers")
+            line = found.line(f"{processes} writers, {what}", f"SQLite, {processes} writers", BARS.get(processes))
             yield line
             details += [
                 [f"{name}, {what}", str(processes), f"{1 / took:,.0f}", f"{max(longest) * 1e3:.0f} ms"]
