@@ -32,8 +32,13 @@ _TOO_DEEP = f"arrays and maps deeper than {DEPTH_MAX} levels"
 
 def encode(value: Plain) -> bytes:
     """Encode ``value``. Raises ``Malformed``, with the path of the field, if the value is outside the profile."""
-    _check_profile(value)
-    return cbor2.dumps(value)
+    if not _fits(value):
+        _check_profile(value)
+    try:
+        return cbor2.dumps(value)
+    except UnicodeEncodeError:  # a lone surrogate, which ``_fits`` does not search for
+        _check_profile(value)
+        raise
 
 
 def encode_unchecked(value: Plain) -> bytes:
@@ -189,22 +194,21 @@ class _Outside(Exception):
 
 
 _LEAVES = frozenset({str, bytes, bool, type(None)})
-"""Types of decoded values that need no check. Text that was decoded from UTF-8 has no lone surrogates."""
+"""Types of values that need no check. Text that was decoded from UTF-8 has no lone surrogates."""
 
 
 def _fits(value: Plain, depth: int = 0) -> bool:
-    """Return whether a decoded value is in the profile. If not, ``_check`` finds the reason."""
+    """Return whether a value without lone surrogates is in the profile. If not, ``_check`` finds the reason."""
     kind = type(value)
+    if depth == DEPTH_MAX and kind in (dict, list):
+        return False
     if kind is dict:
         for key, item in value.items():  # type: ignore[union-attr]
             if type(key) is not str or (type(item) not in _LEAVES and not _fits(item, depth + 1)):
                 return False
-        return depth < DEPTH_MAX
+        return True
     if kind is list:
-        for item in value:  # type: ignore[union-attr]
-            if type(item) not in _LEAVES and not _fits(item, depth + 1):
-                return False
-        return depth < DEPTH_MAX
+        return all(type(item) in _LEAVES or _fits(item, depth + 1) for item in value)  # type: ignore[union-attr]
     if kind is int:
         return INT_MIN <= value <= INT_MAX  # type: ignore[operator]
     if kind is float:
