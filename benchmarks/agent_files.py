@@ -218,7 +218,8 @@ def _librecode(path: Path, turns: int) -> None:
 def _librecode_entry(db: sqlite3.Connection, number: int) -> None:
     above = f"e{number - 1}" if number else None
     role = "assistant" if number % 2 else "user"
-    values = (f"e{number}", "made", above, "message", role, words(number), "p", "m", "{}", START)
+    time = f"2026-02-01T{number // 3600:02}:{number // 60 % 60:02}:{number % 60:02}.000Z"  # entries are sorted by time
+    values = (f"e{number}", "made", above, "message", role, words(number), "p", "m", "{}", time)
     db.execute(f"INSERT INTO session_entries VALUES ({', '.join('?' * len(values))})", values)
 
 
