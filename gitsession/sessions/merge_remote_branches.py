@@ -88,7 +88,8 @@ def _active_branches(store: ObjectStore, tips: Mapping[str, Oid]) -> dict[str, s
     """Return the active branches of local sessions that ``tips`` may change, unless the user selected them."""
     sids = {parsed[0] for ref, remote in tips.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
     found = {}
-    for sid in sids:
+    # One list for all sessions, because most fetched sessions are new, and each list reads all staged moves.
+    for sid in sids & {refs.session_of(name) for name in store.refs(refs.SESSIONS)}:
         if store.ref(refs.active(sid)) is None and branches(store, sid):
             found[sid] = active(store, sid)
     return found

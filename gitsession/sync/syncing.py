@@ -342,9 +342,9 @@ def _update_tracking(store: GitStore, tx: Transaction, remote: Remote, fetched: 
     for ref, oid in {**accepted.tips, **tombstones}.items():
         name = remote.tracking(ref)
         if seen.get(name) != oid:
-            tx.move(name, oid, expected=store.ref(name))
+            tx.move(name, oid, expected=seen.get(name))
     for name in seen.keys() - fetched.listed:
-        tx.move(name, None, expected=store.ref(name))
+        tx.move(name, None, expected=seen[name])
 
 
 def _validate(

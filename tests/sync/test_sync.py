@@ -376,6 +376,17 @@ def test_push_of_one_entry_lists_the_refs_once_and_starts_one_git(two, monkeypat
     assert started == ["push"]
 
 
+def test_first_pull_lists_the_refs_of_no_single_session(two, monkeypatch):
+    begun(two.a, "another")
+    sync(two.a)
+    with store_with(two.folder / "c.git", two.hub) as store:
+        listed, own_refs = [], store.refs
+        monkeypatch.setattr(store, "refs", lambda prefix: listed.append(prefix) or own_refs(prefix))
+        pull(store)
+        assert len({refs.session_of(name) for name in own_refs(refs.SESSIONS)}) == 2
+        assert not [prefix for prefix in listed if prefix.startswith(refs.SESSIONS) and prefix != refs.SESSIONS]
+
+
 def test_plain_fetch_updates_tracking_refs_and_the_next_pull_merges_them(two):
     say(two.a, two.sid, "more")
     sync(two.a)
