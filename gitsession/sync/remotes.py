@@ -195,7 +195,8 @@ def add(
         raise InvalidName(f"invalid remote name {name[:80]!r}", hint="use letters, digits, ., - and _ only")
     if namespace and (not _NAMESPACE.fullmatch(namespace) or namespace in ("heads", "tags", "remotes", "notes")):
         raise InvalidName(f"invalid namespace {namespace[:80]!r}", hint="choose another name, such as gitsession")
-    if any(remote.name == name for remote in list_remotes(git_dir)):
+    settings = _settings(git_dir)
+    if name in _names(settings):
         raise Refused(
             f"cannot add remote {name!r}: a remote with this name already exists",
             hint="choose another name, or remove the existing remote first",
@@ -203,7 +204,8 @@ def add(
     location = address(url)
     added = Remote(name, location, _shared_refspecs(namespace) if namespace else _STORE_REFSPECS)
     for key in ("fetch", "push", _AGREED, f"{_SCOPED}all", *(f"{_SCOPED}{kind}" for kind in scope.limits)):
-        _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
+        if f"remote.{name}.{key}" in settings:
+            _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
     for kind, values in scope.limits.items():
         for value in values:
             value = os.path.abspath(value) if kind == "project" and os.path.isdir(value) else value
