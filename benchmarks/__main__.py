@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     size = "quick" if asked.quick else asked.size
     found: dict[str, Found] = {}
     with tempfile.TemporaryDirectory(prefix="gitsession-bench-", dir=asked.place) as place:
-        shop = Workshop(Path(place), size, asked.rounds or {"tiny": 1, "quick": 2, "full": 3}[size])
+        runs = asked.rounds or {"tiny": 1, "quick": 2, "full": 3}[size]
+        shop = Workshop(Path(place), size, runs, asked.sessions)
         where = machine.told(shop.place)
         print(table.console([words.HEAD], WIDTHS), flush=True)
         for name in asked.only or ROWS:
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}; repeatable"
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="runs of each comparison (quick: 2, full: 3)")
+    parser.add_argument("--sessions", type=int, metavar="N", help="sessions of the row scale, if not those of the size")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and its plots")
     parser.add_argument(
         "--keep", action="store_true", help="first keep the ratios of the page, for its column `before`"

@@ -68,7 +68,7 @@ OVERHEAD = 110
 PROJECTS = 40
 DAYS = 365
 FIRST_DAY_S = 1_735_689_600  # 2025-01-01
-BATCH, TOGETHER = 100, 10
+BATCH, TOGETHER = 100, 100
 """Sessions of one pack, and packs of one transaction."""
 SYLLABLES = ("ba", "ce", "di", "fo", "gu", "ha", "in", "ke", "lo", "mu", "ne", "or", "pa", "re", "st", "tu")
 

@@ -25,7 +25,7 @@ def bar(value: float | None) -> str:
 
 def quantity(value: float, unit: str) -> str:
     if unit == "bytes":
-        return f"{value / 1e6:.2f} MB" if value >= 10_000 else f"{value:.0f} B"
+        return f"{value / 1e6:.2f} MB" if value >= 100_000 else f"{value:,.0f} B"
     if unit == "fsyncs":
         return f"{value:.2f} fsyncs"
     if value >= 1:

@@ -24,12 +24,14 @@ SIZES = ("tiny", "quick", "full")
 class Workshop:
     """The input of every row.
 
-    ``place`` is an empty folder on the measured disk. ``runs`` is the number of runs of each comparison.
+    ``place`` is an empty folder on the measured disk. ``runs`` is the number of runs of each comparison. ``sessions``
+    is the number of sessions of the row ``scale``, if it is not that of the size.
     """
 
     place: Path
     size: str
     runs: int
+    sessions: int | None = None
     _made: int = 0
     _stores: dict[str, Path] = field(default_factory=dict)
 

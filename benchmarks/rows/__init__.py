@@ -23,6 +23,7 @@ from benchmarks.rows import (
     receiving,
     resuming,
     rewinding,
+    scale,
     searching,
     secrets,
     starting,
@@ -64,4 +65,5 @@ ROWS: dict[str, Row] = {
     "sync": syncing,
     "receive": receiving,
     "start": starting,
+    "scale": scale,
 }
