@@ -246,12 +246,14 @@ class RefWriter:
         Only refs with an object id and a name that gitsession accepts are packed; they must point to commits. Raises
         ``Corrupt`` if ``packed-refs`` is damaged, ``Unavailable`` and ``OSError``.
         """
+        prefixes = tuple(prefixes)
+        if not self._packable(prefixes):
+            return 0  # the file grows with the store, so it is not written and synced for nothing
         loose: dict[str, RefValue] = {}
 
         def with_loose(data: bytes) -> bytes:
             # Read the loose refs under the lock: a deletion needs the same lock, so no deleted ref is restored.
-            found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
-            loose.update({name: value for name, value in found.items() if _is_packable(name, value)})
+            loose.update(self._packable(prefixes))
             return ref_files.changed_packed(data, put=loose)
 
         self._change_packed(with_loose)
@@ -263,6 +265,11 @@ class RefWriter:
         for directory in {(self._git_dir / name).parent for name in todo}:
             _remove_empty_up(directory, self._git_dir / "refs")
         return len(loose) - len(failed)
+
+    def _packable(self, prefixes: Iterable[str]) -> dict[str, RefValue]:
+        """Return the loose refs below ``prefixes`` that can be packed."""
+        found = {name: value for prefix in prefixes for name, value in self.refs.list_loose(prefix).items()}
+        return {name: value for name, value in found.items() if _is_packable(name, value)}
 
     def move_many(
         self, new: Mapping[str, RefValue | None], expected: Mapping[str, Collection[RefValue | None]]

@@ -360,6 +360,14 @@ def test_refs_are_packed_and_read_as_before(git_dir, writer, refs):
     assert (writer.pack(["refs/heads/"]), traces(git_dir)) == (0, [])
 
 
+def test_packed_refs_is_not_written_if_no_ref_is_loose(git_dir, writer):
+    writer.move(LEAF, first(git_dir), expected={None})
+    writer.pack(["refs/heads/"])
+    before = (git_dir / "packed-refs").stat()
+    assert writer.pack(["refs/heads/"]) == 0
+    assert (git_dir / "packed-refs").stat() == before
+
+
 def test_refs_packed_by_git_are_kept_when_gitsession_packs_and_deletes(git_dir, writer, refs):
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     git(git_dir, *who, "tag", "-a", "-m", "annotated", "release", MAIN)
