@@ -91,13 +91,16 @@ def _damaged_packs(git_dir: Path) -> Iterator[tuple[str, str]]:
 
 
 def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """Repack all packs except ``waiting``: these files have no deltas, and `git repack` would add none."""
+    """Repack all packs except ``waiting``: these files have no deltas, and `git repack` would add none.
+
+    With ``-n``, git does not list all refs for clients of plain HTTP. Otherwise it reads the commit of each ref.
+    """
     try:
-        process.run(git_dir, "repack", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
+        process.run(git_dir, "repack", "-n", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
     except Unavailable:
         # This version of git does not support these options, or it cannot arrange the packs by size. -k keeps
         # unreachable objects: maintenance must not drop any.
-        process.run(git_dir, "repack", "-a", "-d", "-k", "-q")
+        process.run(git_dir, "repack", "-n", "-a", "-d", "-k", "-q")
 
 
 def is_due(store: GitStore) -> bool:

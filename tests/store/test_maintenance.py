@@ -43,6 +43,12 @@ def test_many_packs_become_few_and_every_entry_is_there(store):
     git(store.git_dir, "fsck", "--strict", "--full")
 
 
+def test_no_list_of_all_refs_is_written_for_plain_http(store):
+    grow(store, 3)
+    maintain(store)
+    assert not (store.git_dir / "info/refs").exists()
+
+
 def test_objects_are_repacked_if_git_cannot_order_packs_and_unreachable_ones_are_kept(store, monkeypatch):
     grow(store, 3)
     with store.transaction() as transaction:
