@@ -26,6 +26,7 @@ from gitsession.server import server
 TITLE = "Receive"
 
 PLAIN = "git push, without our hooks"
+BAR = 2.5
 SESSIONS = "refs/heads/sessions/*:refs/heads/sessions/*"
 
 
@@ -39,7 +40,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
     ):
         entries = _entries(store)
         found = _pushes(shop, store, SESSIONS, shop.folder())
-        line = found.line(f"push of {what}", PLAIN)
+        line = found.line(f"push of {what}", PLAIN, BAR)
         yield line
         long.append((what, entries, line.ours - line.theirs))
     for count in (sessions, shop.pick(10, 2_000, 10_000)):
@@ -54,7 +55,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
             session.append(Message.user("one more"))
         ref = f"refs/heads/sessions/{session.id}/main"
         found = _pushes(shop, store, f"{ref}:{ref}", begun)
-        line = found.line(f"push of one entry, {count:,} sessions there", PLAIN)
+        line = found.line(f"push of one entry, {count:,} sessions there", PLAIN, BAR)
         yield line
         start = line.ours - line.theirs
     rows = [[what, f"{entries:,}", f"{(more - start) / entries * 1e6:,.0f} µs"] for what, entries, more in long]

@@ -18,7 +18,7 @@ from gitsession import Store
 
 TITLE = "Verify"
 
-BAR = 3.0
+BAR = 2.0
 
 
 def measure(shop: Workshop) -> Iterator[Line]:
