@@ -17,11 +17,13 @@ SETTING = "gitsession.store"
 def store_path(path: str | None, environ: Mapping[str, str], home: str, setting: Callable[[str], str | None]) -> str:
     """Return the path of the store.
 
-    ``setting``: a function that reads a git setting. The function is called only if no other value is set.
+    ``setting``: a function that reads a git setting. The function is called only if no other value is set. The working
+    directory is not required for an absolute path, because it may have been deleted.
     """
     chosen = path or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
     if chosen:
-        return os.path.join(os.getcwd(), os.path.expanduser(chosen))
+        path = os.path.expanduser(chosen)
+        return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
     return os.path.join(environ.get("XDG_DATA_HOME") or f"{home}/.local/share", "gitsession", "store.git")
 
 

@@ -183,3 +183,11 @@ def test_opening_a_store_loads_neither_secret_rules_nor_repair(tmp_path: Path) -
     shown = f"import sys; from gitsession import Store; {opened}; print(*sys.modules)"
     told = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, check=True).stdout.split()
     assert not set(told) & {"gitsession.redaction.scan", "gitsession.repair.repair", "gitsession.verify.store_check"}
+
+
+def test_absolute_path_of_the_store_needs_no_working_directory(folder: Path, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = 'rmdir "$PWD" && exec "$0" -P -m gitsession ls'
+    done = subprocess.run(["sh", "-c", command, sys.executable], cwd=gone, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
