@@ -58,7 +58,7 @@ def _matches(folder: str, pattern: Sequence[str]) -> Iterator[str]:
     is_match = re.compile(translate(part)).match
     for entry in _entries(folder):
         if is_match(entry.name):
-            yield from [entry.path] if not rest else _matches(entry.path, rest) if entry.is_dir() else []
+            yield from [entry.path] if not rest else _matches(entry.path, rest)
         if is_deep and entry.is_dir(follow_symlinks=False):
             yield from _matches(entry.path, pattern)
 

@@ -25,7 +25,7 @@ def home(tmp_path):
                 folder.mkdir(parents=True, exist_ok=True)
                 for name in (parts[-1].replace("*", "x"), parts[-1].replace("*", "a"), "other.txt", ".hidden.jsonl"):
                     (folder / name).touch()
-                for link, target in (("link", "."), ("broken.jsonl", "nowhere"), ("a", tmp_path)):
+                for link, target in (("link", "."), ("broken.jsonl", "nowhere"), ("a", tmp_path), ("loop", "loop")):
                     if not os.path.lexists(folder / link):
                         (folder / link).symlink_to(target)
                 (folder / "folder.jsonl").mkdir(exist_ok=True)
