@@ -143,7 +143,7 @@ HINTS = (
         + _TO_PASSWORD
         + rb"|(?<=(?i:docker login))(?:[^\n-]{0,1500}+-){1,60}?(?<= -)(?:p|-password)",
     ),
-    Hint(b"-----begin", rb" [A-Z0-9 ]{0,100}PRIVATE KEY"),
+    Hint(b"-----begin", rb" (?:[A-Z0-9]+ ){0,4}PRIVATE KEY"),
     Hint(b"credential", _RANDOM),
     Hint(b"curl", rb"(?:[^\n-]{0,1500}+-){1,150}?(?<= -)(?:u|-user|-proxy-user)"),
     Hint(b"mysql", rb"[^\n]{0,600}? -p"),
