@@ -486,6 +486,7 @@ def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
         return
     leases = {ref: seen[ref] for ref in listed}
     kept = {ref: oid for ref, oid in seen.items() if ref not in listed}
+    kept |= {remote.tracking(ref): oid for ref, oid in kept.items()}
     with Quarantine(store.git_dir, remote, kept) as quarantine:
         deleted = transport.delete(quarantine.git_dir, remote, leases, options)
     with store.transaction() as tx:

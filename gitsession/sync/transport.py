@@ -375,16 +375,17 @@ def _fitting(groups: Sequence[Sequence[str]], size: int) -> int:
 def delete(git_dir: Path, remote: Remote, leases: Mapping[str, Oid], options: TransportOptions) -> set[str]:
     """Delete session refs at the remote; return the names that they had there.
 
-    ``git_dir``: a quarantine with the refs that the remote keeps, under their local names. ``leases``: the refs to
-    delete, by local name, each with the value that it must still have at the remote.
+    ``git_dir``: a quarantine with the refs that the remote keeps, under their local names, and with their
+    remote-tracking refs. Without the latter, a ref that another client has deleted meanwhile would be created again.
+    ``leases``: the refs to delete, by local name, each with the value that it must still have at the remote.
 
     `git push --prune` deletes what the quarantine lacks, and remote-tracking refs are the leases. If the refs and their
     leases were named, git would compare each of them with each ref of the remote. The tracking refs are loose, because
     git deletes each of them after the push, and would rewrite ``packed-refs`` each time.
 
     The refs are deleted in one transaction (``--atomic``): otherwise, a server rewrites its ``packed-refs`` for each
-    ref. If the transaction fails, because one of the refs has moved or the remote has another ref that is not known
-    here, the refs are deleted one by one.
+    ref. If the transaction fails, because another client has moved, created or deleted a ref, the refs are deleted one
+    by one.
     """
     for ref, oid in leases.items():
         path = git_dir / remote.tracking(ref)

@@ -390,6 +390,18 @@ def test_refs_that_another_store_pushes_meanwhile_are_kept(tmp_path: Path, betwe
         assert live(a) == {kept, pushed}
 
 
+def test_refs_that_another_store_deletes_meanwhile_are_not_created_again(tmp_path: Path, between) -> None:
+    place = hub(tmp_path / "hub.git")
+    git(place, "config", "receive.denyDeletes", "false")
+    with store_with(tmp_path / "a.git", place) as a:
+        kept, old, gone = (begun(a, text).id for text in ("kept", "old", "gone"))
+        sync(a)
+        archiving.archive(a, [old], 1)
+        between[0].append(lambda: [git(place, "update-ref", "-d", name) for name in there(place) if gone in name])
+        sync(a)
+        assert {refs.session_of(name) for name in there(place)} - {""} == {kept}
+
+
 def test_remote_that_forbids_deletion_is_asked_once(tmp_path: Path, between) -> None:
     place = hub(tmp_path / "hub.git")
     with store_with(tmp_path / "a.git", place) as a:
