@@ -14,6 +14,7 @@ from gitsession.errors import GitSessionError
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkProcess
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -39,25 +40,21 @@ def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
 
 
 def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
-    from multiprocessing import get_context
-
-    context = get_context("fork")
     parts: list[list[T]] = [[] for _ in range(count)]
     for number, start in enumerate(range(0, len(items), _AT_ONCE)):
         parts[number % count] += items[start : start + _AT_ONCE]
-    children = []
+    own, children = parts[:1], []
     for part in parts[1:]:
-        receiver, sender = context.Pipe(duplex=False)
-        child = context.Process(target=_send_result, args=(part, work, sender), daemon=True)
-        child.start()
-        sender.close()
-        children.append((part, receiver, child))
+        try:
+            children.append((part, *_start(part, work)))
+        except OSError:  # too many processes or open files, or not enough memory
+            own.append(part)
     try:
-        results = [work(parts[0])]
+        results = [work(part) for part in own]
         for part, receiver, _ in children:
             try:
                 results.append(receiver.recv())
-            except EOFError:  # the child was killed or failed, so its work is done here
+            except (EOFError, OSError):  # the child was killed, perhaps in its message, or failed: do its work here
                 results.append(work(part))
         return results
     finally:
@@ -67,10 +64,22 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
             receiver.close()
 
 
+def _start(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> tuple[Connection, ForkProcess]:
+    """Start a process that sends the result of ``work``. Raises ``OSError``."""
+    from multiprocessing import get_context
+
+    context = get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    with sender:
+        child = context.Process(target=_send_result, args=(items, work, sender), daemon=True)
+        child.start()
+    return receiver, child
+
+
 def _send_result(items: Sequence[T], work: Callable[[Sequence[T]], R], connection: Connection) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its children
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
-    with progress.by(None), suppress(GitSessionError):  # the parent repeats the work and gets the error
+    with progress.by(None), suppress(GitSessionError, MemoryError, OSError):  # the parent repeats the work
         connection.send(work(items))
