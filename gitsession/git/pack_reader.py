@@ -121,7 +121,17 @@ class Packs:
     def read_all(self, oids: Iterable[Oid]) -> Iterator[tuple[Oid, Kind, bytes]]:
         """Yield, in pack order, the objects in ``oids`` that can be read. Other objects are skipped."""
         wanted: dict[str, list[tuple[int, bytes]]] = {}
-        for raw in map(bytes.fromhex, oids):
+        missing = self._locate(map(bytes.fromhex, oids), wanted)
+        if missing:  # they may be in a pack that was written since the packs were listed
+            self.refresh()
+            self._locate(missing, wanted)
+        for name, locations in wanted.items():
+            yield from self._in_order(name, sorted(locations))
+
+    def _locate(self, oids: Iterable[bytes], wanted: dict[str, list[tuple[int, bytes]]]) -> list[bytes]:
+        """Add the offset of each object to ``wanted``, by pack, and return the objects that are in no pack."""
+        missing = []
+        for raw in oids:
             for name, index in self._likely_first():
                 try:
                     offset = index.find(raw)
@@ -131,11 +141,13 @@ class Packs:
                     self._recent = name
                     wanted.setdefault(name, []).append((offset, raw))
                     break
-        for name, locations in wanted.items():
-            yield from self._in_order(name, sorted(locations))
+            else:
+                missing.append(raw)
+        return missing
 
     def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
         """Yield all readable commits in packs, in pack order."""
+        self.refresh()
         for name, index in list(self._indexes.items()):
             try:
                 locations = index.locations()

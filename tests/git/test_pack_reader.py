@@ -54,6 +54,20 @@ def test_every_object_is_as_git_reads_it(tmp_path: Path, how: list[str]) -> None
     assert packs.suspects() == {}
 
 
+def test_objects_of_a_pack_that_was_written_after_the_first_read_are_read_together(tmp_path: Path) -> None:
+    with on_disk(tmp_path / "store.git") as store:
+        packs = Packs(f"{store.git_dir}/objects", 1 << 30)
+        assert len(list(packs.commits())) == 1  # the first commit of a store
+        bring(store, pi_file(said("e1", None, "first")))
+        store.flush()
+        there = objects_by_git(store.git_dir)
+        assert {oid for oid, *_ in packs.read_all(there)} == set(there)
+        bring(store, pi_file(said("e1", None, "second"), id="s2"))
+        store.flush()
+        later = objects_by_git(store.git_dir)
+        assert {oid for oid, *_ in packs.commits()} == {oid for oid, found in later.items() if found[0] == "commit"}
+
+
 # ---- malicious packs
 
 
