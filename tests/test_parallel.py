@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -23,7 +23,7 @@ def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
 
 
-def shared(in_child) -> list[list[int]]:
+def shared(in_child: Callable[[], object]) -> list[list[int]]:
     """Share ``ITEMS``, and return their numbers; a child calls ``in_child`` first, and its results are large."""
     parent = os.getpid()
 
@@ -50,7 +50,9 @@ def fail(error: BaseException) -> None:
     [lambda: None, lambda: os.kill(os.getpid(), signal.SIGKILL), kill_soon, lambda: fail(MemoryError())],
     ids=["nothing", "killed", "killed while it sends", "out of memory"],
 )
-def test_work_of_a_failed_process_is_repeated(in_child, capfd: pytest.CaptureFixture[str]) -> None:
+def test_work_of_a_failed_process_is_repeated(
+    in_child: Callable[[], object], capfd: pytest.CaptureFixture[str]
+) -> None:
     assert shared(in_child) == [ITEMS[::2], ITEMS[1::2]]
     assert capfd.readouterr() == ("", "")
 
