@@ -47,10 +47,12 @@ class OpenStore:
         try:
             return self.catalogues.get().find(address, folder_of(cwd) if address in ("@", "-") else None)
         except NotFound:
-            sid = self._archived(address)
-            if not self.restore(sid):
+            if address in ("@", "-"):
                 raise
-        return self.catalogues.get().find(sid, None)
+            sid = self._archived(address)
+            if sid and not self.restore(sid):
+                raise
+        return self.catalogues.get().find(sid or address, None)  # "": another process may have restored it meanwhile
 
     def _archived(self, address: str) -> str:
         """Return the archived session with an id that contains ``address``; "" if there is none.
@@ -68,10 +70,10 @@ class OpenStore:
         return found[0] if found else ""
 
     def restore(self, sid: str) -> bool:
-        """Restore a session that is archived; return whether it was."""
+        """Restore a session that may be archived; return whether it can be found now."""
         from gitsession.archive import archiving
 
-        return bool(sid) and archiving.restore_if_archived(self.objects, sid, self.clock())
+        return archiving.restore_if_archived(self.objects, sid, self.clock())
 
     def forget(self) -> None:
         """Close the catalogs and clear the context cache, because objects were removed or rewritten."""

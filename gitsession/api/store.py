@@ -689,9 +689,9 @@ class Store:
         age_ms = archiving.age_limit_ms(self.objects.git_dir)
         old = []
         if age_ms is not None:
+            unchanged = self.objects.refs(refs.SESSIONS)  # before the catalog, which may be newer
             old = archiving.select_old(self.objects, self.sessions(), self._opened.clock() - age_ms)
-        if old:
-            self.archive.put(*old)
+            old = old and archiving.archive(self.objects, old, self._opened.clock(), unchanged=unchanged)
         return dataclasses.replace(maintain(self.objects), archived=tuple(old))
 
     def flush(self) -> None:

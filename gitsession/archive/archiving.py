@@ -48,15 +48,23 @@ _AGE = re.compile(r"([1-9][0-9]{0,4})([dw])")
 _AGE_UNITS_MS = {"d": 86_400_000, "w": 604_800_000}
 
 
-def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
-    """Archive sessions; return their ids. Raises ``NotFound`` or ``Refused``; in this case, nothing is changed."""
+def archive(
+    store: ObjectStore, sids: Iterable[str], at_ms: int, *, unchanged: Mapping[str, RefValue] | None = None
+) -> list[str]:
+    """Archive sessions; return their ids. Raises ``NotFound`` or ``Refused``; in this case, nothing is changed.
+
+    ``unchanged``: refs of sessions. A session with other refs in the store is left as it is.
+    """
     done = []
+    expected = None if unchanged is None else _by_session(unchanged)
     with store.transaction() as tx:
         before = archive_set.read(store)
         turns, ends = {**before.turns}, {**before.ends}
         removed_refs: dict[str, Oid] = {}
         for sid in dict.fromkeys(sids):
             session_refs = store.refs(refs.session(sid))
+            if expected is not None and session_refs != expected.get(sid):
+                continue
             if not session_refs:
                 raise NotFound(f"no session {sid!r}", hint="run `gitsession ls` to list the sessions")
             invalid = [name for name, value in session_refs.items() if not _is_session_branch(name, value)]
@@ -68,6 +76,8 @@ def archive(store: ObjectStore, sids: Iterable[str], at_ms: int) -> list[str]:
             turns[sid] = before.turns.get(sid, 0) + (2 if sid in before else 1)
             ends[sid] = before.of(sid) | frozenset(_tips(session_refs))
             done.append(sid)
+        if not done:
+            return []
         _write_archive(store, tx, Archive(turns, ends), at_ms)
         for name, value in removed_refs.items():
             tx.move(name, None, expected=value)
@@ -87,13 +97,20 @@ def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
 
 
 def restore_if_archived(store: GitStore, sid: str, at_ms: int) -> bool:
-    """Restore a session that is about to be used; return whether it was archived."""
+    """Restore a session that was not found when it was used; return whether it can be found now.
+
+    Another process may have restored it meanwhile. A session that the user removed stays in the trash, even if another
+    store has archived it.
+    """
     tip = store.ref(refs.ARCHIVE)
-    if tip is None or store.read_only or sid not in archive_set.of_sessions(store, [tip], [sid]):
+    if tip is None or store.read_only or store.refs(refs.trashed(refs.session(sid))):
         return False
-    with suppress(NotFound):  # another process has restored it meanwhile
-        restore(store, sid, at_ms)
-    return True
+    archived = archive_set.of_sessions(store, [tip], [sid])
+    if sid in archived:
+        with suppress(NotFound):
+            restore(store, sid, at_ms)
+        return True
+    return sid in archived.turns and bool(store.refs(refs.session(sid)))
 
 
 def age_limit_ms(git_dir: Path) -> int | None:
@@ -207,6 +224,13 @@ def _refs_of_archived(store: ObjectStore, archived: Archive) -> dict[str, dict[s
         if sid in archived:
             found.setdefault(sid, {})[name] = value
     return found
+
+
+def _by_session(found: Mapping[str, RefValue]) -> dict[str, dict[str, RefValue]]:
+    by_session: dict[str, dict[str, RefValue]] = {}
+    for name, value in found.items():
+        by_session.setdefault(refs.session_of(name), {})[name] = value
+    return by_session
 
 
 def _restore_refs(store: ObjectStore, tx: Transaction, sids: Collection[str], archived: Archive) -> None:

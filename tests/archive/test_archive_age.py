@@ -13,7 +13,8 @@ from raw import git
 from remotes import hub
 
 from gitsession import Ambiguous, Message, NotFound, Refused, Session, Store
-from gitsession.archive import archive_set
+from gitsession.api.opened import OpenStore
+from gitsession.archive import archive_set, archiving
 from gitsession.cli import app as command_line
 from gitsession.store.git_store import GitStore
 
@@ -114,6 +115,30 @@ def test_restored_session_is_archived_again_only_after_new_entries(store: Store,
     assert texts(store.session(old)) == ["old", "more"]
 
 
+@pytest.mark.parametrize("change", ["appends", "archives", "removes"])
+def test_session_that_another_process_changes_is_left_alone(store: Store, days: Days, monkeypatch, change) -> None:
+    archive_after(store, "90d")
+    sids = [begun(store, "old").id, begun(store, "old, too").id]
+    days.advance(91)
+    select_old = archiving.select_old
+
+    def interrupted(*arguments) -> list[str]:
+        found = select_old(*arguments)
+        with Store.open(store.objects.git_dir, clock=days) as other:
+            if change == "appends":
+                other.session(sids[0]).append(Message.user("more"))
+            elif change == "archives":
+                other.archive.put(sids[0])
+            else:
+                other.trash.put(sids[0])
+        return found
+
+    monkeypatch.setattr(archiving, "select_old", interrupted)
+    assert store.maintain().archived == (sids[1],)
+    assert live(store) == ({sids[0]} if change == "appends" else set())
+    assert_clean(store.objects)
+
+
 # ---- access
 
 WRITES: dict[str, Callable[[Session], object]] = {
@@ -190,6 +215,45 @@ def test_removed_session_is_not_restored(store: Store) -> None:
     with pytest.raises(NotFound):
         session.append(Message.user("two"))
     assert live(store) == set()
+
+
+def test_removed_session_that_another_store_archived_is_not_restored(tmp_path: Path, store: Store, days: Days) -> None:
+    place = hub(tmp_path / "hub.git")
+    session = begun(store, "one")
+    store.remotes.add("origin", str(place))
+    store.remotes.sync()
+    store.trash.put(session.id)
+    other, _ = Store.clone(str(place), tmp_path / "other.git", clock=days)
+    with other:
+        other.archive.put(session.id)
+        other.remotes.sync()
+    store.remotes.sync()
+    with pytest.raises(NotFound):
+        session.append(Message.user("two"))
+    with pytest.raises(NotFound):
+        store.session(session.id)
+    assert live(store) == set()
+    assert [one.sid for one in store.trash.list()] == [session.id]
+
+
+@pytest.mark.parametrize("is_held", [True, False], ids=["open handle", "by address"])
+def test_session_that_another_process_restores_meanwhile_is_found(
+    store: Store, days: Days, monkeypatch, is_held: bool
+) -> None:
+    session = begun(store, "one")
+    store.archive.put(session.id)
+    restore = OpenStore.restore
+    archived = OpenStore._archived
+
+    def restore_in_other() -> None:
+        with Store.open(store.objects.git_dir, clock=days) as other:
+            if other.archive.list():
+                other.archive.restore(session.id)
+
+    monkeypatch.setattr(OpenStore, "restore", lambda self, sid: [restore_in_other(), restore(self, sid)][1])
+    monkeypatch.setattr(OpenStore, "_archived", lambda self, part: [restore_in_other(), archived(self, part)][1])
+    (session if is_held else store.session(session.id)).append(Message.user("two"))
+    assert texts(store.session(session.id)) == ["one", "two"]
 
 
 def test_months_without_the_session_are_not_read(store: Store, days: Days, monkeypatch) -> None:
