@@ -145,13 +145,18 @@ class App:
             warn("hint: run `gitsession repair`")
         return bool(lost)
 
-    def row(self, address: str) -> tuple[Row, str]:
-        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the text ENTRY (may be "")."""
+    def row(self, address: str, *, restores: bool = True) -> tuple[Row, str]:
+        """Return the catalog row of the session in ``SESSION[@ENTRY]``, and the text ENTRY (may be "").
+
+        ``restores``: whether to restore a session that is archived.
+        """
         name, entry = split(address)
         try:
             return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
         except NotFound:
-            restored = self.store().session(name)  # a session that is archived
+            if not restores:
+                raise
+            restored = self.store().session(name)
         return self.catalogue().find(restored.id, None), entry
 
     def session(self, address: str) -> Session:

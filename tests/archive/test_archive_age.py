@@ -16,6 +16,8 @@ from gitsession import Ambiguous, Message, NotFound, Refused, Session, Store
 from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set, archiving
 from gitsession.cli import app as command_line
+from gitsession.cli import exits
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
 DAY_MS = 86_400_000
@@ -295,6 +297,15 @@ def test_plan_of_a_purge_restores_nothing(store: Store, run) -> None:
     store.archive.put(sid)
     run("purge", sid, "--dry-run")
     assert [one.sid for one in store.archive.list()] == [sid]
+
+
+def test_archive_does_not_restore_an_archived_session(store: Store, run) -> None:
+    sid = begun(store, "a question").id
+    store.archive.put(sid)
+    tip = store.objects.ref(refs.ARCHIVE)
+    for options in ((), ("--dry-run",)):
+        run("archive", sid, *options, code=exits.NOT_FOUND)
+        assert store.objects.ref(refs.ARCHIVE) == tip
 
 
 def test_maintain_lists_what_it_archived(store: Store, run, days: Days) -> None:

@@ -62,7 +62,7 @@ def archive_command(
         raise click.UsageError("expected either SESSION arguments, or --older-than or --keep")
     store = app.store()
     if sessions:
-        rows = [app.row(session)[0] for session in sessions]
+        rows = [app.row(session, restores=False)[0] for session in sessions]
     else:
         rows = [each.row for each in store.expired(gitsession.Retention(before_ms=before, keep=keep, label=label))]
     if rows and not dry_run:
