@@ -305,11 +305,21 @@ CONTEXTS = (
         "PresharedKey={an:43}=",
         check=heuristics.is_random,
     ),
+    Rule(
+        "argon2-hash",
+        rb"\$argon2(?:id|i|d)\$v=\d{1,10}\$[mtp=,\d]{1,80}\$[A-Za-z0-9+/]{11,200}\$[A-Za-z0-9+/]{22,400}",
+        (b"$argon2",),
+        is_token=False,  # its parameters contain commas, which end a run
+        samples=(
+            "deploy:$argon2id$v=19$m=65536,t=3,p=4${an:22}${an:43}",
+            "$argon2i$v=19$m=4096,t=3,p=1${an:22}${an:43}",
+        ),
+    ),
     _context(
         "terraform-default",
         rb"variable[ \t]{1,9}"
         + _QUOTE
-        + rb"[^\"\\\n]{0,80}(?i:passw|secret|token|key|passphrase|credential|pwd)[^\"\\\n]{0,80}"
+        + rb"[^\"\\\n{}]{0,80}(?i:passw|secret|token|key|passphrase|credential|pwd)[^\"\\\n{}]{0,80}"
         + _QUOTE
         + rb"\s{0,9}\{[^{}]{0,400}?default[ \t]{0,20}=[ \t]{0,9}"
         + _QUOTE
