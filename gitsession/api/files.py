@@ -19,9 +19,6 @@ from gitsession.workspace.root import WorkspaceRoot
 from gitsession.workspace.trees import CachedTrees
 
 if TYPE_CHECKING:
-    from gitsession.workspace.patches import FilePatch
-
-if TYPE_CHECKING:
     from gitsession.checkpoints.rewinding import RewindResult
     from gitsession.workspace.patches import FilePatch
 

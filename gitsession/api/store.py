@@ -681,8 +681,6 @@ class Store:
         Raises:
             Refused: The setting is invalid.
         """
-        import dataclasses  # `ls` does not load it
-
         from gitsession.archive import archiving
 
         self.purges.settle(thorough=True)
@@ -692,7 +690,7 @@ class Store:
             unchanged = self.objects.refs(refs.SESSIONS)  # before the catalog, which may be newer
             old = archiving.select_old(self.objects, self.sessions(), self._opened.clock() - age_ms)
             old = old and archiving.archive(self.objects, old, self._opened.clock(), unchanged=unchanged)
-        return dataclasses.replace(maintain(self.objects), archived=tuple(old))
+        return replace(maintain(self.objects), archived=tuple(old))
 
     def flush(self) -> None:
         """Transfer the journal to git."""

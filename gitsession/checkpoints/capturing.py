@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,8 +91,7 @@ def take(
             return take_paths(store, sid, root, phase, why, inside, at_ms=at_ms, outside=skipped)
         limits = caps()._replace(secret=exclusion_rule(store))
         captured = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
-        entry = _entry(root, WORKSPACE, phase, why, at_ms, captured.skipped)
-        entry = dataclasses.replace(entry, appeared=tuple(captured.appeared))
+        entry = _entry(root, WORKSPACE, phase, why, at_ms, captured.skipped, appeared=captured.appeared)
         return history.add(store, sid, entry, lambda _, __: captured.tree, why.target)
 
 
@@ -122,13 +120,20 @@ def take_paths(
     limits = caps()._replace(secret=exclusion_rule(store))
     contents, skipped = capture_paths(root, paths, caps=limits, recorded=recorded)
     states = put(store, contents)
-    entry = _entry(root, EDITED, phase, why, at_ms, [*outside, *skipped])
-    entry = dataclasses.replace(entry, paths=tuple(states))
+    entry = _entry(root, EDITED, phase, why, at_ms, [*outside, *skipped], paths=states)
     return history.add(store, sid, entry, lambda tx, tree: trees.patch(tx, tree, states), why.target)
 
 
 def _entry(
-    root: WorkspaceRoot, mode: str, phase: str, why: CaptureReason, at_ms: int, skipped: Sequence[Skipped]
+    root: WorkspaceRoot,
+    mode: str,
+    phase: str,
+    why: CaptureReason,
+    at_ms: int,
+    skipped: Iterable[Skipped],
+    *,
+    paths: Iterable[str] = (),
+    appeared: Iterable[str] = (),
 ) -> Checkpoint:
     return Checkpoint(
         mode=mode,
@@ -137,7 +142,9 @@ def _entry(
         at_ms=at_ms,
         call=to_profile(why.call),
         reason=to_profile(why.reason),
+        paths=tuple(paths),
         skipped=tuple((valid_text(path), valid_text(reason)) for path, reason in skipped),
+        appeared=tuple(appeared),
     )
 
 
