@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
+import threading
 from importlib import import_module
 from types import ModuleType
+
+_LOCK = threading.RLock()
+"""Several threads may use a module for the first time at once."""
 
 
 class PostponedModule(ModuleType):
@@ -14,11 +18,11 @@ class PostponedModule(ModuleType):
     """
 
     def __getattr__(self, name: str) -> object:
-        if sys.modules.get(self.__name__) is self:  # another thread may have used the module meanwhile
-            sys.modules.pop(self.__name__, None)
-        module = import_module(self.__name__)
-        self.__dict__.update(vars(module))
-        return getattr(module, name)
+        with _LOCK:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+                self.__dict__.update(vars(import_module(self.__name__)))
+        return super().__getattribute__(name)
 
 
 def postpone(name: str) -> None:

@@ -68,7 +68,7 @@ def create(path: Path | str) -> None:
             _move_in(path, temporary)
             _rename_into_place(temporary, path)
         finally:
-            import shutil  # slow to import, and rarely required
+            import shutil  # slow to import, and not required by most commands
 
             shutil.rmtree(temporary, ignore_errors=True)
     except OSError as error:

@@ -103,7 +103,7 @@ class ObjectStore(Reader, Protocol):
 class StoreProxy:
     """A wrapper that delegates every call to another ``ObjectStore``. Subclasses override some methods.
 
-    A subclass that overrides ``read`` must override ``read_all`` and ``commits``, too.
+    A subclass whose ``read`` returns other content must override ``read_all`` and ``commits``, too.
     """
 
     def __init__(self, store: ObjectStore) -> None:

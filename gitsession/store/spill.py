@@ -73,7 +73,7 @@ class PackSpill:
         if self._vault is not None:
             self._vault.close()
         if self._is_used:
-            import shutil  # slow to import, and rarely required
+            import shutil  # slow to import, and not required by most commands
 
             shutil.rmtree(self._folder, ignore_errors=True)
         self._locks.close()
@@ -104,7 +104,7 @@ def _sweep(parent: Path) -> list[str]:
     removed = []
     for folder in [each for each in parent.iterdir() if each.is_dir()]:
         with suppress(Unavailable), exclusive_lock(folder / _LOCK, wait_seconds=0):
-            import shutil  # slow to import, and rarely required
+            import shutil  # slow to import, and not required by most commands
 
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder.name)
