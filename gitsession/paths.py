@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from gitsession.errors import Unavailable
+
 VARIABLE = "GITSESSION_DIR"
 SETTING = "gitsession.store"
 
@@ -19,12 +21,16 @@ def store_path(path: str | None, environ: Mapping[str, str], home: str, setting:
 
     ``setting``: a function that reads a git setting. The function is called only if no other value is set. The working
     directory is not required for an absolute path, because it may have been deleted.
+
+    Raises ``Unavailable`` if the path begins with an unknown home directory.
     """
     chosen = path or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
-    if chosen:
-        path = os.path.expanduser(chosen)
-        return path if os.path.isabs(path) else os.path.join(os.getcwd(), path)
-    return os.path.join(environ.get("XDG_DATA_HOME") or f"{home}/.local/share", "gitsession", "store.git")
+    default = os.path.join(environ.get("XDG_DATA_HOME") or f"{home}/.local/share", "gitsession", "store.git")
+    found = os.path.expanduser(chosen) if chosen else default
+    if found.startswith("~"):
+        what = f"cannot find the store '{found}': the home directory is unknown"
+        raise Unavailable(what, hint=f"set {VARIABLE} to the path of the store")
+    return found if not chosen or os.path.isabs(found) else os.path.join(os.getcwd(), found)
 
 
 def _may_be_set(environ: Mapping[str, str], home: str) -> bool:
