@@ -15,7 +15,7 @@ from gitsession import __version__
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, here
 from gitsession.cli.options import PlainGroup, command, option
-from gitsession.cli.output import complain, paged, say
+from gitsession.cli.output import complain, paged, progress, say
 from gitsession.cli.text import count
 from gitsession.errors import (
     Corrupt,
@@ -236,7 +236,7 @@ def run(arguments: Sequence[str]) -> int:
         if COMPLETING in os.environ:
             gitsession.main(list(arguments), prog_name=NAME)  # click prints the completions and exits
         # Not ``main``, because click treats a closed pipe as an error, even with ``standalone_mode=False``.
-        with gitsession.make_context(NAME, _command_words(arguments)) as ctx:
+        with progress(), gitsession.make_context(NAME, _command_words(arguments)) as ctx:
             code = gitsession.invoke(ctx)
         sys.stdout.flush()
         return code if isinstance(code, int) else exits.OK

@@ -180,7 +180,7 @@ def current_folder() -> str:
 
 
 _DELAY_SECONDS = 0.5
-"""Time before progress is first shown, in seconds."""
+"""Time before the progress of an operation is shown, in seconds."""
 
 _PAUSE_SECONDS = 0.1
 
@@ -188,7 +188,7 @@ _PAUSE_SECONDS = 0.1
 @contextmanager
 def progress() -> Iterator[None]:
     """Show the progress of the operations in the ``with`` block, if standard error is a terminal."""
-    if wants_json() or sys.stderr is None or not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
     line = _Line()
@@ -203,12 +203,16 @@ class _Line:
     """A progress line that is overwritten until the operation is complete, as in git."""
 
     def __init__(self) -> None:
-        self._next = time.monotonic() + _DELAY_SECONDS
+        self._next = 0.0
         self._shown = ""
 
     def __call__(self, what: str, done: int, of: int) -> None:
+        if wants_json():
+            return
         if done < of:
             now = time.monotonic()
+            if done == 0:
+                self._next = now + _DELAY_SECONDS
             if now < self._next:
                 return
             self._next = now + _PAUSE_SECONDS

@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from gitsession import progress
 from gitsession.dataclass import dataclass
 from gitsession.errors import Unavailable
 from gitsession.git.types import Oid
@@ -142,7 +143,7 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
     db.execute("BEGIN IMMEDIATE")
     seen = dict(db.execute("SELECT sid, branches FROM seen").fetchall())
     inserted = 0
-    for row in catalogue.sessions():
+    for row in progress.each("Indexing sessions", catalogue.sessions()):
         leaves = json.dumps(sorted(row.branches.items()))
         if seen.get(row.sid) == leaves:
             continue

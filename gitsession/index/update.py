@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from gitsession import progress
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
 from gitsession.index.catalogue import Catalogue
@@ -60,13 +61,15 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
             by_session.setdefault(_sid(move.ref), []).append(move)
         by_session.pop("", None)
         ahead = SessionsAhead(store)
-        for sids in _groups(_in_pack_order(store, by_session)):
-            ahead.load(move.new for sid in sids if _summary(db, sid) is None for move in by_session[sid] if move.new)
-            for sid in sids:
-                try:
-                    _session(db, ahead, sid, by_session[sid])
-                except DAMAGE:
-                    _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
+        ordered = _in_pack_order(store, by_session)
+        for number, sid in enumerate(progress.each("Reading sessions", ordered)):
+            if number % SESSIONS == 0:
+                new = [each for each in ordered[number : number + SESSIONS] if _summary(db, each) is None]
+                ahead.load(move.new for each in new for move in by_session[each] if move.new)
+            try:
+                _session(db, ahead, sid, by_session[sid])
+            except DAMAGE:
+                _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
         db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in moves])
         db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in moves if move.new])
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
@@ -77,11 +80,6 @@ def _in_pack_order(store: ObjectStore, by_session: Mapping[str, Sequence[Move]])
     session_of = {move.new: sid for sid, moves in by_session.items() for move in moves if move.new}
     stored = [session_of[oid] for oid, _, _ in store.read_all(session_of)]
     return list(dict.fromkeys([*stored, *by_session]))
-
-
-def _groups(sids: Sequence[str]) -> Iterator[Sequence[str]]:
-    for at in range(0, len(sids), SESSIONS):
-        yield sids[at : at + SESSIONS]
 
 
 def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:

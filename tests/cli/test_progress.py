@@ -105,3 +105,19 @@ def test_progress_is_printed_only_on_a_terminal(store, name, at_once, tmp_path, 
     assert says not in seen.getvalue()
     assert command_line.run(words) == 0
     assert f"{says}:   0%\r" in seen.getvalue()
+
+
+@pytest.mark.parametrize(("words", "says"), [(["ls"], "Reading sessions"), (["search", "hi"], "Indexing sessions")])
+def test_first_reader_of_many_sessions_reports_progress(store, at_once, monkeypatch, words, says) -> None:
+    seen = terminal(monkeypatch)
+    assert command_line.run(words) == 0
+    assert f"{says}:   0%\r" in seen.getvalue()
+
+
+def test_each_operation_has_its_own_delay(monkeypatch, clock) -> None:
+    seen = terminal(monkeypatch)
+    with output.progress():
+        clock[0] += 60
+        for _ in progress.each("Counting", range(2)):
+            clock[0] += 0.2
+    assert seen.getvalue() == ""
