@@ -46,6 +46,8 @@ class OpenStore:
         require(address, str, "an address of a session: a part of its id, '@' or '-'")
         try:
             return self.catalogues.get().find(address, folder_of(cwd) if address in ("@", "-") else None)
+        except Ambiguous:
+            raise
         except NotFound:
             if address in ("@", "-"):
                 raise

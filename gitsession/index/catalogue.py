@@ -191,7 +191,8 @@ class Catalogue:
         if found:
             lines = [f"{row.sid}  {row.name}" for row in found]
             raise Ambiguous(f"{address!r} matches {len(found)} sessions", lines, hint="pass more characters of the id")
-        raise NotFound(f"no session {address[:80]!r}", hint="run `gitsession ls` to list the sessions")
+        hint = "run `gitsession ls` or `gitsession ls --archived` to list the sessions"
+        raise NotFound(f"no session {address[:80]!r}", hint=hint)
 
     def by_source(self, agent: str, source_id: str) -> list[Row]:
         """Return the sessions with the agent's id ``source_id``, the newest first."""

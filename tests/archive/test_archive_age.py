@@ -312,3 +312,42 @@ def test_maintain_lists_what_it_archived(store: Store, run, days: Days) -> None:
     archive_after(store, "1d")
     sid = begun(store, "old").id  # its time is that of the test's clock, years ago for the command
     assert json.loads(run("maintain", "--json"))["archived"] == [sid]
+
+
+def test_restore_reports_that_several_archived_sessions_match(store: Store, run, capsys) -> None:
+    sids = [begun(store, text).id for text in ("one", "two")]
+    store.archive.put(*sids)
+    common = sids[0][:8]
+    assert command_line.run(["restore", common]) == 3
+    error = capsys.readouterr().err
+    assert f"error: '{common}' matches 2 sessions in the archive" in error
+    assert all(sid in error for sid in sids)
+
+
+def test_restore_of_an_unknown_session_names_the_trash_and_the_archive(store: Store, run, capsys) -> None:
+    assert command_line.run(["restore", "absent"]) == 3
+    error = capsys.readouterr().err
+    assert "error: no session 'absent' in the trash or the archive" in error
+    assert "`gitsession ls --archived`" in error
+
+
+def test_search_without_hits_reports_the_archived_sessions(store: Store, run, capsys) -> None:
+    begun(store, "a question")
+    store.archive.put(begun(store, "an older question").id)
+    assert command_line.run(["search", "older"]) == 1
+    assert "no entries found in 1 session (1 archived session not searched)" in capsys.readouterr().err
+
+
+def test_address_that_matches_several_live_sessions_restores_no_archived_one(store: Store) -> None:
+    sids = [begun(store, text).id for text in ("one", "two", "three")]
+    store.archive.put(sids[0])
+    with pytest.raises(Ambiguous, match="matches 2 sessions"):
+        store.session(sids[0][:8])
+    assert live(store) == {*sids[1:]}
+
+
+def test_address_of_too_few_characters_hints_at_the_archive(store: Store, run, capsys) -> None:
+    sid = begun(store, "a question").id
+    store.archive.put(sid)
+    assert command_line.run(["log", sid[:7]]) == 3
+    assert "`gitsession ls --archived`" in capsys.readouterr().err

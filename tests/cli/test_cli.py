@@ -378,7 +378,7 @@ def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> 
 
 
 def test_unknown_or_ambiguous_address_is_rejected(run: Run, imported: str, file: Path) -> None:
-    assert "run `gitsession ls` to list the sessions" in run("log", "zzzz", code=3, err=True)
+    assert "`gitsession ls --archived` to list the sessions" in run("log", "zzzz", code=3, err=True)
     assert "the address '@leaf' does not contain a session" in run("log", "@leaf", code=3, err=True)
     assert "the history has fewer entries" in run("show", "@@leaf~99", code=3, err=True)
     other = file.with_name("other.jsonl")

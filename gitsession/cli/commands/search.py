@@ -68,10 +68,19 @@ def search_command(
     if not hits:
         searched = app.catalogue().sessions()
         nothing = no_such_agent(agent, searched) or f"no entries found in {count(len(searched), 'session')}"
+        nothing += _archived(app.store())
     lines = (line for hit in hits for line in _lines(hit, asked))
     code = print_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
     app.warn_of_damage()
     return code
+
+
+def _archived(store: gitsession.Store) -> str:
+    """Return a remark on the archived sessions, which a search does not read; "" if there are none."""
+    from gitsession.archive import archive_set
+
+    sessions = len(archive_set.read(store.objects))
+    return f" ({count(sessions, 'archived session')} not searched)" if sessions else ""
 
 
 def _object(hit: gitsession.Hit) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from gitsession.cli.invocation import App, Since
 from gitsession.cli.options import command, option
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
 from gitsession.cli.text import clock, count, shorten
-from gitsession.errors import NotFound
+from gitsession.errors import Ambiguous, NotFound
 
 Command = TypeVar("Command", bound=Callable[..., object])
 
@@ -55,7 +55,7 @@ def archive_command(
 
     Archived sessions stay complete and share one ref. `gitsession search` does not list them, and
     `gitsession ls` lists them only with --archived. To restore a session from the archive, run `gitsession restore
-    SESSION`.
+    SESSION`, or name it by at least eight characters of its id in another command.
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
@@ -71,8 +71,13 @@ def archive_command(
     emit("archive", {"sessions": found, "dry_run": dry_run})
     for row in rows:
         say(f"{row.sid}  {clock(row.updated_ms)}  {shorten(row.name, 60)}")
-    outcome = "would be archived" if dry_run else "archived; run `gitsession sync` to archive them on the remotes too"
-    say(f"{count(len(rows), 'session')}: {outcome}" if rows else "no session matches: nothing to archive")
+    if not rows:
+        say("no session matches: nothing to archive")
+    elif dry_run:
+        say(f"would archive {count(len(rows), 'session')}")
+    else:
+        shared = "; run `gitsession sync` to update the archive of the remotes" if store.remotes.list() else ""
+        say(f"archived {count(len(rows), 'session')}{shared}")
     return exits.OK if rows else exits.NOTHING
 
 
@@ -105,11 +110,16 @@ def restore_command(app: App, session: str) -> None:
     store = app.store()
     try:
         sid = store.trash.restore(session)
-    except NotFound as missing:
+    except Ambiguous:
+        raise
+    except NotFound:
         try:
             sid = store.archive.restore(session)
+        except Ambiguous:
+            raise
         except NotFound:
-            raise missing from None
+            hint = "run `gitsession ls --trash` or `gitsession ls --archived` to list their sessions"
+            raise NotFound(f"no session {session[:80]!r} in the trash or the archive", hint=hint) from None
     chosen = active_branch.selected_branch(store.objects, sid)
     emit("restore", {"session": sid})
     if len(graph.branches(store.objects, sid)) < 2:
