@@ -676,7 +676,7 @@ class Store:
     def maintain(self) -> MaintenanceResult:
         """Merge packs, pack refs, remove files that killed processes left, and repeat purges of restored data.
 
-        If the store's setting ``gitsession.archiveAfter`` is an age, sessions without entries since then are archived.
+        If the store's setting ``gitsession.archiveAfter`` is an age, sessions whose newest entry is older are archived.
 
         Raises:
             Refused: The setting is invalid.

@@ -38,7 +38,7 @@ def maintain_command(app: App) -> None:
 
     Merge packs, pack refs, and remove files left by killed processes. You can run this command at any time.
 
-    If gitsession.archiveAfter is set to an age such as 90d, sessions without entries since then are archived.
+    If gitsession.archiveAfter is set to an age such as 90d, sessions whose newest entry is older are archived.
     """
     done = app.store().maintain()
     document = {
