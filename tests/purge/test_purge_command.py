@@ -134,7 +134,7 @@ def test_session_is_moved_to_the_trash_and_restored(run: Run, imported: str) -> 
 
 def test_session_is_moved_to_the_archive_and_restored(run: Run, imported: str) -> None:
     before = run("log", imported)
-    assert "would be archived" in run("archive", "--keep", "0", "--dry-run")
+    assert "would archive 1 session" in run("archive", "--keep", "0", "--dry-run")
     told = json.loads(run("archive", imported, "--json"))
     assert ([row["session"] for row in told["sessions"]], told["dry_run"]) == ([imported], False)
     run("ls", code=exits.NOTHING)
