@@ -26,8 +26,8 @@ This page shows what each operation of gitsession costs, compared with a peer in
 
 gitsession and the peer run in turn, so that a slow moment of the machine affects both. A ratio is
 gitsession (*ours*) divided by the peer (*theirs*), so less is better: the median of several runs,
-then the lowest and the highest; *before* is the median in the previous release. A bar is the highest
-accepted ratio; it *holds* if no run is above it.
+then the lowest and the highest; *before* is the median of the previous version on the same machine.
+A bar is the highest accepted ratio; it *holds* if no run is above it.
 Absolute times on a shared machine say little, and an fsync on a virtual disk is nearly free, so
 fsyncs are counted too.
 """
