@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,9 @@ from gitsession.sessions.origin import is_delegated, parent_of
 from gitsession.store import change_stamp, refs
 from gitsession.store.interface import ObjectStore
 
+PART_SECONDS = 5.0
+"""Time after which a transaction of an update ends, if it has read at least ``SESSIONS`` sessions."""
+
 _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -51,6 +55,16 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
 
 
 def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
+    while not _refresh_part(catalogue, store):
+        pass
+
+
+def _refresh_part(catalogue: Catalogue, store: ObjectStore) -> bool:
+    """Update the catalog in one transaction; return whether it is complete.
+
+    A long update ends early, so that an interruption keeps most of it and other processes can read the catalog.
+    """
+    end = time.monotonic() + PART_SECONDS
     fingerprint = change_stamp.fingerprint(catalogue.git_dir)
     with catalogue.transaction() as db:
         moves = _moves_in_journal(catalogue, db, store)
@@ -59,20 +73,25 @@ def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
         by_session: dict[str, list[Move]] = {}
         for move in moves:
             by_session.setdefault(_sid(move.ref), []).append(move)
-        by_session.pop("", None)
+        done = by_session.pop("", [])
         ahead = SessionsAhead(store)
         ordered = _in_pack_order(store, by_session)
         for number, sid in enumerate(progress.each("Reading sessions", ordered)):
             if number % SESSIONS == 0:
+                if number and time.monotonic() > end:
+                    break
                 new = [each for each in ordered[number : number + SESSIONS] if _summary(db, each) is None]
                 ahead.load(move.new for each in new for move in by_session[each] if move.new)
             try:
                 _session(db, ahead, sid, by_session[sid])
             except DAMAGE:
                 _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
-        db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in moves])
-        db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in moves if move.new])
-        db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
+            done += by_session[sid]
+        db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in done])
+        db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in done if move.new])
+        if len(done) == len(moves):
+            db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
+        return len(done) == len(moves)
 
 
 def _in_pack_order(store: ObjectStore, by_session: Mapping[str, Sequence[Move]]) -> list[str]:

@@ -515,6 +515,32 @@ def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
         assert_as_if_made_anew(store)
 
 
+def test_interrupted_update_keeps_the_sessions_of_its_finished_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "SESSIONS", 2)
+    monkeypatch.setattr(update, "PART_SECONDS", -1.0)
+    read, sids = update._session, list[str]()
+
+    def interrupted(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Any) -> None:
+        if len(sids) == 5:
+            raise KeyboardInterrupt
+        sids.append(sid)
+        read(db, store, sid, moves)
+
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number in range(7):
+            begun(store, f"session {number}")
+        store.flush()
+        monkeypatch.setattr(update, "_session", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            store.sessions()
+        monkeypatch.setattr(update, "_session", lambda *row: sids.append(row[2]) or read(*row))
+        assert len(store.sessions()) == 7
+        assert len(sids) == 5 + 3  # the fifth was in the part that was interrupted
+        assert_as_if_made_anew(store)
+
+
 def test_imported_file_is_known_until_it_changes(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "x.jsonl"
     path.write_bytes(pi_file(*LONG))
