@@ -2,7 +2,7 @@
 
 import pytest
 from asking import APIS, ids_of, request
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from strategies import MAPS, PLAIN, TEXT, entries_of
 
@@ -43,8 +43,12 @@ SHOWN = st.one_of(
 )
 
 
+REASONING = Message.assistant((Thinking("0"),), provider="anthropic", model="m")
+
+
 @pytest.mark.parametrize("api", APIS)
 @settings(max_examples=60)
+@example(entries=[REASONING], model="anthropic/m", instructions=None, system=None, profile="opencode")
 @given(
     entries=st.lists(SHOWN, max_size=8),
     model=st.sampled_from([None, "anthropic/m", "openai/m", "m"]),
