@@ -17,7 +17,7 @@ from gitsession.exporting import session_files
 from gitsession.formats import FORMATS, Database, Format, Scattered
 from gitsession.formats.base.format import Stamp
 from gitsession.importing.import_session import ImportResult
-from gitsession.index.catalogue import Stat
+from gitsession.index.catalogue import Stat, recorded_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,13 +231,12 @@ class Imports:
         self.failed.append(ImportFailure(spelled(path), message, error))
 
 
-def _status(path: str) -> tuple[int, int, int] | None:
-    """Return the size, the time and the inode of a file, or ``None`` if it cannot be accessed."""
+def _status(path: str) -> tuple[int, ...] | None:
+    """Return the status of a file as the catalog records it, or ``None`` if it cannot be accessed."""
     try:
-        found = os.stat(path)
+        return recorded_status(os.stat(path))
     except OSError:
         return None
-    return found.st_size, found.st_mtime_ns, found.st_ino
 
 
 def spelled(path: Path) -> str:

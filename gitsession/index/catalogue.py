@@ -76,8 +76,11 @@ class Stat(Protocol):
     def st_ino(self) -> int: ...
 
 
-def _storable(stat: Stat) -> tuple[int, ...]:
-    """Return the fields as signed 64-bit integers. An inode, or a time after 2262, can exceed this range of SQLite."""
+def recorded_status(stat: Stat) -> tuple[int, ...]:
+    """Return the size, the time and the inode of a file as signed 64-bit integers.
+
+    An inode, or a time after 2262, can exceed this range of SQLite.
+    """
     fields = (stat.st_size, stat.st_mtime_ns, stat.st_ino)
     return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in fields])
 
@@ -261,10 +264,10 @@ class Catalogue:
         """
         query = "SELECT size, mtime_ns, inode, sid FROM files JOIN sessions USING (sid) WHERE path = ?"
         found = self.db.execute(query, (os.fsencode(path),)).fetchone()
-        return found[3] if found is not None and found[:3] == _storable(stat) else None
+        return found[3] if found is not None and found[:3] == recorded_status(stat) else None
 
-    def seen_files(self) -> dict[str, tuple[int, int, int]]:
-        """Return the size, the time and the inode of every file for which ``seen`` can return a session, by path."""
+    def seen_files(self) -> dict[str, tuple[int, ...]]:
+        """Return the ``recorded_status`` of every file for which ``seen`` can return a session, by path."""
         query = "SELECT path, size, mtime_ns, inode FROM files WHERE sid IN (SELECT sid FROM sessions)"
         rows = self.db.execute(query).fetchall()
         paths = os.fsdecode(b"\0".join([row[0] for row in rows])).split("\0")  # one call for all paths is faster
@@ -272,7 +275,7 @@ class Catalogue:
 
     def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
         """Record the imported files ``files``, each with its status and the id of the session in the file."""
-        rows = [(os.fsencode(path), *_storable(stat), sid) for path, stat, sid in files]
+        rows = [(os.fsencode(path), *recorded_status(stat), sid) for path, stat, sid in files]
         if not rows:
             return
         # If the rows cannot be written, the next import reads the files again.

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -551,6 +552,15 @@ def test_imported_file_is_known_until_it_changes(store: Store, tmp_path: Path) -
     assert catalogue.seen(path, path.stat()) == sid
     path.write_bytes(pi_file(*LONG, said("x", "a")))
     assert catalogue.seen(path, path.stat()) is None
+
+
+def test_status_of_a_file_with_a_huge_inode_is_recorded_as_it_is_compared(store: Store) -> None:
+    sid = store.agents.import_data(FORMATS["pi"], pi_file(*LONG)).session
+    stat, path = SimpleNamespace(st_size=7, st_mtime_ns=1, st_ino=(1 << 64) - 1), Path("/huge.jsonl")
+    catalogue = store.catalogue()
+    catalogue.remember([(path, stat, sid)])
+    assert catalogue.seen_files()["/huge.jsonl"] == catalogue_module.recorded_status(stat)
+    assert catalogue.seen(path, stat) == sid
 
 
 def test_file_of_an_undone_import_is_not_known(store: Store, tmp_path: Path) -> None:
