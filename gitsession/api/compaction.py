@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 
-from gitsession.api.opened import Handle
+from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branch_summary, strategies, summarizers, trigger
 from gitsession.compaction.perform import BackgroundCompaction, perform
@@ -28,6 +28,7 @@ class SessionCompaction:
     def __init__(self, handle: Handle) -> None:
         self._handle = handle
 
+    @restoring
     def plan(
         self, strategy: str = strategies.DEFAULT, *, profile: str | None = None,
         request: CompactionRequest = strategies.DEFAULT_REQUEST
@@ -59,6 +60,7 @@ class SessionCompaction:
         profile = profile or self._handle.profile
         return strategies.plan(self._handle.context_line(), strategy, profile=profile, request=request)
 
+    @restoring
     def plan_leaving(self, to: str | Node, *, profile: str | None = None, window: int | None = None) -> Plan:
         """Plan a summary of this handle's branch before a switch to another branch.
 
@@ -80,6 +82,7 @@ class SessionCompaction:
             *lines, onto, profiles.profile(profile or self._handle.profile), window=window
         )
 
+    @restoring
     def is_due(self, window: int, *, reserve: int | None = None, profile: str | None = None) -> bool:
         """Return whether a compaction is due: fewer tokens than the reserve are left in the context window.
 
@@ -93,6 +96,7 @@ class SessionCompaction:
         line = self._handle.context_line("leaf")
         return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
 
+    @restoring
     def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
         """Start a compaction in a background thread. Entries that are appended in the meantime stay in the context."""
         objects, session = self._handle.opened.objects, self._handle.session
@@ -100,6 +104,7 @@ class SessionCompaction:
             lambda cancelled: perform(objects, session, plan, dataclasses.replace(writing, cancelled=cancelled))
         )
 
+    @restoring
     def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
         """Remove tool results from the context permanently: append one ``prune`` entry.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.api import workspaces
-from gitsession.api.opened import Handle
+from gitsession.api.opened import Handle, restoring
 from gitsession.checkpoints import capturing, history, planning
 from gitsession.checkpoints.capturing import CaptureReason, Phase, Running
 from gitsession.checkpoints.lookup import FileChange, Files, files_at
@@ -28,6 +28,7 @@ class SessionFiles:
 
     def __init__(self, handle: Handle) -> None:
         self._opened = handle.opened
+        self._handle = handle
         self._objects = handle.opened.objects
         self._session = handle.session
         self._running = Running()
@@ -65,8 +66,9 @@ class SessionFiles:
             Refused: The folder cannot be a workspace.
             Unavailable: Another process keeps capturing the folder.
         """
+        node = self._resolve(target)
         self._session.check_view()
-        why = CaptureReason(target=self._session.resolve(target), call=call, reason=reason)
+        why = CaptureReason(target=node, call=call, reason=reason)
         clock, sid = self._session.clock, self._session.id
         with (
             self._root(workspace) as root,
@@ -76,6 +78,7 @@ class SessionFiles:
         ):
             yield before
 
+    @restoring
     def take_checkpoint(
         self,
         phase: Phase = "before",
@@ -115,6 +118,7 @@ class SessionFiles:
             )
             return taken.node
 
+    @restoring
     def at(self, entry: str | Node | None = None) -> Files:
         """Return the files of an entry, as a mapping from each path to the oid of its content.
 
@@ -137,10 +141,12 @@ class SessionFiles:
             return Files(self._objects, history.newest(self._objects, self._session.id))
         return Files(self._objects, files_at(self._objects, self._session.id, self._session.resolve(entry)))
 
+    @restoring
     def diff(self, at: str | Node, to: str | Node | None = None) -> list[FileChange]:
         """Return the files that differ between two entries. ``to`` defaults to the newest checkpoint."""
         return self.at(at).diff(self.at(to))
 
+    @restoring
     def patch(self, at: str | Node, to: str | Node | None = None, *, paths: Collection[str] = ()) -> list[FilePatch]:
         """Compare the files at two entries line by line.
 
@@ -160,6 +166,7 @@ class SessionFiles:
         """
         return self.at(at).patch(self.at(to), paths)
 
+    @restoring
     def plan_rewind(
         self, at: str | Node, parts: RewindParts = "both", *, workspace: str | Path | None = None, force: bool = False
     ) -> RewindPlan:
@@ -251,6 +258,10 @@ class SessionFiles:
 
         with self._root(workspace, writes=True) as root:
             return rewinding.abort(self._objects, self._session, root, self._session.clock)
+
+    @restoring
+    def _resolve(self, at: str | Node) -> Node:
+        return self._session.resolve(at)
 
     def _root(self, path: workspaces.WorkspacePath, *, writes: bool = False) -> WorkspaceRoot:
         return workspaces.open_root(self._opened, self._session.id, path, writes=writes)

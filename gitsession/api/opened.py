@@ -10,7 +10,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gitsession.errors import Ambiguous, NotFound, require
 from gitsession.index.catalogue import Catalogue, Row
@@ -156,3 +156,29 @@ class Handle:
         objects, catalogues = self.opened.objects, self.opened.catalogues
         known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)
         return ContextHistory(objects, leaf, known, self.opened.memory, SessionAttachments(objects, self.session.id))
+
+
+class _HasHandle(Protocol):
+    _handle: Handle
+
+
+Owner = TypeVar("Owner", bound=_HasHandle)
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def restoring(
+    method: Callable[Concatenate[Owner, Arguments], Result],
+) -> Callable[Concatenate[Owner, Arguments], Result]:
+    """Restore the session and call ``method`` again if the session was archived while a program had its handle."""
+
+    @functools.wraps(method)
+    def call(owner: Owner, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        try:
+            return method(owner, *args, **kwargs)
+        except NotFound:
+            if not owner._handle.opened.restore(owner._handle.session.id):
+                raise
+        return method(owner, *args, **kwargs)
+
+    return call

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from gitsession.api.opened import Handle, OpenStore
+from gitsession.api.opened import Handle, OpenStore, restoring
 from gitsession.errors import NotFound, Refused, require
 from gitsession.git.types import Oid
 from gitsession.index import names
@@ -30,27 +30,6 @@ if TYPE_CHECKING:
     from gitsession.context.policies import Policy
     from gitsession.context.value import Context
     from gitsession.verify.findings import SignatureCheck
-
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
-
-
-def _restoring(
-    method: Callable[Concatenate[Session, Arguments], Result],
-) -> Callable[Concatenate[Session, Arguments], Result]:
-    """Restore the session and call ``method`` again if the session was archived while a program had this handle."""
-
-    @functools.wraps(method)
-    def call(session: Session, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        try:
-            return method(session, *args, **kwargs)
-        except NotFound:
-            if not session._opened.restore(session.id):
-                raise
-        return method(session, *args, **kwargs)
-
-    return call
-
 
 class Session:
     """A handle for a session in a store, on one of the branches of the session.
@@ -92,7 +71,7 @@ class Session:
         return self._session.id
 
     @property
-    @_restoring
+    @restoring
     def leaf(self) -> Node | None:
         """The tip of the branch, which any process may have appended; ``None`` before the first user message."""
         return self._session.leaf
@@ -102,16 +81,17 @@ class Session:
         """The name of this handle's branch."""
         return self._session.branch_name
 
-    @_restoring
+    @restoring
     def history(self) -> list[Node]:
         """Return the history of the branch, from the root to the tip. Raises ``Corrupt`` if an entry is lost."""
         return self._session.history()
 
-    @_restoring
+    @restoring
     def history_with_gaps(self) -> list[Node | Gap]:
         """Return the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry."""
         return self._session.history_with_gaps()
 
+    @restoring
     def tree(self) -> Tree:
         """Return the entries of all branches as a tree."""
         return self._session.tree()
@@ -124,12 +104,12 @@ class Session:
         """Return the title and the labels of the session, from the catalog."""
         return names.names(self._opened.catalogues.get(), self.id)
 
-    @_restoring
+    @restoring
     def read(self, at: str | Node) -> Entry:
         """Return the content of an entry. If it cannot be read, return an ``Opaque`` entry."""
         return self._session.read(self._session.resolve(at))
 
-    @_restoring
+    @restoring
     def resolve(self, at: str | Node) -> Node:
         """Return the entry that an address names.
 
@@ -146,7 +126,7 @@ class Session:
         """
         return following.follow(self._opened.objects, sid=self.id, every=every, idle=idle)
 
-    @_restoring
+    @restoring
     def context(
         self,
         at: str | Node = "leaf",
@@ -184,7 +164,7 @@ class Session:
         line = self._handle.context_line(at)
         return build.revealed(line, profile or self._handle.profile, policies, window=window)
 
-    @_restoring
+    @restoring
     def compact(
         self,
         plan: Plan | None = None,
@@ -252,7 +232,7 @@ class Session:
 
     # ---- writing
 
-    @_restoring
+    @restoring
     def append(self, entry: Entry, *, expected: Node | None = None, on_moved: OnMoved = "refuse") -> Node:
         """Append one entry to the branch. The entry is durable on return; see ``durability`` of ``Store.open``.
 
@@ -276,7 +256,7 @@ class Session:
         """
         return self._session.append(entry, expected=expected, on_moved=on_moved)
 
-    @_restoring
+    @restoring
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
         """Create a branch at an entry, and return a handle on the new branch.
 
@@ -301,7 +281,7 @@ class Session:
         self._session.branch(name, at)
         return self.on(name)
 
-    @_restoring
+    @restoring
     def on(self, branch: str) -> Session:
         """Return a handle of this session on another branch. Nothing is written.
 
@@ -309,7 +289,7 @@ class Session:
         """
         return Session(self._opened, self._session.on(branch))
 
-    @_restoring
+    @restoring
     def switch(self, branch: str) -> Node:
         """Make ``branch`` the active branch on this machine, move this handle to it, and return its tip.
 
@@ -317,7 +297,7 @@ class Session:
         """
         return self._session.switch(branch)
 
-    @_restoring
+    @restoring
     def fork(self, at: str | Node = "leaf") -> Session:
         """Create a session that continues this one at an entry.
 
@@ -341,7 +321,7 @@ class Session:
         forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=called.title, labels=called.chains)
         return Session(self._opened, forked)
 
-    @_restoring
+    @restoring
     def label(self, at: str | Node, label: str) -> Node:
         """Set or remove the label of an entry.
 
@@ -397,7 +377,7 @@ class Session:
             return []
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
-    @_restoring
+    @restoring
     def rename(self, title: str) -> None:
         """Set the title of the session. An empty string removes the title.
 
@@ -405,6 +385,7 @@ class Session:
         """
         self._session.rename(title)
 
+    @restoring
     def sign(self, branch: str | None = None, *, key: str = "") -> Seal:
         """Sign the current history of a branch, and store the signature.
 

@@ -171,6 +171,32 @@ def test_use_of_an_archived_session_restores_it(store: Store, write, is_held: bo
     assert_clean(store.objects)
 
 
+def _checkpoint_block(session: Session, work: Path) -> None:
+    with session.files.checkpoint(work):
+        pass
+
+
+PARTS: dict[str, Callable[[Session, Path], object]] = {
+    "tree": lambda session, _: session.tree(),
+    "files.at": lambda session, _: session.files.at("leaf"),
+    "files.diff": lambda session, _: session.files.diff("leaf~1"),
+    "files.take_checkpoint": lambda session, work: session.files.take_checkpoint("before", work),
+    "files.checkpoint": _checkpoint_block,
+    "files.plan_rewind": lambda session, _: session.files.plan_rewind("leaf~1"),
+    "compaction.plan": lambda session, _: session.compaction.plan(),
+    "compaction.is_due": lambda session, _: session.compaction.is_due(1_000),
+}
+
+
+@pytest.mark.parametrize("use", PARTS.values(), ids=PARTS)
+def test_use_of_a_part_of_an_open_handle_restores_the_session(store: Store, tmp_path: Path, use) -> None:
+    (tmp_path / "work").mkdir()
+    session = begun(store, "one", "two")
+    store.archive.put(session.id)
+    use(session, tmp_path / "work")
+    assert [row.sid for row in store.sessions()] == [session.id]
+
+
 def test_entries_of_a_restored_session_reach_the_other_store(tmp_path: Path, store: Store, days: Days) -> None:
     place = hub(tmp_path / "hub.git")
     git(place, "config", "receive.denyDeletes", "false")
