@@ -26,6 +26,21 @@ def hash_of(*parts: bytes) -> bytes:
     return hasher.digest()
 
 
+class PrefixHasher:
+    """A hasher of the beginnings of ``data``, which hashes each byte once."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+        self._hasher = blake3()
+        self._end = 0
+
+    def hash_of(self, end: int) -> bytes:
+        """Return the hash of the first ``end`` bytes. ``end`` must not be less than in an earlier call."""
+        self._hasher.update(self._data[self._end : end])
+        self._end = end
+        return self._hasher.digest()
+
+
 def digest(payload: bytes, holes: bytes = b"") -> bytes:
     """Return the digest of a stored payload: 32 bytes.
 

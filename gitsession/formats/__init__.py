@@ -22,6 +22,7 @@ from gitsession.formats.base.format import (
     Delegating,
     Document,
     Format,
+    Growing,
     Importing,
     InProject,
     Referring,
@@ -33,7 +34,7 @@ from gitsession.formats.base.format import (
     Workspace,
 )
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
-from gitsession.formats.base.record import Record, Source, SourceProblem
+from gitsession.formats.base.record import Record, Source, SourceProblem, SplitState
 
 __all__ = [
     "FORMATS",
@@ -45,6 +46,7 @@ __all__ = [
     "Delegating",
     "Document",
     "Format",
+    "Growing",
     "Importing",
     "InProject",
     "Outgoing",
@@ -58,6 +60,7 @@ __all__ = [
     "Sidecar",
     "Source",
     "SourceProblem",
+    "SplitState",
     "Streamed",
     "Workspace",
     "WrittenFile",

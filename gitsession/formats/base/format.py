@@ -14,7 +14,7 @@ from gitsession.errors import Malformed
 from gitsession.formats.base.file_changes import RecordedChange
 from gitsession.formats.base.jsonl import Data, LineFailure, Object
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
-from gitsession.formats.base.record import Source
+from gitsession.formats.base.record import Source, SplitState
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 from gitsession.model.usage import AnswerUsage
@@ -175,6 +175,24 @@ class Streamed(Format):
         """
 
 
+class Growing(Format):
+    """A format that can split the lines that were appended to a file, without the lines before them (decision 0065)."""
+
+    @abstractmethod
+    def split_rest(self, data: bytes, state: SplitState, *, name: str = "") -> Source | None:
+        """Split the part of a file after ``state``.
+
+        Args:
+            data: the whole file. Its first ``state.size`` bytes are those that the splitter had read.
+            state: the ``Source.state`` of an earlier version of the file with the same name.
+            name: see ``Format.split``.
+
+        Returns:
+            The result of ``Format.split``, but without the earlier records. ``None`` if there is no new line, or if the
+            result cannot be determined from ``state``.
+        """
+
+
 class Database(Format):
     """A format whose agent stores its sessions in an SQLite database.
 
@@ -297,6 +315,10 @@ class Remembering(Format):
 
     RECORDED: str
     """The reason that is recorded in the checkpoints that are derived from the agent's records."""
+
+    @abstractmethod
+    def mentions_changes(self, data: bytes) -> bool:
+        """Return whether ``data``, which consists of lines of a session file, may record a file change."""
 
     @abstractmethod
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:

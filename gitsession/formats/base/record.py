@@ -19,13 +19,13 @@ parent was missing before (cases 5 and 6).
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field, replace
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gitsession.dataclass import dataclass
-from gitsession.formats.base.jsonl import FileSpan, Group, LineFailure, Object, StoredGroup
+from gitsession.formats.base.jsonl import Data, FileSpan, Group, LineFailure, Object, StoredGroup
 from gitsession.model.entries import SessionHeader
 
 
@@ -84,6 +84,45 @@ def place_nodes(nodes: Sequence[LineLink]) -> list[PlacedLine]:
             problem = f"{problem}; {duplicate_note}" if problem else duplicate_note
         placed.append(PlacedLine(index, node.line, parent_line, claimed, problem))
     return placed
+
+
+class KnownLines(NamedTuple):
+    """The earlier lines of a file to which later lines can refer.
+
+    ``ids``: for each id, the number of the line to which the id refers now. ``newest``: the id of the newest line with
+    an id or a parent field, if it has an id. ``last``: the number of the last line; 0 if there is none.
+    """
+
+    ids: dict[str, int]
+    newest: str | None = None
+    last: int = 0
+
+    def after(self, nodes: Iterable[LineLink]) -> KnownLines:
+        """Return the known lines after ``nodes``, by the rules of ``place_nodes``."""
+        ids, newest, last = dict(self.ids), self.newest, self.last
+        for last, own, parent in nodes:
+            if own is None and parent is Field.ABSENT:
+                if newest is not None:
+                    ids[newest] = last
+                continue
+            newest = own
+            if own is not None:
+                ids[own] = last
+        return KnownLines(ids, newest, last)
+
+    def place(self, nodes: Sequence[LineLink]) -> list[PlacedLine]:
+        """Return the positions of ``nodes``, which follow the known lines.
+
+        The result is that of ``place_nodes`` for all lines, without the known ones. Only those known lines are placed
+        again to which ``nodes`` refer.
+        """
+        if not self.last:
+            return place_nodes(nodes)
+        wanted = {id for node in nodes for id in (node.id, node.parent) if isinstance(id, str) and id in self.ids}
+        found = sorted((self.ids[id], id) for id in wanted - {self.newest})
+        before = [*(LineLink(line, id, None) for line, id in found), LineLink(self.last, self.newest, None)]
+        placed = place_nodes([*before, *nodes])
+        return [line._replace(at=line.at - len(before)) for line in placed if line.at >= len(before)]
 
 
 def quoted(value: object) -> str:
@@ -283,6 +322,17 @@ def incomplete_line(line: int, rest: bytes) -> SourceProblem:
     return SourceProblem(line, what, is_incomplete=True)
 
 
+class SplitState(NamedTuple):
+    """The state of a splitter after the first ``size`` bytes of a file, which end with a newline.
+
+    ``records``: the number of records in these bytes. ``values``: a JSON value that only the splitter interprets.
+    """
+
+    size: int
+    records: int
+    values: Any
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """The content of an agent's session file.
@@ -298,7 +348,9 @@ class Source:
     lines. ``segment``: the agent's id for this file, if the session has several files and this is not the first file.
     The parent of the first record of such a file is the last record that it shares with the file in ``base``. Without
     ``base``, the first record is at the beginning of the session. ``header``: a header without a time, if the file
-    itself has no header.
+    itself has no header. ``state``: the state from which ``Growing.split_rest`` can read a longer version of the file;
+    ``None`` if it must be read whole. ``earlier``: the number of records before ``records``, which ``split_rest`` left
+    out.
     """
 
     agent: str
@@ -315,9 +367,29 @@ class Source:
     base: Base | None = None
     segment: str | None = None
     problems: tuple[SourceProblem, ...] = ()
+    state: SplitState | None = field(default=None, compare=False)
+    earlier: int = 0
 
     def payloads(self) -> Iterator[bytes]:
         """Yield the payloads of the records in file order, then the tail."""
         yield from (record.payload for record in sorted(self.records, key=lambda record: record.line))
         if self.tail:
             yield self.tail
+
+
+def has_problem(source: Source) -> bool:
+    """Return whether ``source`` has a problem other than an incomplete last line."""
+    return any(not problem.is_incomplete for problem in source.problems)
+
+
+def with_state(source: Source, data: Data, values: Any) -> Source:
+    """Return ``source`` with the state that has the given ``values``.
+
+    The state of a file with a problem is ``None``, because the problem is reported by each import, and so is that of a
+    file whose last line has no line end or that is not in memory. ``data``: the content of the file.
+    """
+    if has_problem(source) or not source.ends_with_newline or not isinstance(data, bytes):
+        return source
+    size = len(data) - len(source.waiting) - (len(source.tail) + 1 if source.tail else 0)
+    records = source.earlier + len(source.records)
+    return replace(source, state=SplitState(size, records, values))

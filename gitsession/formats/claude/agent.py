@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from gitsession.formats.base.format import (
     Accompanied,
     Delegating,
+    Growing,
     Remembering,
     Resumable,
     Sidecar,
@@ -30,7 +31,7 @@ from gitsession.formats.claude.write import relocate, write
 from gitsession.model.entries import SessionHeader
 
 
-class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
+class Claude(Accompanied, Delegating, Growing, Remembering, Resumable, Streamed):
     """The session files of Claude Code and of its sub-agents."""
 
     AGENT = split_file.AGENT
@@ -38,10 +39,12 @@ class Claude(Accompanied, Delegating, Remembering, Resumable, Streamed):
 
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
+    split_rest = staticmethod(split_file.split_rest)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
     native_id = staticmethod(files.session_uuid)
+    mentions_changes = staticmethod(files.mentions_changes)
     file_changes = staticmethod(files.file_changes)
     relocate = staticmethod(relocate)
 

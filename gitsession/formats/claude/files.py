@@ -93,12 +93,17 @@ _NAME = re.compile(r"[0-9a-f]{16}@v[0-9]{1,9}")
 _MARKS = (b"file-history-snapshot", b"toolUseResult")
 
 
+def mentions_changes(data: bytes) -> bool:
+    """Return whether ``data`` may record a file change."""
+    return any(mark in data for mark in _MARKS)
+
+
 def file_changes(source: Source) -> Iterator[RecordedChange]:
     """Yield the file changes that are recorded in a session, in the order of the session file."""
     known: dict[str, Any] = {}
     for payload in source.payloads():
         for line in payload.split(b"\n"):
-            if not any(mark in line for mark in _MARKS):
+            if not mentions_changes(line):
                 continue
             record = parse(line)
             if isinstance(record, LineFailure):

@@ -17,24 +17,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, grouped
+from gitsession.formats.base.jsonl import LF, Data, FileLines, Group, LineFailure, Object, StoredGroup, grouped
 from gitsession.formats.base.record import (
     NOTHING,
     Field,
+    KnownLines,
     LineLink,
     PlacedLine,
     Record,
     Source,
     SourceProblem,
+    SplitState,
+    has_problem,
     incomplete_line,
-    place_nodes,
     quoted,
     record_of,
+    with_state,
 )
 from gitsession.formats.claude.files import SessionPath, parse_path
 from gitsession.formats.claude.records import (
@@ -74,6 +78,21 @@ class ParallelCalls:
 
     def __init__(self) -> None:
         self._of: dict[str, _Turn] = {}
+
+    def to_json(self) -> list[Any]:
+        """Return all answers, each with the ids of its records."""
+        members: dict[int, list[str]] = {}
+        for own, turn in self._of.items():
+            members.setdefault(id(turn), []).append(own)
+        turns = {id(turn): turn for turn in self._of.values()}
+        return [[turns[key].answer, turns[key].tip, sorted(turns[key].answered), own] for key, own in members.items()]
+
+    @classmethod
+    def from_json(cls, turns: list[Any]) -> ParallelCalls:
+        made = cls()
+        for answer, tip, answered, members in turns:
+            made._of |= dict.fromkeys(members, _Turn(answer, tip, set(answered)))
+        return made
 
     def parent(self, line: Object, own: str | None, stated: str | None) -> str | None:
         """Return the id of a record's parent in the store.
@@ -115,6 +134,14 @@ class LeafFinder:
         self._named_id: str | None = None
         self._pinned = False
 
+    @property
+    def state(self) -> tuple[str | None, str | None, bool]:
+        return self._newest_id, self._named_id, self._pinned
+
+    @state.setter
+    def state(self, state: tuple[str | None, str | None, bool]) -> None:
+        self._newest_id, self._named_id, self._pinned = state
+
     def add_line(self, line: Object) -> None:
         if is_linked(line):
             if self._of_agent or not is_sidechain(line):
@@ -128,12 +155,14 @@ class LeafFinder:
                 self._pinned = leaf_id is not None and (is_explicit or (self._pinned and leaf_id == self._named_id))
                 self._named_id = leaf_id
 
-    def find(self, records: Sequence[Record], at_id: dict[str, int], messages: Collection[int]) -> int | None:
+    def find(
+        self, parents: Mapping[int, int | None], at_id: Mapping[str, int], messages: Collection[int]
+    ) -> int | None:
         """Return the line number of the leaf, or ``None`` if the leaf is the last record or is not found.
 
-        ``at_id``: the line numbers of the records, by id. ``messages``: the line numbers of the messages.
+        ``parents``: the line number of the parent of each record, by line number. ``at_id``: the line numbers of the
+        records, by id. ``messages``: the line numbers of the messages.
         """
-        parents = {record.line: record.parent for record in records}
         leaf = at_id.get(self._named_id) if self._named_id is not None else None
         newest = at_id.get(self._newest_id) if self._newest_id is not None else None
         if leaf is None or (not self._pinned and newest is not None and _is_descendant(newest, leaf, parents)):
@@ -149,7 +178,7 @@ class LeafFinder:
         return None if leaf == max(parents) else leaf
 
 
-def _is_descendant(line: int, above: int, parents: dict[int, int | None]) -> bool:
+def _is_descendant(line: int, above: int, parents: Mapping[int, int | None]) -> bool:
     at: int | None = line
     while at is not None and at != above:
         at = parents.get(at)
@@ -221,30 +250,52 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
         raise Malformed("the file is empty")
     if other := agent_of(data[:HEAD_BYTES]):
         raise Malformed(f"this is a {other} session, not a Claude Code session")
-    lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
-    session_path = parse_path(name)
-    parts = _Parts(session_path)
-    parts.add_lines(lines)
-    started_ms = parts.started_ms
-    if started_ms is None:
+    file = jsonl.split_lines(data, final=final)
+    parts = _Parts(parse_path(name))
+    parts.add_lines(file.lines)
+    if parts.started_ms is None:
         if not final:
             raise Malformed("no line has a timestamp yet", hint="pass --final if the file will not grow")
-        started_ms = 0
+        return replace(_source(parts, data, file, 0), state=None)
+    return _source(parts, data, file, 0)
+
+
+def split_rest(data: bytes, state: SplitState, *, name: str = "") -> Source | None:
+    """Split the rest of a file as ``Growing.split_rest`` does.
+
+    The result is ``None`` if the boundary of a compaction is in the rest, because the parent of a compaction can depend
+    on all earlier lines.
+    """
+    if state.size < HEAD_BYTES and agent_of(data[:HEAD_BYTES]):
+        return None
+    file = jsonl.split_lines(data[state.size :], final=False)
+    parts = _Parts.restored(parse_path(name), state.values)
+    parts.add_lines(file.lines)
+    if parts.has_boundary:
+        return None
+    source = _source(parts, data, file, state.records)
+    return None if has_problem(source) else source
+
+
+def _source(parts: _Parts, data: Data, file: FileLines, earlier: int) -> Source:
+    """Return the session with the lines in ``parts``. ``earlier``: the number of records that were split before."""
     records, problems = parts.records()
-    if waiting:
-        problems.append(incomplete_line(len(lines) + 1, waiting))
-    return Source(
+    if file.waiting:
+        problems.append(incomplete_line(parts.lines_before + len(file.lines) + 1, file.waiting))
+    source = Source(
         agent=AGENT,
-        source_id=_source_id(session_path, parts.session),
-        started_ms=started_ms,
+        source_id=_source_id(parts.session_path, parts.session),
+        started_ms=parts.started_ms or 0,
         records=records,
-        waiting=waiting,
-        ends_with_newline=ends_with_newline,
+        waiting=file.waiting,
+        ends_with_newline=file.ends_with_newline,
         tail=parts.tail,
-        leaf=parts.leaf_of(records),
-        header=_header(parts, session_path),
+        leaf=parts.leaf(),
+        header=_header(parts, parts.session_path),
         problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+        earlier=earlier,
     )
+    return with_state(source, data, parts.state()) if parts.is_resumable else source
 
 
 def _source_id(session_path: SessionPath, session: str | None) -> str:
@@ -280,7 +331,10 @@ def _header(parts: _Parts, session_path: SessionPath) -> SessionHeader | None:
 class _Parts:
     """The lines of a file, grouped by record, and the values for the header.
 
-    ``groups`` and ``nodes`` contain one item for each record.
+    ``groups`` and ``nodes`` contain one item for each record. ``lines_before``: the number of lines that were split
+    before. The fields from ``known`` on describe the records, including those that were split before: the lines to
+    which the ids refer, the line numbers of the records by id, the parents by line number, and the line numbers of the
+    messages. ``compaction_of``: for a parent id in later lines, the id of the compaction that is the parent.
     """
 
     session_path: SessionPath
@@ -292,11 +346,59 @@ class _Parts:
     cwd: str | None = None
     version: str | None = None
     forked_from: str | None = None
+    lines_before: int = 0
+    has_boundary: bool = False
+    known: KnownLines = field(default_factory=lambda: KnownLines({}))
+    at_id: dict[str, int] = field(default_factory=dict)
+    parents: dict[int, int | None] = field(default_factory=dict)
+    messages: set[int] = field(default_factory=set)
+    compaction_of: dict[str, str] = field(default_factory=dict)
+    turns: ParallelCalls = field(default_factory=ParallelCalls)
 
-    def add_lines(self, lines: Sequence[bytes]) -> None:
+    def __post_init__(self) -> None:
         self._leaf = LeafFinder(of_agent=self.session_path.is_subagent)
+        self._leaf_state = self._leaf.state  # after the last record
         self._boundaries: dict[int, Object] = {}  # line number of a summary -> its boundary line
         self._repaired: dict[int, str] = {}
+
+    @classmethod
+    def restored(cls, session_path: SessionPath, values: Any) -> _Parts:
+        """Return the parts with the state ``values``, which ``state`` returned."""
+        lines, facts, leaf, parents, messages, at_id, (moved, newest, last), compaction_of, turns = values
+        parts = cls(session_path, lines_before=lines, at_id=at_id, compaction_of=compaction_of)
+        parts.started_ms, parts.session, parts.cwd, parts.version, parts.forked_from = facts
+        parts.known = KnownLines(at_id | moved, newest, last)
+        parts.parents, parts.messages = dict(parents), set(messages)
+        parts.turns = ParallelCalls.from_json(turns)
+        parts._leaf.state = parts._leaf_state = tuple(leaf)
+        return parts
+
+    def state(self) -> Any:
+        """Return the state after the last record as a JSON value."""
+        known = self.known.after(self.nodes)
+        moved = {id: line for id, line in known.ids.items() if self.at_id[id] != line}
+        return [
+            self.groups[-1].line if self.groups else self.lines_before,
+            [self.started_ms, self.session, self.cwd, self.version, self.forked_from],
+            self._leaf_state,
+            list(self.parents.items()),
+            sorted(self.messages),
+            self.at_id,
+            [moved, known.newest, known.last],
+            self.compaction_of,
+            self.turns.to_json(),
+        ]
+
+    @property
+    def is_resumable(self) -> bool:
+        """Return whether ``split_rest`` can continue after the last record.
+
+        It cannot before the first record with an id, after a boundary line without a summary, and if the id of a
+        boundary line does not refer to a compaction.
+        """
+        return self._pending is None and bool(self._seen) and self._seen == self.at_id.keys()
+
+    def add_lines(self, lines: Sequence[bytes]) -> None:
         self._group(lines)
         self._link()
 
@@ -324,10 +426,17 @@ class _Parts:
                     first = at
             if not isinstance(parsed, LineFailure) and is_boundary(parsed):
                 pending = number, parsed
+                self.has_boundary = True
                 continue
             self.groups.append(grouped(lines, first, number, parsed))
+            self._leaf_state = self._leaf.state
             first = number
         self.tail = LF.join(lines[first:])
+        self._pending = pending
+        if self.lines_before:
+            self.groups = [
+                each._replace(line=each.line + self.lines_before) for each in self.groups if isinstance(each, Group)
+            ]
 
     def _update_facts(self, line: Object) -> None:
         self._leaf.add_line(line)
@@ -342,10 +451,13 @@ class _Parts:
 
     def _link(self) -> None:
         """Determine the parent of each record from the ids in the lines (docs/reference/format.md, "Claude Code")."""
-        turns = ParallelCalls()
-        stated = {uuid for group in self.groups for uuid in self._ids(group)}
-        seen: set[str] = set()
-        compaction_of: dict[str, str] = {}  # parent id in later lines -> the id of the compaction that is the parent
+        turns, compaction_of, seen = self.turns, self.compaction_of, set(self.at_id)
+        self.at_id |= {uuid: group.line for group in self.groups for uuid in self._ids(group)}
+        self.messages |= {
+            group.line
+            for group in self.groups
+            if not isinstance(line := group.parsed, LineFailure) and line.get("type") in MESSAGES
+        }
         before: dict[bool, str] = {}  # whether records are in a sidechain -> the id of the last such record
         above: dict[str, str] = {}  # id of a record -> id of its parent in the store
         for group in self.groups:
@@ -357,7 +469,7 @@ class _Parts:
             parent = _parent(boundary or group.parsed, seen)
             if isinstance(parent, str):
                 parent = compaction_of.get(parent, parent)
-                if parent not in stated and is_sidechain(group.parsed) in before:
+                if parent not in self.at_id and is_sidechain(group.parsed) in before:
                     self._repaired[group.line] = parent
                     parent = before[is_sidechain(group.parsed)]
                 if boundary is not None:
@@ -376,6 +488,7 @@ class _Parts:
                 compaction_of.pop(own, None)  # from here on, the id refers to this record again
                 if boundary is not None:
                     compaction_of |= dict.fromkeys([*self._ids(group), *preserved_by(boundary)], own)
+        self._seen = seen
 
     def _ids(self, group: Group | StoredGroup) -> Iterator[str]:
         boundary = self._boundaries.get(group.line)
@@ -383,7 +496,8 @@ class _Parts:
         yield from [uuid for uuid in (own, uuid_of(boundary) if boundary else None) if uuid is not None]
 
     def records(self) -> tuple[tuple[Record, ...], list[SourceProblem]]:
-        found = tuple([self._record(placed) for placed in place_nodes(self.nodes)])
+        found = tuple([self._record(placed) for placed in self.known.place(self.nodes)])
+        self.parents |= {record.line: record.parent for record in found}
         return found, [SourceProblem(record.line, record.problem) for record in found if record.problem]
 
     def _record(self, placed: PlacedLine) -> Record:
@@ -397,14 +511,8 @@ class _Parts:
             problem = "; ".join(filter(None, (missing, problem)))
         return record_of(group.line, group, placed.parent, own, claimed, problem)
 
-    def leaf_of(self, records: tuple[Record, ...]) -> int | None:
-        at_id = {uuid: group.line for group in self.groups for uuid in self._ids(group)}
-        messages = {
-            group.line
-            for group in self.groups
-            if not isinstance(line := group.parsed, LineFailure) and line.get("type") in MESSAGES
-        }
-        return self._leaf.find(records, at_id, messages)
+    def leaf(self) -> int | None:
+        return self._leaf.find(self.parents, self.at_id, self.messages)
 
 
 def _parent_after_kept(boundary: Object, parent: str, above: Mapping[str, str]) -> str:

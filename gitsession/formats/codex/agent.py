@@ -14,6 +14,7 @@ from gitsession.formats.base.format import (
     Continuing,
     Counting,
     Delegating,
+    Growing,
     Remembering,
     Resumable,
     Streamed,
@@ -29,7 +30,7 @@ from gitsession.formats.codex.write import relocate, write
 from gitsession.model.entries import SessionHeader
 
 
-class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
+class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, Streamed):
     """The rollouts of codex."""
 
     AGENT = split_file.AGENT
@@ -38,12 +39,14 @@ class Codex(Continuing, Counting, Delegating, Remembering, Resumable, Streamed):
 
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
+    split_rest = staticmethod(split_file.split_rest)
     headline = staticmethod(headline_of)
     read = staticmethod(entry_of)
     write = staticmethod(write)
     relocate = staticmethod(relocate)
     native_id = staticmethod(thread_id)
     counts = staticmethod(counts_in)
+    mentions_changes = staticmethod(files.mentions_changes)
     file_changes = staticmethod(files.file_changes)
 
     def copy_folders(self, name: str, source: Source) -> Sequence[str]:

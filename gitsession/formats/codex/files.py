@@ -20,12 +20,17 @@ _PATCHED, _ITEM = "patch_apply_end", "FileChange"
 _MARKS = (b'"patch_apply_end"', b'"FileChange"')
 
 
+def mentions_changes(data: bytes) -> bool:
+    """Return whether ``data`` may record a file change."""
+    return any(mark in data for mark in _MARKS)
+
+
 def file_changes(source: Source) -> Iterator[RecordedReplacement]:
     """Yield the file changes of the applied patches.
 
     Each change belongs to the entry that contains the call that applied the patch.
     """
-    if not any(mark in payload for payload in source.payloads() for mark in _MARKS):
+    if not any(map(mentions_changes, source.payloads())):
         return
     calls: dict[str, int] = {}
     texts: dict[str, str] = {}

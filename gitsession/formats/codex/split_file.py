@@ -25,7 +25,17 @@ from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import object_in, storable, to_ms
 from gitsession.formats.base.jsonl import LF, Data, Group, LineFailure, Object, StoredGroup, group, grouped, record_line
-from gitsession.formats.base.record import Base, Record, Source, SourceProblem, incomplete_line, quoted, record_of
+from gitsession.formats.base.record import (
+    Base,
+    Record,
+    Source,
+    SourceProblem,
+    SplitState,
+    incomplete_line,
+    quoted,
+    record_of,
+    with_state,
+)
 
 _INJECTED = (
     ("# agents.md instructions", "</instructions>", "AGENTS.md"),
@@ -190,13 +200,14 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
     if at is not None and thread.segment is not None:
         groups.insert(at, grouped(lines, at, at + 1, jsonl.parse(lines[at])))
         meta = ()
-    records = tuple(_place_records(groups))
+    history = _History()
+    records = tuple(history.place(groups))
     problems += [SourceProblem(record.line, record.problem) for record in records if record.problem]
     if at is not None and thread.segment is not None:
         records = tuple(_in_thread(records, groups, at + 1, thread.segment, ordinal(lines[at]) or 0))
     if waiting:
         problems.append(incomplete_line(len(lines) + 1, waiting))
-    return Source(
+    source = Source(
         agent=AGENT,
         source_id=thread.id,
         started_ms=thread.started_ms,
@@ -210,6 +221,36 @@ def split(data: Data, *, name: str = "", final: bool = False) -> Source:
         segment=thread.segment,
         problems=tuple(problems),
     )
+    if at != 0 or thread.base is not None or thread.segment is not None:
+        return source
+    return with_state(source, data, [groups[-1].line if groups else 1, history.steps, history.turns])
+
+
+def split_rest(data: bytes, state: SplitState, *, name: str = "") -> Source | None:
+    """Split the rest of a file as ``Growing.split_rest`` does."""
+    count, steps, turns = state.values
+    lines, waiting, ends_with_newline = jsonl.split_lines(data[state.size :], final=False)
+    header = data[: data.index(LF)]
+    thread, _ = _thread([header], 0, name)
+    groups, tail = group(lines, 0, is_attached)
+    history = _History([_Step(*step) for step in steps], turns)
+    records = tuple(history.place(groups, count))
+    if any(record.problem for record in records):
+        return None
+    source = Source(
+        agent=AGENT,
+        source_id=thread.id,
+        started_ms=thread.started_ms,
+        records=records,
+        meta=(Record(1, header),),
+        waiting=waiting,
+        ends_with_newline=ends_with_newline,
+        version=2 if thread.paginated else 1,
+        tail=tail or b"",
+        problems=(incomplete_line(count + len(lines) + 1, waiting),) if waiting else (),
+        earlier=state.records,
+    )
+    return with_state(source, data, [count + (groups[-1].line if groups else 0), history.steps, history.turns])
 
 
 def _groups(lines: Sequence[bytes], header: int | None) -> tuple[list[Group | StoredGroup], bytes]:
@@ -238,32 +279,41 @@ class _Step(NamedTuple):
     updates: bool
 
 
-def _place_records(groups: Sequence[Group | StoredGroup]) -> Iterator[Record]:
-    """Yield the records. Except for a rollback, each record is a child of the previous one.
+class _History:
+    """The current history while records are placed.
 
-    A rollback is a child of the last record that the rollback does not remove.
+    ``steps``: the records of the history. ``turns``: the indexes in ``steps`` at which turns begin.
     """
-    history: list[_Step] = []
-    turns: list[int] = []  # the indexes in ``history`` at which turns begin
-    for each in groups:
-        number, parsed = each.line, each.parsed
-        item: Object = {}
-        problem, own = "", None
-        if isinstance(parsed, LineFailure):
-            problem = parsed.reason
-        else:
-            turn_count = _turns_rolled_back(parsed)
-            if turn_count and turns:
-                del history[_cut(history, turns, turn_count) :]
-                while turns and turns[-1] >= len(history):
-                    turns.pop()
-            item = item_in(parsed)
-            own = item.get("id")
-        if starts_turn(item):
-            turns.append(len(history))
-        source_id = own if isinstance(own, str) and own else None
-        yield record_of(number, each, history[-1].line if history else None, source_id, problem=problem)
-        history.append(_Step(number, is_update(item) or _is_settings(parsed)))
+
+    def __init__(self, steps: Iterable[_Step] = (), turns: Iterable[int] = ()) -> None:
+        self.steps, self.turns = list(steps), list(turns)
+
+    def place(self, groups: Sequence[Group | StoredGroup], earlier: int = 0) -> Iterator[Record]:
+        """Yield the records of ``groups``. Except for a rollback, each record is a child of the previous one.
+
+        A rollback is a child of the last record that the rollback does not remove. ``earlier``: the number of lines
+        before those of ``groups``.
+        """
+        history, turns = self.steps, self.turns
+        for each in groups:
+            number, parsed = each.line + earlier, each.parsed
+            item: Object = {}
+            problem, own = "", None
+            if isinstance(parsed, LineFailure):
+                problem = parsed.reason
+            else:
+                turn_count = _turns_rolled_back(parsed)
+                if turn_count and turns:
+                    del history[_cut(history, turns, turn_count) :]
+                    while turns and turns[-1] >= len(history):
+                        turns.pop()
+                item = item_in(parsed)
+                own = item.get("id")
+            if starts_turn(item):
+                turns.append(len(history))
+            source_id = own if isinstance(own, str) and own else None
+            yield record_of(number, each, history[-1].line if history else None, source_id, problem=problem)
+            history.append(_Step(number, is_update(item) or _is_settings(parsed)))
 
 
 def _in_thread(

@@ -50,6 +50,10 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     relocate = staticmethod(files.relocate)
     native_id = staticmethod(files.session_id)
 
+    def mentions_changes(self, data: bytes) -> bool:
+        """Return true, because a change is recorded by a difference between two records."""
+        return True
+
     def claims(self, head: bytes) -> bool:
         """Return whether a file that begins with ``head`` is an export or a session description of an older version."""
         return split_file.is_document(head) or split_file.is_info(head)

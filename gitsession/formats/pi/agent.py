@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 
 from gitsession.formats.base.fields import to_iso
-from gitsession.formats.base.format import Referring, Resumable, Sidecar, Streamed, Workspace
+from gitsession.formats.base.format import Growing, Referring, Resumable, Sidecar, Streamed, Workspace
 from gitsession.formats.base.jsonl import Data, Lines, StoredFile
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
-from gitsession.formats.base.record import Source
+from gitsession.formats.base.record import Source, SplitState
 from gitsession.formats.pi import blobs, split_file
 from gitsession.formats.pi.headline import headline_of
 from gitsession.formats.pi.read_entry import entry_of
@@ -32,7 +32,7 @@ omp stores the blobs of ``agent/sessions/<bucket>/<file>`` in ``agent/blobs``.
 """
 
 
-class Pi(Referring, Resumable, Streamed):
+class Pi(Growing, Referring, Resumable, Streamed):
     """The format of the session files of pi."""
 
     AGENT = "pi"
@@ -50,6 +50,9 @@ class Pi(Referring, Resumable, Streamed):
 
     def split(self, data: Data, *, name: str = "", final: bool = False) -> Source:
         return split_file.split(data, agent=self.AGENT, name=name, final=final)
+
+    def split_rest(self, data: bytes, state: SplitState, *, name: str = "") -> Source | None:
+        return split_file.split_rest(data, state, agent=self.AGENT, name=name)
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return the blobs to which the session file refers, for files of pi and of omp.

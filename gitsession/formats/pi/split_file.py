@@ -15,19 +15,22 @@ from typing import NamedTuple
 from gitsession.errors import Malformed
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.fields import storable, to_ms
-from gitsession.formats.base.jsonl import Data, Group, LineFailure, Object, StoredGroup, grouped
+from gitsession.formats.base.jsonl import Data, FileLines, Group, LineFailure, Object, StoredGroup, grouped
 from gitsession.formats.base.record import (
     NOTHING,
     Field,
+    KnownLines,
     LineLink,
     PlacedLine,
     Record,
     Source,
     SourceProblem,
+    SplitState,
+    has_problem,
     incomplete_line,
-    place_nodes,
     quoted,
     record_of,
+    with_state,
 )
 
 
@@ -66,26 +69,56 @@ def split(data: Data, *, agent: str, name: str, final: bool) -> Source:
     """Split a file of pi or omp as ``Format.split`` does."""
     if not data:
         raise Malformed("the file is empty")
-    lines, waiting, ends_with_newline = jsonl.split_lines(data, final=final)
-    if not lines:
+    file = jsonl.split_lines(data, final=final)
+    if not file.lines:
         raise Malformed("the file has no complete line yet", hint="try again when the agent has written more")
-    parts = _parse_lines(lines)
+    return _source(_parse_lines(file.lines), _Earlier(), data, file, agent=agent, name=name)
+
+
+def split_rest(data: bytes, state: SplitState, *, agent: str, name: str) -> Source | None:
+    """Split the rest of a file as ``Growing.split_rest`` does."""
+    file = jsonl.split_lines(data[state.size :], final=False)
+    if not file.lines:
+        return None
+    heads, count, *known = state.values
+    parts = _parse_lines([*data.split(b"\n", heads)[:heads], *file.lines])
+    nodes = [node._replace(line=node.line + count - heads) for node in parts.nodes]
+    earlier = _Earlier(count, state.records, KnownLines(*known))
+    source = _source(parts._replace(nodes=nodes), earlier, data, file, agent=agent, name=name)
+    return None if has_problem(source) else source
+
+
+class _Earlier(NamedTuple):
+    """The lines that were split before: the number of lines and records, and those to which later lines can refer."""
+
+    lines: int = 0
+    records: int = 0
+    known: KnownLines = KnownLines({})
+
+
+def _source(parts: _Parts, earlier: _Earlier, data: Data, file: FileLines, *, agent: str, name: str) -> Source:
     source_id, problems = _source_id(parts.header, name.rpartition("/")[2])
-    records, record_problems = _records(parts)
+    records, record_problems = _records(parts, earlier.known)
     problems += record_problems
-    if waiting:
-        problems.append(incomplete_line(len(lines) + 1, waiting))
-    return Source(
+    count = earlier.lines + len(file.lines)
+    if file.waiting:
+        problems.append(incomplete_line(count + 1, file.waiting))
+    source = Source(
         agent=agent,
         source_id=source_id,
         started_ms=to_ms(parts.header.get("timestamp")) or 0,
         records=records,
         meta=parts.meta,
-        waiting=waiting,
-        ends_with_newline=ends_with_newline,
+        waiting=file.waiting,
+        ends_with_newline=file.ends_with_newline,
         version=_version(parts.header),
         problems=tuple(sorted(problems, key=lambda problem: problem.line)),
+        earlier=earlier.records,
     )
+    heads = [record.line for record in parts.meta]
+    if heads not in ([1], [0, 1]):
+        return source
+    return with_state(source, data, [len(heads), count, *earlier.known.after(parts.nodes)])
 
 
 class _Parts(NamedTuple):
@@ -134,8 +167,8 @@ def _parse_lines(lines: Sequence[bytes]) -> _Parts:
     return _Parts(header or {}, tuple(meta), nodes, groups, reasons, slots)
 
 
-def _records(parts: _Parts) -> tuple[tuple[Record, ...], list[SourceProblem]]:
-    records = tuple([_record(parts, placed) for placed in place_nodes(parts.nodes)])
+def _records(parts: _Parts, known: KnownLines) -> tuple[tuple[Record, ...], list[SourceProblem]]:
+    records = tuple([_record(parts, placed) for placed in known.place(parts.nodes)])
     # Line numbers in the store do not count the title slot, but the line numbers of a text editor do.
     return records, [SourceProblem(record.line + parts.slots, record.problem) for record in records if record.problem]
 
