@@ -6,6 +6,7 @@ import contextlib
 import functools
 import os
 from collections.abc import Collection
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from gitsession.exporting.resume import ResumePlan
 from gitsession.formats import Format, Remembering, Source
 from gitsession.importing import import_session
 from gitsession.importing.import_session import ImportResult, PurgedCopies
+from gitsession.importing.import_state import ImportState
 from gitsession.index.catalogue import Stat
 from gitsession.model.entries import Continuation, SessionHeader
 from gitsession.sessions import graph, local_records, operation_log
@@ -83,6 +85,7 @@ class AgentSessions:
         dry_run: bool = False,
         logged: bool = True,
         histories: bool = True,
+        earlier: ImportState | None = None,
     ) -> ImportResult:
         """Import a session that ``discovery.sources`` has read.
 
@@ -94,6 +97,7 @@ class AgentSessions:
             dry_run: Whether to report the result without writing to the store.
             logged: Whether to log the import as an operation, so that it can be undone.
             histories: Whether to also import the file contents that the agent recorded, as checkpoints.
+            earlier: The state after the last import, if ``loaded`` lacks the records before it.
 
         Returns:
             The result of the import.
@@ -103,6 +107,7 @@ class AgentSessions:
             Refused: The session was created by a later release.
             Corrupt: The store is damaged.
             Unavailable: The store cannot be written, or another process keeps writing to the session.
+            RefMoved: The session has changed since ``earlier``. Import the whole session.
         """
         source = loaded.source
         cwd = _cwd_of(format, source)
@@ -123,6 +128,8 @@ class AgentSessions:
             find=lambda source_id: self.find(format.AGENT, source_id),
             continuation=self._continuation(format, source),
             is_elsewhere=lambda sid, payloads: self._is_elsewhere(format, source, sid, path, payloads),
+            read=loaded.state,
+            earlier=earlier,
         )
         try:
             done = imported(purged_keys=local_records.purged_keys(self._objects.git_dir))
@@ -134,7 +141,10 @@ class AgentSessions:
         if path is not None:
             self._paths.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
-            done = self._with_history(format, source, path, cwd, done)
+            if earlier is None:
+                done = self._with_history(format, source, path, cwd, done)
+            if done.state is not None:
+                done = replace(done, state=done.state.after_replay(self._objects))
         missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
         return done.with_problems(*missing)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,13 +12,14 @@ from pathlib import Path
 from gitsession.api.agents import AgentSessions
 from gitsession.dataclass import dataclass
 from gitsession.discovery import discover, sources
-from gitsession.discovery.sources import FoundSession
-from gitsession.errors import GitSessionError, NoBase
+from gitsession.discovery.sources import FoundSession, LoadedSession
+from gitsession.errors import GitSessionError, NoBase, RefMoved
 from gitsession.exporting import session_files
-from gitsession.formats import FORMATS, Database, Format, Scattered
+from gitsession.formats import FORMATS, Database, Format, Remembering, Scattered
 from gitsession.formats.base.format import Stamp
 from gitsession.importing.import_session import ImportResult
-from gitsession.index.catalogue import Stat, recorded_status
+from gitsession.importing.import_state import ImportState
+from gitsession.index.catalogue import STATES_MAX, Stat, recorded_status
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,7 @@ class Imports:
         self._histories = histories
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Stat, str]] = []
+        self._states: dict[Path, ImportState | None] = {}
         self._queue = session_files.ImportQueue()
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
@@ -172,7 +175,9 @@ class Imports:
 
     def finish(self) -> None:
         """Update the catalog, and record the status of the imported files there."""
-        self.agents.opened.catalogues.get().remember(self._files)
+        newest = list(self._states.items())[-STATES_MAX:]
+        states = {path: state.encode() if state is not None else None for path, state in newest}
+        self.agents.opened.catalogues.get().remember(self._files, states)
 
     def _one(self, found: FoundSession, *, named: bool, within: bool) -> str | None:
         """Import one session and return its id, or ``None`` if the import failed.
@@ -186,7 +191,9 @@ class Imports:
             if seen is not None:
                 self.unchanged += 1
                 return seen
-            loaded = found.load()
+            earlier = self._earlier(found)
+            rest = self._load_rest(found, earlier) if earlier is not None else None
+            loaded = rest or found.load()
             handover = None if named else self.agents.find_handover(found.format, loaded, found.path, found.stamp)
             if handover is not None:
                 self.unchanged += 1
@@ -195,16 +202,48 @@ class Imports:
                 return handover
             source = loaded.source
             self._ids[found.path] = id = source.segment or source.source_id
-            done = self.agents.import_session(
-                found.format, loaded, path=found.path, group=self._group, dry_run=self.dry_run,
+            run = functools.partial(
+                self.agents.import_session, found.format, path=found.path, group=self._group, dry_run=self.dry_run,
                 logged=self._logged, histories=self._histories,
             )  # fmt: skip
+            try:
+                done = run(loaded, earlier=earlier if rest is not None else None)
+            except RefMoved:
+                done = run(found.load())
+            self._set_state(found.path.absolute(), done)
             self.done.append((found.path, found.format.AGENT, done))
             self._queue.imported.append((found.path, id))
             if within:
                 self._remember(found.path, found.stamp, done.session)
             return done.session
         return None
+
+    def _earlier(self, found: FoundSession) -> ImportState | None:
+        """Return the state of the last import of a file that is longer now, if the session is unchanged since then."""
+        path = found.path.absolute()
+        state = self._states.get(path)
+        if state is None:
+            data = self.agents.opened.catalogues.get(fresh=False).import_state(path, found.stamp)
+            state = ImportState.decode(data) if data is not None else None
+        return state if state is not None and state.is_current(self.agents.opened.objects) else None
+
+    def _load_rest(self, found: FoundSession, earlier: ImportState) -> LoadedSession | None:
+        """Load the records after ``earlier``; return ``None`` if the session must be loaded whole.
+
+        It must also be loaded whole if the recorded file changes are imported, and there may be new ones.
+        """
+        loaded, format = found.load_rest(earlier.read), found.format
+        if loaded is None or not self._histories or not isinstance(format, Remembering):
+            return loaded
+        from gitsession.importing.file_history import copy_folders
+
+        may_change = not earlier.has_replayed or any(map(format.mentions_changes, loaded.source.payloads()))
+        return None if may_change and copy_folders(format, loaded.source, found.path) else loaded
+
+    def _set_state(self, path: Path, done: ImportResult) -> None:
+        if not self.dry_run:
+            self._states.pop(path, None)
+            self._states[path] = done.state
 
     def _seen(self, path: Path, stamp: Stat) -> str | None:
         return self.agents.opened.catalogues.get(fresh=False).seen(path.absolute(), stamp)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import os
 import stat
@@ -16,11 +17,23 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from gitsession.codec.digest import PrefixHasher
 from gitsession.dataclass import dataclass
 from gitsession.discovery import databases
 from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable
-from gitsession.formats import FORMATS, ROOTS, Accompanied, Format, Scattered, Source, Streamed, claimed
+from gitsession.formats import (
+    FORMATS,
+    ROOTS,
+    Accompanied,
+    Format,
+    Growing,
+    Scattered,
+    Source,
+    SplitState,
+    Streamed,
+    claimed,
+)
 from gitsession.formats.base.format import Stamp
 from gitsession.formats.base.jsonl import Data, StoredFile
 
@@ -42,29 +55,45 @@ _ON_DISK, _IN_MEMORY = "/var/tmp", "/tmp"
 _CHUNK = 1 << 20
 
 
+class ReadState(NamedTuple):
+    """The state of a file that was read, from which a longer version of the file can be read (decision 0065).
+
+    ``agent``: the name of the agent. ``digest``: the hash, in hexadecimal, of the bytes that ``split`` describes.
+    """
+
+    agent: str
+    digest: str
+    split: SplitState
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
     """A session and the other files that belong to it.
 
     ``attachments``: the contents of these files by name; ``missing``: the names of the files that are missing.
+    ``state``: the state of the file; ``None`` if the next version of the file must be read whole.
     """
 
     source: Source
     attachments: Mapping[str, bytes]
     missing: list[str]
+    state: ReadState | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
     """A session that can be loaded.
 
-    ``path``: its path; ``stamp``: its state before it was read; ``load``: a function that loads it.
+    ``path``: its path; ``stamp``: its state before it was read; ``load``: a function that loads it. ``load_rest``: a
+    function that loads only the records after the given state; its result is ``None`` if the session must be loaded
+    whole.
     """
 
     path: Path
     format: Format
     stamp: Stat
     load: Callable[[], LoadedSession]
+    load_rest: Callable[[ReadState], LoadedSession | None] = lambda state: None
 
 
 def stamp_of(path: Path) -> Stat:
@@ -109,9 +138,27 @@ def at(path: Path, format: Format | None = None, *, final: bool = False) -> Iter
 
     def load() -> LoadedSession:
         contents, missing = attachments(path, data, chosen)
-        return LoadedSession(chosen.split(data, name=name_of(path), final=final), contents, missing)
+        source = chosen.split(data, name=name_of(path), final=final)
+        state = None if missing else _state(chosen, source, PrefixHasher(data))
+        return LoadedSession(source, contents, missing, state)
 
-    yield FoundSession(path, chosen, found, load)
+    yield FoundSession(path, chosen, found, load, functools.partial(_load_rest, path, chosen, data, final))
+
+
+def _load_rest(path: Path, format: Format, data: bytes, final: bool, state: ReadState) -> LoadedSession | None:
+    hasher, size = PrefixHasher(data), state.split.size
+    if final or not isinstance(format, Growing) or state.agent != format.AGENT or len(data) < size:
+        return None
+    if hasher.hash_of(size).hex() != state.digest:
+        return None
+    contents, missing = attachments(path, data[size:], format)
+    source = None if missing else format.split_rest(data, state.split, name=name_of(path))
+    return None if source is None else LoadedSession(source, contents, [], _state(format, source, hasher))
+
+
+def _state(format: Format, source: Source, hasher: PrefixHasher) -> ReadState | None:
+    split = source.state
+    return None if split is None else ReadState(format.AGENT, hasher.hash_of(split.size).hex(), split)
 
 
 def _in_large_file(path: Path, format: Streamed, *, final: bool) -> FoundSession:

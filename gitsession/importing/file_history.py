@@ -57,9 +57,7 @@ def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Pa
     """
     if not isinstance(format, Remembering) or cwd is None or not cwd.startswith("/"):
         return 0
-    base = path.resolve().parent
-    paths = [Path(os.path.normpath(base / folder)) for folder in format.copy_folders(sources.name_of(path), source)]
-    folders = [folder for folder in paths if folder.is_dir()]
+    folders = copy_folders(format, source, path)
     if not folders:
         return 0
     newest = history.newest(store, sid)
@@ -68,6 +66,13 @@ def add_checkpoints(store: ObjectStore, format: Format, source: Source, path: Pa
     with BorrowedObjects(folders) as borrowed:
         replay = _Replay(store, sid, posixpath.normpath(cwd), folders[0], borrowed, format.RECORDED, newest)
         return replay.run(format.file_changes(source))
+
+
+def copy_folders(format: Remembering, source: Source, path: Path) -> list[Path]:
+    """Return the existing folders that may contain the agent's copies of files. ``path``: the path of its file."""
+    base = path.resolve().parent
+    paths = [Path(os.path.normpath(base / folder)) for folder in format.copy_folders(sources.name_of(path), source)]
+    return [folder for folder in paths if folder.is_dir()]
 
 
 @dataclass

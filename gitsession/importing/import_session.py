@@ -10,17 +10,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from gitsession.codec.digest import hash_of, to_base32, to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.dataclass import dataclass
+from gitsession.discovery.sources import ReadState
 from gitsession.errors import GitSessionError, Malformed, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.git.objects import oid_of
-from gitsession.git.types import Kind, Oid
+from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.importing.import_metadata import ImportedSource, MetadataImport
+from gitsession.importing.import_state import ImportState, refs_of
 from gitsession.importing.known_entries import (
     EquivalentEntries,
     ExportedLine,
@@ -76,6 +78,8 @@ class ImportResult:
     ``rewritten``: the number of the first line that the agent has changed since the last import; ``None`` if the agent
     only appended lines. ``branch``: the branch whose tip is the entry at which the agent continues; "" if that entry is
     not a tip. ``moves``: the ref updates. ``is_purged``: whether nothing was imported because the session was purged.
+    ``state``: the state from which the import of a longer version of the file can continue; ``None`` if that version
+    must be imported whole.
     """
 
     session: str
@@ -86,6 +90,7 @@ class ImportResult:
     moves: tuple[Move, ...]
     problems: tuple[SourceProblem, ...]
     is_purged: bool = False
+    state: ImportState | None = field(default=None, compare=False, repr=False)
 
     def with_problems(self, *descriptions: str) -> ImportResult:
         """Return a copy of the result with additional problems."""
@@ -117,6 +122,8 @@ def import_source(
     continuation: kinds.Continuation | None = None,
     is_elsewhere: Callable[[str, Collection[bytes]], bool] | None = None,
     purged_keys: Collection[str] = frozenset(),
+    read: ReadState | None = None,
+    earlier: ImportState | None = None,
 ) -> ImportResult:
     """Import ``source`` into the store.
 
@@ -133,10 +140,13 @@ def import_source(
             separate session (decision 0033).
         purged_keys: the keys of purged entries (``sessions.local_records``), by which copies of these entries are
             recognized.
+        read: the state of the file, for ``ImportResult.state``.
+        earlier: the state after the import of the records that ``source`` leaves out; ``None`` if it has all records.
 
     Raises:
         NoBase: if the store does not have the session that the file continues.
         PurgedCopies: if new entries are copies of purged entries. Purge the copies first.
+        RefMoved: if the session has changed since ``earlier``. Import the whole file.
         Unavailable: if other writers moved the session's refs at every attempt.
     """
     request = _Request(
@@ -149,6 +159,8 @@ def import_source(
         continuation=continuation,
         purged_keys=purged_keys,
         may_hold=_lookahead(store, source),
+        read=read,
+        earlier=earlier,
     )
     for _ in range(TRIES):
         purged_result = _purged(store, source)
@@ -191,6 +203,8 @@ class _Request:
     continuation: kinds.Continuation | None
     purged_keys: Collection[str]
     may_hold: Callable[[int], bool]
+    read: ReadState | None = None
+    earlier: ImportState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,21 +213,29 @@ class _Target:
 
     ``sid``: the id of the file's session; ``tree``: the tree of that session, ``None`` if the session is new; ``root``:
     the entry below which the file begins; ``base``: the entry of another file after which the file continues.
+    ``at_line``: the entries of earlier lines to which the records refer, by line number, if ``tree`` has only these.
     """
 
     sid: str
     tree: graph.Tree | None
     root: Node
     base: Node | None
+    at_line: Mapping[int, Node] = field(default_factory=dict)
 
 
 def _draft(request: _Request, stack: ExitStack, *, dry_run: bool) -> _Draft:
     """Plan an import: find the session, match the records with existing entries, and draft the new entries."""
     store, source = request.store, request.source
     objects = stack.enter_context(closing(_Objects(None if dry_run else store.spill)))
-    purged = tombstone_set.read(store)
     base = shared(store, source.base, request.find) if source.base is not None else None
-    target = _session_target(request, objects, base) if source.segment is None else _thread_target(request, base)
+    if request.earlier is not None:
+        target = _earlier_target(request, request.earlier)
+    elif source.segment is None:
+        target = _session_target(request, objects, base)
+    else:
+        target = _thread_target(request, base)
+    old_refs = refs_of(store, target.sid)
+    purged = tombstone_set.read(store)
     old_meta = meta_of(store, target.sid) if target.tree else Meta()
     if old_meta.gaps:
         raise damaged(target.sid)
@@ -232,7 +254,7 @@ def _draft(request: _Request, stack: ExitStack, *, dry_run: bool) -> _Draft:
     is_other = continuation is not None and continuation.session != target.sid
     meta.keep_file(request.project, continuation if is_other else None)
     meta.attach(request.attachments)
-    return _Draft(request, objects, target, old_meta, entries, meta)
+    return _Draft(request, objects, target, old_refs, old_meta, entries, meta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +264,7 @@ class _Draft:
     request: _Request
     objects: _Objects
     target: _Target
+    old_refs: Mapping[str, RefValue]
     old_meta: Meta
     entries: _Entries
     meta: MetadataImport
@@ -274,7 +297,7 @@ class _Draft:
                 return None
         line = new_record.line - 1 if target.base is None else 0
         continuation = kinds.Continuation(session=target.sid, entry=to_base64url(last_shared.chain), line=max(line, 0))
-        return replace(request, source=source, continuation=continuation)
+        return replace(request, source=source, continuation=continuation, read=None)
 
     def carry_out(self, begin: Begin) -> ImportResult:
         outcome = self.outcome()
@@ -311,12 +334,33 @@ class _Draft:
         last = self.entries.last_node()
         return ImportResult(
             session=sid,
-            entries=len(self.request.source.records),
+            entries=self.request.source.earlier + len(self.request.source.records),
             new=self.entries.new,
             rewritten=meta.rewritten,
             branch=next((name for name, oid in tips.items() if last is not None and oid == last.oid), ""),
             moves=tuple(moves),
             problems=(*self.request.source.problems, *meta.problems),
+            state=self._state(moves),
+        )
+
+    def _state(self, moves: Iterable[Move]) -> ImportState | None:
+        """Return the state after the import; ``None`` if the next version of the file must be imported whole."""
+        request, target, meta = self.request, self.target, self.meta
+        is_rewritten = meta.lost or self.old_meta.source_file.superseded or self.old_meta.segments
+        if request.read is None or is_rewritten or meta.problems or not self.entries.is_plain:
+            return None
+        before = {refs.leaf(target.sid, name): oid for name, oid in self.entries.before.items()}
+        before |= {} if meta.before is None else {refs.meta(target.sid): meta.before}
+        prefix = refs.session(target.sid)
+        if before != {name: value for name, value in self.old_refs.items() if name.startswith(prefix)}:
+            return None  # another process changes the session
+        entries = request.earlier.entries if request.earlier is not None else {}
+        return ImportState(
+            read=request.read,
+            sid=target.sid,
+            refs={**self.old_refs, **{move.ref: move.new for move in moves if move.new is not None}},
+            root=target.root.oid,
+            entries={**entries, **{line: node.oid for line, node in self.entries.at_line.items()}},
         )
 
 
@@ -359,6 +403,14 @@ class _Objects:
 
 
 # The session of the file
+
+
+def _earlier_target(request: _Request, earlier: ImportState) -> _Target:
+    """Return the session with only the entries to which the new records refer. Raises ``RefMoved``."""
+    records, last = request.source.records, max(earlier.entries, default=None)
+    lines = {last, request.source.leaf, *(record.parent for record in records)} - {record.line for record in records}
+    tree, at_line = earlier.tree(request.store, [line for line in lines if line is not None])
+    return _Target(earlier.sid, tree, tree.nodes[earlier.root], None, at_line)
 
 
 def _session_target(request: _Request, sink: _Objects, base: Node | None) -> _Target:
@@ -443,7 +495,9 @@ class _Entries:
 
     ``at_line``: the entries by line number; ``exported``: the exported lines by line number; ``before``, ``tips``: the
     tips of the branches before and after the import. ``continued``: the existing entries that new entries follow.
-    ``copied``: the digests of new entries that are copies of purged entries.
+    ``copied``: the digests of new entries that are copies of purged entries. ``is_plain``: whether the file can be
+    continued from an ``ImportState``: its records have no redactions, and the session has no entry and no branch that
+    does not come from the file.
     """
 
     def __init__(self, request: _Request, sink: _Objects, target: _Target, old_meta: Meta, purged: Tombstones) -> None:
@@ -452,11 +506,13 @@ class _Entries:
         self._sink, self._purged = sink, purged
         self._sid, self._tree, self._root = target.sid, target.tree, target.root
         self._old_meta = old_meta
+        self._is_continued = request.earlier is not None
         self.before: dict[str, Oid] = dict(target.tree.branches) if target.tree else {}
         self.tips: dict[str, Oid] = dict(self.before) or {refs.MAIN: target.root.oid}
         self._names = graph.BranchNamer(self.tips.__contains__)
         self._branch_after = self._agent_branches()
-        self.at_line: dict[int, Node] = {}
+        self.at_line: dict[int, Node] = dict(target.at_line)
+        self.is_plain = len(self._branch_after) == len(self.before.keys() or {refs.MAIN})
         self.exported: dict[int, ExportedLine] = {}
         self.continued: set[Oid] = {target.base.oid} if target.base is not None else set()
         self.copied: set[str] = set()
@@ -471,6 +527,8 @@ class _Entries:
         """
         if self._tree is None:
             return {self._root.oid: refs.MAIN}
+        if self._is_continued:
+            return {oid: name for name, oid in self.before.items()}
         others = self.before.keys() - {refs.MAIN}
         imported = [node.chain for node in self._tree.nodes.values() if node.source is not None] if others else []
         names = {refs.MAIN, *graph.generated_names(others, imported)}
@@ -496,6 +554,7 @@ class _Entries:
             safe = commit_writer.redact_record(self._format, record.payload, guard if self._may_hold(number) else None)
             tree = commit_writer.tree_of(self._format.FORM, safe.stored) if known else ""
             node = known.get((parent.oid, record.line, tree)) or equivalents.find(parent, record)
+            self.is_plain &= not safe.is_redacted and (node is None or node.tree == tree)
             if node is not None and safe.is_redacted:
                 fill_vault(self._store, self._sink, node, record.payload)
             exported = finder.find(record, parent) if finder is not None and node is None else None
@@ -505,8 +564,16 @@ class _Entries:
             if node is None:
                 draft = commit_writer.draft_record(self._format, record, guard, safe)
                 node = self._tombstone_for(equivalents, parent, record, draft) or self._append(parent, draft)
+            self.is_plain &= not node.is_tombstone
             at_line[record.line] = node
         self._add_branch_at_last()
+        self.is_plain &= not self.exported and (finder is None or not finder.may_be_new)
+        self.is_plain &= self._is_continued or self._has_only_records()
+
+    def _has_only_records(self) -> bool:
+        """Return whether the session consists of its root and of entries in the file."""
+        nodes = self._tree.nodes if self._tree is not None else {}
+        return {*nodes, *self.before.values()} <= {self._root.oid, *(node.oid for node in self.at_line.values())}
 
     def _map_exported(self, line: ExportedLine) -> None:
         """Map an exported line to the entry from which it was written."""

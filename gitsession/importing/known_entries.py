@@ -193,7 +193,7 @@ class ExportedLineFinder:
         pending = (key for key, node in self._nodes.items() if node.source is None and node.oid not in roots)
         # The header of a file without a header line is one of gitsession's own marks, but no line is written for it.
         named = any(mark.line is None and (mark.what != "header" or mark.value) for mark in meta.marks)
-        self._may_be_new = named or any(key not in known for key in pending)
+        self.may_be_new = named or any(key not in known for key in pending)
 
     def find(self, record: Record, parent: Node) -> ExportedLine | None:
         """Return ``record`` as an exported line below ``parent``, or ``None`` if the agent wrote the record."""
@@ -203,7 +203,7 @@ class ExportedLineFinder:
         if recorded is not None and has_payload(self._store, recorded[0], record.payload):
             key = recorded[1]
         else:
-            written = self._written.get(record.source_id) if self._may_be_new else None
+            written = self._written.get(record.source_id) if self.may_be_new else None
             if written is None or not self._is_one(record, written):
                 return None
             key = written[1] if written[1] is not None else BELOW

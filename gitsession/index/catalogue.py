@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 15
+VERSION = 16
 FILE = "gitsession/index.db"
 
 _SCHEMA = """
@@ -61,8 +61,13 @@ CREATE TABLE sessions (
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE imports (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, state BLOB NOT NULL);
 """
-_TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files")
+_TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "imports")
+
+
+STATES_MAX = 100
+"""The number of files, imported last, for which the catalog has a state. Older files rarely grow."""
 
 
 class Stat(Protocol):
@@ -273,14 +278,28 @@ class Catalogue:
         paths = os.fsdecode(b"\0".join([row[0] for row in rows])).split("\0")  # one call for all paths is faster
         return {path: row[1:] for path, row in zip(paths, rows, strict=False)}
 
-    def remember(self, files: Iterable[tuple[Path, Stat, str]]) -> None:
-        """Record the imported files ``files``, each with its status and the id of the session in the file."""
+    def import_state(self, path: Path, stat: Stat) -> bytes | None:
+        """Return the state of the import of ``path`` if the file is longer now (``importing.import_state``)."""
+        query = "SELECT state FROM imports JOIN files USING (path) WHERE path = ? AND size < ?"
+        found = self.db.execute(query, (os.fsencode(path), recorded_status(stat)[0])).fetchone()
+        return found[0] if found is not None else None
+
+    def remember(self, files: Iterable[tuple[Path, Stat, str]], states: Mapping[Path, bytes | None] = {}) -> None:
+        """Record the imported files ``files``, each with its status and the id of the session in the file.
+
+        ``states``: the states of their imports; ``None`` to delete a state.
+        """
         rows = [(os.fsencode(path), *recorded_status(stat), sid) for path, stat, sid in files]
         if not rows:
             return
         # If the rows cannot be written, the next import reads the files again.
         with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:
             db.executemany("INSERT OR REPLACE INTO files VALUES (?, ?, ?, ?, ?)", rows)
+            db.executemany("DELETE FROM imports WHERE path = ?", [(os.fsencode(path),) for path in states])
+            new = [(os.fsencode(path), state) for path, state in states.items() if state is not None]
+            db.executemany("INSERT INTO imports (path, state) VALUES (?, ?)", new)
+            oldest = "(SELECT number FROM imports ORDER BY number DESC LIMIT -1 OFFSET ?)"
+            db.execute(f"DELETE FROM imports WHERE number IN {oldest}", (STATES_MAX,))
 
     def files_of(self, sid: str) -> list[Path]:
         """Return the recorded files from which a session was imported."""

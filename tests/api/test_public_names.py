@@ -28,6 +28,7 @@ from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context.policies import Policy
 from gitsession.git.engine import StoreRepository
+from gitsession.importing.import_state import ImportState
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import IngestResult
 from gitsession.purge.finding import PurgePlan
@@ -43,7 +44,7 @@ from gitsession.sync.transport import TransportOptions
 from gitsession.verify.findings import Report, SignatureCheck
 from gitsession.workspace.patches import FilePatch
 
-INNER = {Catalogue, Stat}
+INNER = {Catalogue, ImportState, Stat}
 """Types that only commands use. They are derived data and may change with every release."""
 
 PARTS = (AgentSessions, ArchivedSessions, Purges, Remotes, SessionCompaction, SessionFiles, StoredSecrets, Trash)

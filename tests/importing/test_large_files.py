@@ -39,7 +39,7 @@ def told(source: Source) -> dict[str, object]:
         (one.line, one.payload, one.parent, one.source_id, one.claimed_parent, one.problem) for one in source.records
     ]
     base = source.base and (source.base.source_id, source.base.end)
-    names = set(Source.__dataclass_fields__) - {"records", "base"}
+    names = set(Source.__dataclass_fields__) - {"records", "base", "state"}
     return {"records": records, "base": base} | {name: getattr(source, name) for name in names}
 
 
