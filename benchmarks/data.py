@@ -107,6 +107,40 @@ def grown(data: bytes, lines: int) -> bytes:
     return data.rstrip(b"\n") + b"\n" + b"".join(added)
 
 
+def long_file(agent: str, lines: int) -> tuple[str, bytes]:
+    """Return the name and the content of the longest real session file of an agent, or of a generated one.
+
+    The last twenty lines of the file are records. ``lines``: the number of lines of a generated file.
+    """
+    names = {"pi": "made.jsonl", "claude": "11111111-2222-4333-8444-555555555555.jsonl",
+             "codex": "rollout-2026-02-01T00-00-00-01a1ffd1-326d-7a00-aa58-5bfc88e96001.jsonl"}  # fmt: skip
+    real = sorted((folder() / "sessions" / agent).rglob("*.jsonl"), key=lambda path: path.stat().st_size)
+    name, data = (real[-1].name, real[-1].read_bytes()) if real and lines > 20 else (names[agent], b"")
+    if agent == "pi":
+        return name, grown(data or made_file(0, lines), 20)
+    return name, data + b"".join(_lines_of(agent, data, lines))
+
+
+def _lines_of(agent: str, data: bytes, lines: int) -> Iterator[bytes]:
+    """Yield generated lines of Claude Code or codex: ``lines`` for a new file, or twenty that continue ``data``."""
+    last = next((line["uuid"] for line in map(json.loads, reversed(data.splitlines())) if line.get("uuid")), None)
+    if not data and agent == "codex":
+        header = {"id": "01a1ffd1-326d-7a00-aa58-5bfc88e96001", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/w"}
+        yield json.dumps({"timestamp": header["timestamp"], "type": "session_meta", "payload": header}).encode() + b"\n"
+    for number in range(20 if data else lines):
+        role = "assistant" if number % 2 else "user"
+        line: dict[str, Any] = {"timestamp": f"2026-02-01T00:{number // 60 % 60:02}:{number % 60:02}.000Z"}
+        if agent == "codex":
+            content = [{"type": "output_text" if number % 2 else "input_text", "text": words(number)}]
+            line |= {"type": "response_item", "payload": {"type": "message", "role": role, "content": content}}
+        else:
+            message = {"role": role, "content": [{"type": "text", "text": words(number)}]}
+            line |= {"type": role, "uuid": f"{number:08x}-0000-4000-8000-000000000000", "parentUuid": last}
+            line |= {"sessionId": "11111111-2222-4333-8444-555555555555", "cwd": "/w", "message": message}
+            last = line["uuid"]
+        yield json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
 def _real_messages() -> Iterator[Said]:
     seen = set()
     for path, data in real_files().items():

@@ -18,19 +18,24 @@ import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from benchmarks.data import grown, made_file
+from blake3 import blake3
+
+from benchmarks.data import grown, long_file, made_file
 from benchmarks.figures import Line
 from benchmarks.measure import Duel, duel, seconds
 from benchmarks.workshop import Workshop, bring_all
 from gitsession import Store
 from gitsession.api.imports import Imports
 from gitsession.discovery import discover
+from gitsession.formats import FORMATS
 
 TITLE = "Import"
 
-BAR, AGAIN_BAR = 3.0, 1.2
+BAR, AGAIN_BAR, ONE_BAR = 3.0, 1.2, 4.0
 PEER, WALK = "json.loads and zlib of every line", "a walk, and os.stat of each file"
+READER = "a read and blake3 of the file; json.loads, zlib and a durable append of the record"
 
 
 def measure(shop: Workshop) -> Iterator[Line]:
@@ -49,7 +54,52 @@ def measure(shop: Workshop) -> Iterator[Line]:
     yield first.line(f"import of {len(taken)} files, {size:.0f} MB", PEER, BAR)
     yield again.line(f"import of {len(taken)} files again, nothing new", PEER)
     yield ten.line(f"import of a file of {len(taken[longest]) / 1e6:.1f} MB, ten lines longer", PEER)
+    for agent in ("pi", "claude", "codex"):
+        yield _one_more(shop, agent)
     yield from _unchanged(shop)
+
+
+def _one_more(shop: Workshop, agent: str) -> Line:
+    """Measure imports, as hooks make them after a turn, of a file that has grown by one record.
+
+    The peer reads and hashes the file, parses and compresses the record, and appends it to another file. The append is
+    durable, as that of the import, because otherwise the ratio would depend on the disk.
+    """
+    rounds = shop.pick(1, 20, 20)
+    name, data = long_file(agent, shop.pick(20, 1500, 1500))
+    lines = data.splitlines(keepends=True)
+    found = Duel()
+    for _ in range(shop.pick(1, shop.runs, shop.runs)):
+        folder = shop.folder()
+        path = folder / name
+        path.write_bytes(b"".join(lines[:-rounds]))
+        with Store.create(folder / "store.git") as store, open(folder / "kept", "wb") as kept:
+            _import_one(store, path, agent)
+            mine, theirs = [], []
+            for line in lines[-rounds:]:
+                with open(path, "ab") as file:
+                    file.write(line)
+                mine.append(seconds(lambda _, store=store, path=path: _import_one(store, path, agent)))
+                theirs.append(seconds(lambda _, path=path, line=line, kept=kept: _keep(path, line, kept)))
+            found.add(mine, theirs)
+    size = len(data) / 1e6
+    return found.line(f"one record more in a file of {agent}, {size:.1f} MB", READER, ONE_BAR)
+
+
+def _import_one(store: Store, path: Path, agent: str) -> None:
+    """Import a file as ``gitsession drain`` does."""
+    work = Imports(store.agents, logged=False, histories=False)
+    work.take(path, FORMATS[agent])
+    work.finish()
+    assert not work.failed
+
+
+def _keep(path: Path, line: bytes, kept: BinaryIO) -> None:
+    blake3(path.read_bytes()).digest()
+    json.loads(line)
+    kept.write(zlib.compress(line))
+    kept.flush()
+    os.fdatasync(kept.fileno())
 
 
 def _unchanged(shop: Workshop) -> Iterator[Line]:
