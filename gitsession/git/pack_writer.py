@@ -10,6 +10,7 @@ gitsession. So it needs no separate fsync, is never empty after a power failure,
 
 from __future__ import annotations
 
+import functools
 import os
 import zlib
 from collections.abc import Mapping
@@ -26,6 +27,8 @@ TEMPORARY = "gitsession-tmp-"
 """Prefix of the names of unfinished files. `git prune` may delete files whose names begin with ``tmp_``."""
 
 _COMPRESSION = 1
+_STORED_BYTES = 64
+"""Maximum length in bytes of an object that is not compressed. A tree with one blob has 39, of which 20 are an id."""
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
@@ -125,13 +128,17 @@ def _deflated(data: bytes) -> bytes:
     """Compress ``data`` with zlib, using the smallest sufficient window and memory level.
 
     Most objects are under 2 KB, but zlib's default state takes 256 KiB, which the system may have to allocate each
-    time.
+    time. The smallest objects become one stored block, which takes two bytes more and a tenth of the time.
     """
-    window_bits = min(15, max(12, len(data).bit_length()))
+    size = len(data)
+    if size <= _STORED_BYTES:
+        return b"\x78\x01" + binary("<BHH", 1, size, size ^ 0xFFFF) + data + binary(">I", zlib.adler32(data))
+    window_bits = min(15, max(12, size.bit_length()))
     deflate = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, window_bits, window_bits - 7)
     return deflate.compress(data) + deflate.flush()
 
 
+@functools.lru_cache(maxsize=4096)
 def _object_head(kind: int, length: int) -> bytes:
     """Return the header of an object: type and four bits of the length, then seven bits per byte, lowest bits first."""
     low, length = length & 15, length >> 4
