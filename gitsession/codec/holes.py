@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -35,6 +36,8 @@ STRING_BYTES_MIN = 65_536
 _DATA_URL = b"data:image/"
 _BASE64_MARK = b";base64,"
 _MAGIC = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a")
+_IMAGE = re.compile(rb'(?:data:image/[^"]{0,100}?;base64,)?(?:iVBORw0KG|/9j/|R0lGOD|UklGR|Qk[0-3])')
+"""The beginning of each string whose content ``is_image`` accepts. Other strings may begin in the same way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,12 +205,25 @@ def holds_image(data: bytes) -> bool:
 
 def spans_in_json(line: bytes) -> tuple[PayloadSpan, ...]:
     """Return the spans of one line of JSON that become holes. The line need not be valid JSON."""
-    if len(line) < IMAGE_BYTES_MIN:
+    if len(line) < STRING_BYTES_MIN and not _may_hold_image(line):
         return ()
     pieces = line.split(b'"')
-    if len(line) < STRING_BYTES_MIN and max(map(len, pieces)) < IMAGE_BYTES_MIN:
-        return ()
     return tuple(span for start, end in _literals(pieces) if (span := _span(line, start, end)) is not None)
+
+
+def _may_hold_image(line: bytes) -> bool:
+    """Return whether a quotation mark in ``line`` precedes a long run without others that begins like an image."""
+    at = 0
+    while at + IMAGE_BYTES_MIN <= len(line):
+        end = line.rfind(b'"', at, at + IMAGE_BYTES_MIN)
+        if end < 0:
+            if _IMAGE.match(line, at):
+                return True
+            end = line.find(b'"', at + IMAGE_BYTES_MIN)
+            if end < 0:
+                return False
+        at = end + 1
+    return False
 
 
 def _literals(pieces: list[bytes]) -> Iterator[tuple[int, int]]:

@@ -198,6 +198,16 @@ def test_holes_of_json_are_inside_of_string_literals(strings, ascii_only):
     lifted(payload)
 
 
+IMAGES = [image(1024, head) for head in MAGIC.values()]
+PIECES = ['"', "\\", "a" * 1023, "a" * 1024, "data:image/png;base64,", ";base64,", *map(b64, IMAGES)]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+def test_the_fast_test_for_images_excludes_no_image(text):
+    slowly_tested = text.encode() + b" " * 65_536  # the blanks are outside of every literal
+    assert spans_in_json(text.encode()) == spans_in_json(slowly_tested)
+
+
 # Cutting and restoring
 
 
