@@ -194,7 +194,13 @@ def _refuse(literal: str) -> NoReturn:
 
 def _decode(text: str) -> Any:
     try:
-        return _EXACT(text)
+        value, end = _scan(text, 0)
+        if end == len(text):
+            return value
+    except (StopIteration, ValueError):
+        pass
+    try:
+        return _EXACT(text)  # which allows blanks around the object, and describes errors
     except json.JSONDecodeError:
         raise
     except ValueError:  # int() rejects thousands of digits (int_max_str_digits)
@@ -216,6 +222,7 @@ def _deeper_than(line: bytes, levels: int) -> bool:
 
 _BLANK = " \t\r\n\f\v"
 _EXACT = json.JSONDecoder(parse_constant=_refuse).decode
+_scan = json.JSONDecoder(parse_constant=_refuse).scan_once  # type: ignore[attr-defined]
 _LENIENT = json.JSONDecoder(parse_constant=_refuse, parse_int=float).decode
 # Possessive quantifiers make the running time linear for any bytes. An unclosed string extends to the end.
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?+', re.DOTALL)
