@@ -19,6 +19,7 @@ from gitsession.dataclass import dataclass
 from gitsession.discovery.sources import ReadState
 from gitsession.errors import GitSessionError, Malformed, RefMoved, Refused, Unavailable
 from gitsession.formats import Format, Record, Source, SourceProblem
+from gitsession.formats.base.record import StoredRecord
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.importing.import_metadata import ImportedSource, MetadataImport
@@ -191,7 +192,8 @@ def import_source(
 class _Request:
     """The arguments of ``import_source``.
 
-    ``may_hold``: a function that returns whether the record with a given index may contain a secret.
+    ``may_hold``: a function that returns whether the record with a given index may contain a secret. ``drafts``: the
+    drafts of records, by index. They are kept if the import may be planned again, for a second file with the same id.
     """
 
     store: ObjectStore
@@ -205,6 +207,7 @@ class _Request:
     may_hold: Callable[[int], bool]
     read: ReadState | None = None
     earlier: ImportState | None = None
+    drafts: dict[int, commit_writer.Draft] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -502,7 +505,7 @@ class _Entries:
 
     def __init__(self, request: _Request, sink: _Objects, target: _Target, old_meta: Meta, purged: Tombstones) -> None:
         self._store, self._format, self._source = request.store, request.format, request.source
-        self._may_hold, self._purged_keys = request.may_hold, request.purged_keys
+        self._may_hold, self._purged_keys, self._drafts = request.may_hold, request.purged_keys, request.drafts
         self._sink, self._purged = sink, purged
         self._sid, self._tree, self._root = target.sid, target.tree, target.root
         self._old_meta = old_meta
@@ -541,7 +544,6 @@ class _Entries:
         old_meta = self._old_meta.of_file(self._source.segment)
         finder = ExportedLineFinder(self._store, self._sid, self._format, self._tree, old_meta) if self._tree else None
         at_line = self.at_line
-        guard = self._store.guard
         for number, record in enumerate(self._source.records):
             parent = self._root if record.parent is None else at_line[record.parent]
             exported = finder.find_header(record, parent) if finder is not None else None
@@ -551,18 +553,17 @@ class _Entries:
             if (node := equivalents.find_unchanged(self._format, parent, record)) is not None:
                 at_line[record.line] = node
                 continue
-            safe = commit_writer.redact_record(self._format, record.payload, guard if self._may_hold(number) else None)
-            tree = commit_writer.tree_of(self._format.FORM, safe.stored) if known else ""
+            draft = self._draft(number, record)
+            tree = commit_writer.tree_of(draft.form, draft.stored) if known else ""
             node = known.get((parent.oid, record.line, tree)) or equivalents.find(parent, record)
-            self.is_plain &= not safe.is_redacted and (node is None or node.tree == tree)
-            if node is not None and safe.is_redacted:
+            self.is_plain &= draft.original is None and (node is None or node.tree == tree)
+            if node is not None and draft.original is not None:
                 fill_vault(self._store, self._sink, node, record.payload)
             exported = finder.find(record, parent) if finder is not None and node is None else None
             if exported is not None:
                 self._map_exported(exported)
                 continue
             if node is None:
-                draft = commit_writer.draft_record(self._format, record, guard, safe)
                 node = self._tombstone_for(equivalents, parent, record, draft) or self._append(parent, draft)
             self.is_plain &= not node.is_tombstone
             at_line[record.line] = node
@@ -574,6 +575,16 @@ class _Entries:
         """Return whether the session consists of its root and of entries in the file."""
         nodes = self._tree.nodes if self._tree is not None else {}
         return {*nodes, *self.before.values()} <= {self._root.oid, *(node.oid for node in self.at_line.values())}
+
+    def _draft(self, number: int, record: Record) -> commit_writer.Draft:
+        """Return the draft of ``record``, which has the index ``number``."""
+        draft = self._drafts.get(number)
+        if draft is None:
+            guard = self._store.guard if self._may_hold(number) else None
+            draft = commit_writer.draft_record(self._format, record, guard)
+            if self._tree is not None and not isinstance(record, StoredRecord):
+                self._drafts[number] = draft
+        return draft
 
     def _map_exported(self, line: ExportedLine) -> None:
         """Map an exported line to the entry from which it was written."""

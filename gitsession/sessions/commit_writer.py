@@ -6,6 +6,7 @@ same transaction.
 
 from __future__ import annotations
 
+import functools
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -108,12 +109,9 @@ def cut(form: str, data: bytes, rows: tuple[Row, ...] = ()) -> StoredPayload:
     return holes.cut(data, holes.spans_in_json(data) if form in ("json", "jsonl") else (), rows)
 
 
-def draft_record(format: Format, record: Record, guard: Guard | None, redacted: RedactedRecord | None = None) -> Draft:
-    """Return a draft of a record of an agent's file, unchanged except for redactions.
-
-    ``redacted``: the redacted payload, if it was computed already.
-    """
-    redacted = redacted or redact_record(format, record.payload, guard)
+def draft_record(format: Format, record: Record, guard: Guard | None) -> Draft:
+    """Return a draft of a record of an agent's file, unchanged except for redactions."""
+    redacted = redact_record(format, record.payload, guard)
     id = record.source_id
     if redacted.is_redacted and guard is not None and id is not None:
         id = guard.words(id)
@@ -174,7 +172,10 @@ class _OidSink:
 def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None) -> Oid:
     """Write an entry's tree and its blobs, and return the oid of the tree."""
     add = to.put
-    entries = {layout.PAYLOAD + form: (layout.FILE_MODE, add("blob", stored.payload))}
+    payload_oid = add("blob", stored.payload)
+    if not stored.holes and files is None:
+        return add("tree", _payload_row(form) + bytes.fromhex(payload_oid))
+    entries = {layout.PAYLOAD + form: (layout.FILE_MODE, payload_oid)}
     if stored.holes:
         entries[layout.HOLES] = (layout.FILE_MODE, add("blob", stored.holes))
         blobs: dict[str, tuple[str, Oid]] = {}
@@ -186,6 +187,12 @@ def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None
     if files is not None:
         entries[layout.FILES] = (layout.TREE_MODE, files)
     return add("tree", encode_tree(entries))
+
+
+@functools.cache
+def _payload_row(form: str) -> bytes:
+    """Return the beginning of a tree that contains only a payload. The rest is the payload's oid."""
+    return encode_tree({layout.PAYLOAD + form: (layout.FILE_MODE, "")})
 
 
 class EntryCommit(NamedTuple):
