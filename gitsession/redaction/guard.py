@@ -27,7 +27,7 @@ LEVELS_MAX = 4
 Row: TypeAlias = tuple[int, int, str]
 """A placeholder: its offset in the redacted payload, its length in bytes, and its rule."""
 
-_LOOKAHEAD_BYTES = 1 << 20
+_LOOKAHEAD_BYTES = 1 << 18
 """Number of bytes that are scanned together. One scan of several payloads is much faster than one scan of each."""
 
 _CBOR, _JSON = "cbor", ("json", "jsonl")

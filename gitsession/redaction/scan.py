@@ -160,10 +160,11 @@ class Scanner:
         """
         if self._always:
             return set(range(len(texts)))
-        # Of the bytes of a token, only the slash has a short escape in JSON.
-        texts = [_SLASH.sub(b"/", text) if b"\\/" in text else text for text in texts]
-        texts = [text.replace(*_TIME) for text in texts]
         joined = b"\n".join(texts)
+        if b"\\/" in joined or _TIME[0] in joined:
+            # Of the bytes of a token, only the slash has a short escape in JSON.
+            texts = [_SLASH.sub(b"/", text).replace(*_TIME) for text in texts]
+            joined = b"\n".join(texts)
         has_escapes = b"u00" in joined
         letters = (each.start() for each in _LETTER.finditer(joined)) if has_escapes else ()
         found = _numbers(texts, itertools.chain(letters, places(joined)))
@@ -188,8 +189,7 @@ class Scanner:
         """Yield offsets in ``data`` of names, words and runs that may belong to a secret."""
         lower = data.lower()
         for hint in self._hints:
-            if hint.stem in lower:
-                yield from _hinted(hint, data, lower)
+            yield from _hinted(hint, data, lower)
         for word in self._own_words:
             yield from _all_of(word, data)
         if self._tokens:
@@ -260,6 +260,8 @@ def _hinted(hint: Hint, data: bytes, lower: bytes) -> Iterator[int]:
     """Yield the offsets in ``data`` at which ``hint`` matches. ``lower``: ``data`` in lower case."""
     stem, size = hint.stem, len(hint.stem)
     at = lower.find(stem)
+    if at < 0:
+        return
     match, turns = hint.compiled.match, CharacterTurns(data)
     while at >= 0:
         found = match(data, at + size)
