@@ -111,13 +111,18 @@ class Member(NamedTuple):
 
 def compact(text: str) -> str:
     """Return ``text`` without the whitespace between its tokens."""
-    return _LAYOUT.sub(r"\1", text)
+    return "".join(_VISIBLE.findall(text))
 
 
 def checked(text: str) -> tuple[str, LineFailure | None]:
     """Return ``text`` as compact JSON and ``None``, or ``text`` and the reason why ``text`` is not a JSON object."""
     found = parse(text.encode("utf-8", "surrogatepass"))
     return (text, found) if isinstance(found, LineFailure) else (compact(text.removeprefix("\ufeff")), None)
+
+
+def member_of(name: str, raw: str) -> Member:
+    """Return the member ``name`` of an object, with the value ``raw`` as JSON text."""
+    return Member(f'"{name}"', raw, _scan(raw, 0)[0])
 
 
 def members(raw: str) -> list[Member]:
@@ -201,7 +206,7 @@ def _parse_int(text: str) -> int | float:
 
 _WRITTEN = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _STRING = r'"(?:[^"\\]++|\\.)*+"'
-_LAYOUT = re.compile(rf"({_STRING})|[ \t\r\n]+", re.DOTALL)
+_VISIBLE = re.compile(rf'{_STRING}|[^" \t\r\n]++|"', re.DOTALL)
 _TOKEN = re.compile(rf"{_STRING}|[{{}}\[\],:]|[^\s{{}}\[\],:\"]+", re.DOTALL)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _scan = json.JSONDecoder(parse_int=_parse_int).scan_once  # type: ignore[attr-defined]

@@ -27,6 +27,7 @@ from gitsession.formats.opencode.json_text import (
     Orders,
     elements,
     joined,
+    member_of,
     members,
     ordered,
     quoted,
@@ -53,9 +54,9 @@ class OpencodeMessage(NamedTuple):
     problem: str = ""
 
 
-def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
-    """Return a message with the given ``info`` and ``parts``, which are valid, compact JSON."""
-    found = members(info)
+def build_message(info: Sequence[Member], parts: Iterable[Sequence[Member] | str]) -> OpencodeMessage:
+    """Return a message with the given ``info`` and ``parts``. A part is an object, or compact JSON of another type."""
+    found = info
     stated = object_of(found)
     orders: list[Order] = []
     if stated.get("role") == "user" and isinstance(stated.get("summary"), dict):
@@ -63,12 +64,12 @@ def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
     bare = ordered(found, INFO, orders)
     full_parts, bare_parts, values = [], [], []
     marks: list[tuple[int, str]] = []
-    for part in parts:
-        full_parts.append(part)
-        if not part.startswith("{"):
-            bare_parts.append(part)
+    for own in parts:
+        if isinstance(own, str):
+            full_parts.append(own)
+            bare_parts.append(own)
             continue
-        own = members(part)
+        full_parts.append(joined(own))
         value = object_of(own)
         mark = _mark(value)
         if mark is not None:
@@ -77,18 +78,18 @@ def build_message(info: str, parts: Iterable[str]) -> OpencodeMessage:
         bare_parts.append(ordered(own, PART, orders))
         values.append(value)
     return OpencodeMessage(
-        message_text(info, full_parts), message_text(bare, bare_parts), stated, values, marks, orders
+        message_text(joined(info), full_parts), message_text(bare, bare_parts), stated, values, marks, orders
     )
 
 
-def with_ids(raw: str, ids: Mapping[str, str]) -> str:
-    """Return ``raw`` with the members ``ids``, which replace members with the same names.
+def with_ids(found: Iterable[Member], ids: Mapping[str, str]) -> list[Member]:
+    """Return the members ``found`` of a row's object with the members ``ids``, which replace those with the same names.
 
-    ``raw``: a JSON object from a row of the database, valid and compact. ``ids``: the ids in other columns of the row.
+    ``ids``: the ids in other columns of the row, as JSON text.
     """
-    keys = {f'"{name}"': value for name, value in ids.items()}
-    rest = [member for member in members(raw) if member.key not in keys]
-    return joined([*rest, *(Member(key, value, None) for key, value in keys.items())])
+    own = [member_of(name, raw) for name, raw in ids.items()]
+    keys = {each.key for each in own}
+    return [*(each for each in found if each.key not in keys), *own]
 
 
 def message_of(raw: str, value: Any) -> OpencodeMessage:
@@ -96,7 +97,9 @@ def message_of(raw: str, value: Any) -> OpencodeMessage:
     if isinstance(value, dict) and isinstance(value.get("info"), dict) and isinstance(value.get("parts"), list):
         by_key = {member.key: member.raw for member in members(raw)}
         if len(by_key) == len(value) == 2 and by_key.keys() == {'"info"', '"parts"'}:
-            return build_message(by_key['"info"'], [part for part, _ in elements(by_key['"parts"'])])
+            parts = [part for part, _ in elements(by_key['"parts"'])]
+            own = (members(part) if part.startswith("{") else part for part in parts)
+            return build_message(members(by_key['"info"']), own)
     return OpencodeMessage(raw, raw, {}, (), problem="not a message with its parts")
 
 
@@ -130,7 +133,7 @@ def _mark(part: Object) -> tuple[int, str] | None:
     return None
 
 
-def _remove_member(found: list[Member], keys: Sequence[str]) -> list[Member]:
+def _remove_member(found: Sequence[Member], keys: Sequence[str]) -> list[Member]:
     key = f'"{keys[0]}"'
     if len(keys) == 1:
         return [member for member in found if member.key != key]

@@ -27,7 +27,7 @@ from gitsession.formats.base.format import (
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Source, SourceProblem
 from gitsession.formats.opencode import records
-from gitsession.formats.opencode.json_text import checked, members, quoted
+from gitsession.formats.opencode.json_text import Member, checked, members, quoted
 from gitsession.formats.opencode.records import OpencodeMessage
 
 TABLES = ("session", "message", "part")
@@ -107,10 +107,11 @@ def _messages(query: Query, session: str, problems: list[SourceProblem]) -> Iter
         yield records.build_message(info, own)
 
 
-def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> str:
-    """Return the JSON object ``data`` of a row with ``ids``, which are the ids in the other columns of the row.
+def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> list[Member]:
+    """Return the members of the JSON object ``data`` of a row, with ``ids``.
 
-    If ``data`` cannot be parsed, a problem is added to ``problems``, and the text becomes the member ``data``.
+    ``ids`` are the ids in the other columns of the row. If ``data`` cannot be parsed, a problem is added to
+    ``problems``, and the text becomes the member ``data``.
     """
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
@@ -119,7 +120,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> st
             SourceProblem(0, f"cannot parse {ids['id']!s:.60}: {failure.reason or 'empty'}")
         )
         raw = quoted({"data": text})
-    return records.with_ids(raw, {name: _plain(value) for name, value in ids.items()})
+    return records.with_ids(members(raw), {name: _plain(value) for name, value in ids.items()})
 
 
 def _task(query: Query, columns: Columns, id: str, parent: Any) -> str:

@@ -84,12 +84,12 @@ def from_folders(
         text = _readable(data, f"message {name}", problems)
         if text is None:
             continue
-        part_texts = [
-            part
+        own = [
+            members(part)
             for _, each in sorted(parts.get(name, {}).items())
             if (part := _readable(each, f"part of message {name}", problems)) is not None
         ]
-        message = build_message(text, part_texts)
+        message = build_message(members(text), own)
         found.append((created_ms(message.info) or 0, name, message))
     found.sort(key=lambda each: each[:2])
     source = records.source_of(description, [message for *_, message in found], final=final, problems=problems)
