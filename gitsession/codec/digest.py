@@ -51,7 +51,7 @@ def digest(payload: bytes, holes: bytes = b"") -> bytes:
 
 def chain(parent: bytes | None, payload_digest: bytes) -> bytes:
     """Return the chain digest of an entry: 32 bytes. ``parent``: the chain digest of its first parent."""
-    return hash_of(payload_digest) if parent is None else hash_of(parent, payload_digest)
+    return hash_of(payload_digest if parent is None else parent + payload_digest)
 
 
 def to_base64url(value: bytes) -> str:

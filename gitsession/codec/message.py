@@ -25,6 +25,7 @@ CHARACTERS_MAX = 4096
 _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 _RUN = re.compile(f"[{_SPACES}]+")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_UNQUOTED = re.compile(rf"[A-Za-z0-9._~-]{{1,{SOURCE_ID_MAX}}}")
 _SOURCE = re.compile(r"(?P<agent>[^/ ]+)/(?P<id>[A-Za-z0-9._~%-]*) (?P<line>0|[1-9][0-9]{0,17})")
 
 _TRAILERS = re.compile(
@@ -184,6 +185,8 @@ def _encode_id(source_id: str | None) -> str:
         return "-"
     if source_id == "-":
         return "%2D"
+    if _UNQUOTED.fullmatch(source_id):
+        return source_id
     return _quoted(_cut_id(source_id))
 
 

@@ -110,10 +110,12 @@ def encode_commit(
             raise Malformed(f"invalid commit time: {seconds} s")
     if b"\0" in message:
         raise Malformed("NUL byte in a commit message")
-    head = [f"tree {tree}", *(f"parent {parent}" for parent in parents)]
-    head.append(f"author {author_name} <{author_name}@gitsession> {author_seconds} +0000")
-    head.append(f"committer gitsession <gitsession@gitsession> {committer_seconds} +0000")
-    return "\n".join(head).encode() + b"\n\n" + message
+    parent_lines = "".join([f"parent {parent}\n" for parent in parents])
+    head = (
+        f"tree {tree}\n{parent_lines}author {author_name} <{author_name}@gitsession> {author_seconds} +0000\n"
+        f"committer gitsession <gitsession@gitsession> {committer_seconds} +0000\n\n"
+    )
+    return head.encode() + message
 
 
 def parse_commit(data: bytes) -> Commit:

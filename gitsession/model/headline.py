@@ -46,7 +46,7 @@ class Headline(NamedTuple):
 
     def at(self, at_ms: int | None) -> Headline:
         """Return a copy with another time."""
-        return self._replace(at_ms=at_ms)
+        return Headline(*self[:-1], at_ms)
 
 
 def clean(text: str) -> str:
@@ -54,8 +54,11 @@ def clean(text: str) -> str:
 
     Line ends are not removed. A tab becomes a space.
     """
-    if text.isascii() and text.isprintable():
-        return text
+    if text.isascii():
+        if text.isprintable():
+            return text
+        text = text.replace("\t", " ")
+        return text if text.replace("\n", "").isprintable() else re.sub(_UNSAFE, "", text)
     return re.sub(_UNSAFE, "", re.sub(_SURROGATES, "\ufffd", text.replace("\t", " ")))
 
 
