@@ -14,7 +14,7 @@ from gitsession.git.objects import encode_tree, oid_of
 from gitsession.git.repository import VerifiedRepository
 from gitsession.store.create import KEEP, create
 
-SIZES = [0, 1, 15, 16, 127, 128, 2047, 2048, 70_000, 1 << 20]
+SIZES = [0, 1, 15, 16, 64, 65, 127, 128, 2047, 2048, 70_000, 1 << 20]
 
 
 @pytest.fixture
