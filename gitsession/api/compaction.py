@@ -30,8 +30,11 @@ class SessionCompaction:
 
     @restoring
     def plan(
-        self, strategy: str = strategies.DEFAULT, *, profile: str | None = None,
-        request: CompactionRequest = strategies.DEFAULT_REQUEST
+        self,
+        strategy: str = strategies.DEFAULT,
+        *,
+        profile: str | None = None,
+        request: CompactionRequest = strategies.DEFAULT_REQUEST,
     ) -> Plan:
         """Plan a compaction for ``Session.compact`` (docs/reference/compaction.md). Nothing is changed.
 

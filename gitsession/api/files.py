@@ -72,9 +72,7 @@ class SessionFiles:
         clock, sid = self._session.clock, self._session.id
         with (
             self._root(workspace) as root,
-            capturing.around(
-                self._objects, sid, root, why, clock=clock, running=self._running, paths=paths
-            ) as before,
+            capturing.around(self._objects, sid, root, why, clock=clock, running=self._running, paths=paths) as before,
         ):
             yield before
 

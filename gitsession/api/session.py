@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gitsession.context.value import Context
     from gitsession.verify.findings import SignatureCheck
 
+
 class Session:
     """A handle for a session in a store, on one of the branches of the session.
 

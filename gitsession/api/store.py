@@ -465,9 +465,7 @@ class Store:
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         sid = self._sid_of(session)
         shown = RevealedStore(self.objects, reveals=with_secrets)
-        sent = (
-            export_session.export_original(shown, sid, at) if original else export_session.export(shown, sid, to, at)
-        )
+        sent = export_session.export_original(shown, sid, at) if original else export_session.export(shown, sid, to, at)
         bases = session_files.bases(shown, sent.agent, sent.data, self.agents.find)
         files = [*bases, *(session_files.other_files(shown, sent.agent, sid, sent.data) if at is None else ())]
         beside = {file.name: file.data for file in reversed(files)}
@@ -559,9 +557,7 @@ class Store:
             scope = workspaces.of_folder(self.objects, self.sessions(), folder_of(os.fspath(project)))
 
         def open_root(files: WorkspaceWrite) -> WorkspaceRoot:
-            return workspaces.open_root(
-                self._opened, files.session, workspace, recorded=files.workspace, writes=True
-            )
+            return workspaces.open_root(self._opened, files.session, workspace, recorded=files.workspace, writes=True)
 
         def open_session(sid: str) -> sessions.StoredSession:
             return sessions.StoredSession.open(self.objects, sid, self._opened.clock)

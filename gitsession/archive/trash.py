@@ -72,8 +72,11 @@ def _move(store: ObjectStore, tx: operation_log.RecordingTransaction, old: str, 
 
 
 def _move_choices(
-    store: ObjectStore, tx: operation_log.RecordingTransaction, sid: str, moved: Collection[str],
-    rename: Callable[[str], str]
+    store: ObjectStore,
+    tx: operation_log.RecordingTransaction,
+    sid: str,
+    moved: Collection[str],
+    rename: Callable[[str], str],
 ) -> None:
     """Point a session's symbolic refs to the new names of ``moved`` refs.
 

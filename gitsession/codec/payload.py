@@ -392,16 +392,12 @@ def _of_compaction(entry: kinds.Compaction) -> Headline:
 
 
 def _of_branch_summary(entry: kinds.BranchSummary) -> Headline:
-    return Headline(
-        kind=entry.kind, label="branch summary", words=first_line(entry.summary), at_ms=entry.at_ms
-    )
+    return Headline(kind=entry.kind, label="branch summary", words=first_line(entry.summary), at_ms=entry.at_ms)
 
 
 def _of_custom_message(entry: kinds.CustomMessage) -> Headline:
     label, text = f"custom {entry.custom_type}", entry.text
-    return Headline(
-        kind=entry.kind, role="custom", label=label, words=first_line(text), body=text, at_ms=entry.at_ms
-    )
+    return Headline(kind=entry.kind, role="custom", label=label, words=first_line(text), body=text, at_ms=entry.at_ms)
 
 
 def _of_tombstone(entry: kinds.Tombstone) -> Headline:

@@ -62,8 +62,13 @@ def entries_since_common_ancestor(line: ContextHistory, to: ContextHistory) -> l
 
 
 def summary_plan(
-    strategy: str, line: ContextHistory, profile: Profile, nodes: Sequence[Node], onto: Node, *,
-    budget: int | None = None
+    strategy: str,
+    line: ContextHistory,
+    profile: Profile,
+    nodes: Sequence[Node],
+    onto: Node,
+    *,
+    budget: int | None = None,
 ) -> Plan:
     """Return the plan of a summary of ``nodes`` that is appended after ``onto``.
 

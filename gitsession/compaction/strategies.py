@@ -45,8 +45,11 @@ If the history is damaged, the function raises the errors that ``context.build.c
 
 
 def plan(
-    line: ContextHistory, strategy: str = DEFAULT, *, profile: str = profiles.DEFAULT,
-    request: CompactionRequest = DEFAULT_REQUEST
+    line: ContextHistory,
+    strategy: str = DEFAULT,
+    *,
+    profile: str = profiles.DEFAULT,
+    request: CompactionRequest = DEFAULT_REQUEST,
 ) -> Plan:
     """Plan a compaction. Raises ``NotFound`` if the strategy or the profile is unknown."""
     if strategy not in STRATEGIES:

@@ -175,9 +175,7 @@ def model_facing(*roles: str) -> Policy:
     return policy
 
 
-def old_results(
-    *, protect: int = 40_000, least: int = 20_000, exclude_tools: Collection[str] = ("skill",)
-) -> Policy:
+def old_results(*, protect: int = 40_000, least: int = 20_000, exclude_tools: Collection[str] = ("skill",)) -> Policy:
     """Return a policy that clears tool results before the last two turns.
 
     ``session.compaction.prune(old_results())`` stores the change.

@@ -286,8 +286,10 @@ def _linked(pieces: Sequence[AnswerPart], parent: str | None) -> list[OutgoingEn
 
 
 def _update_references(
-    chain: Sequence[OutgoingEntry], linked: Sequence[OutgoingEntry], ends: dict[str | None, str | None],
-    names: dict[str, str]
+    chain: Sequence[OutgoingEntry],
+    linked: Sequence[OutgoingEntry],
+    ends: dict[str | None, str | None],
+    names: dict[str, str],
 ) -> None:
     """Update ``ends`` and ``names`` for the entries of ``chain``, which are replaced by ``linked``.
 

@@ -117,8 +117,14 @@ class _Replay:
     """
 
     def __init__(
-        self, store: ObjectStore, sid: str, cwd: str, folder: Path, borrowed: BorrowedObjects, reason: str,
-        newest: Point | None
+        self,
+        store: ObjectStore,
+        sid: str,
+        cwd: str,
+        folder: Path,
+        borrowed: BorrowedObjects,
+        reason: str,
+        newest: Point | None,
     ) -> None:
         self._store, self._sid, self._cwd, self._reason, self._newest = store, sid, cwd, reason, newest
         self._contents = Contents(store)

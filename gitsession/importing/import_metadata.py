@@ -54,8 +54,13 @@ class MetadataImport:
     """
 
     def __init__(
-        self, store: ObjectStore, sink: commit_writer.Entries, format: Format, sid: str, old_meta: Meta,
-        placed: ImportedSource
+        self,
+        store: ObjectStore,
+        sink: commit_writer.Entries,
+        format: Format,
+        sid: str,
+        old_meta: Meta,
+        placed: ImportedSource,
     ) -> None:
         self._store, self._sink, self._format = store, sink, format
         self._old_meta = old_meta.of_file(placed.source.segment)

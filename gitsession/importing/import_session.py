@@ -183,9 +183,7 @@ def import_source(
                 return draft.carry_out(begin or store.transaction)
             except RefMoved:
                 continue
-    raise Unavailable(
-        "another process keeps writing to the session", hint="try again when that process has finished"
-    )
+    raise Unavailable("another process keeps writing to the session", hint="try again when that process has finished")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

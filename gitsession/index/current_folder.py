@@ -105,4 +105,3 @@ def _top(folder: str) -> str | None:
 
 def _is_in(folder: str, above: str) -> bool:
     return f"{folder}/".startswith(f"{above.rstrip('/')}/")
-

@@ -15,9 +15,7 @@ PATIENCE_SECONDS = 30
 TIME_MIN, TIME_MAX = -(2**63), 2**63 - 1
 
 
-def connect(
-    path: str, prepare: Callable[[sqlite3.Connection], None], tables: Iterable[str]
-) -> sqlite3.Connection:
+def connect(path: str, prepare: Callable[[sqlite3.Connection], None], tables: Iterable[str]) -> sqlite3.Connection:
     """Open a database. Raises ``sqlite3.DatabaseError`` if the file is damaged or one of ``tables`` is missing.
 
     ``path``: the path of the file, or ":memory:". ``prepare``: a function that creates the tables if necessary.

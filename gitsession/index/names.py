@@ -129,4 +129,3 @@ def chain_bytes(text: str) -> bytes:
         return from_base64url(text)
     except ValueError:
         return b""
-

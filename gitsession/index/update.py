@@ -328,9 +328,7 @@ def _insert_entries(
         stored = row._replace(
             agent=row.agent and storable(row.agent), source_id=row.source_id and storable(row.source_id)
         )
-        rows.append(
-            (*stored, row.proof(), found.digest, in_file, node.oid in inner, depth, at_ms, alone, words)
-        )
+        rows.append((*stored, row.proof(), found.digest, in_file, node.oid in inner, depth, at_ms, alone, words))
         begins = isinstance(found.entry, kinds.Fork) and found.entry.session == sid
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
             session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)

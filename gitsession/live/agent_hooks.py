@@ -78,7 +78,9 @@ function tell(event, said) {
 }
 """
 
-_OPENCODE = _SCRIPT_HEAD + """
+_OPENCODE = (
+    _SCRIPT_HEAD
+    + """
 export const gitsession = async ({ directory }) => {
   const said = (session, more) => ({ session_id: session, cwd: directory, ...more });
   const tool = (input, args) => ({ tool_name: input.tool, tool_use_id: input.callID, tool_input: args });
@@ -99,8 +101,11 @@ export const gitsession = async ({ directory }) => {
   };
 };
 """
+)
 
-_PI = _SCRIPT_HEAD + """
+_PI = (
+    _SCRIPT_HEAD
+    + """
 export default function (pi) {
   const on = (theirs, ours, more) =>
     pi.on(theirs, async (event, ctx) => {
@@ -119,6 +124,7 @@ export default function (pi) {
   on("session_shutdown", "SessionEnd", () => ({}));
 }
 """
+)
 
 _TRUST = "codex runs a hook only after you have reviewed it: review it at the next start, or enter /hooks in codex"
 

@@ -156,9 +156,7 @@ class _Ingestion:
         for event in self._events:
             chain = [event]
             while (
-                (snapshot := chain[-1].snapshot)
-                and (base := by_name.get(snapshot.before or ""))
-                and base not in chain
+                (snapshot := chain[-1].snapshot) and (base := by_name.get(snapshot.before or "")) and base not in chain
             ):
                 chain.append(base)
             for link in reversed(chain):

@@ -481,10 +481,33 @@ class UnknownEntry(Entry):
 KINDS: Mapping[str, type[Entry]] = {
     kind.kind: kind
     for kind in (
-        SessionHeader, Message, ModelChange, ThinkingChange, ModeChange, ToolsChange, Instructions, Injection,
+        SessionHeader,
+        Message,
+        ModelChange,
+        ThinkingChange,
+        ModeChange,
+        ToolsChange,
+        Instructions,
+        Injection,
         Compaction,
-        BranchSummary, ContextEdit, Prune, Reset, Label, Title, Custom, CustomMessage, Usage, Permission, Checkpoint,
-        Fork, SourceFile, Attachment, Project, Continuation, Seal, Tombstone,
+        BranchSummary,
+        ContextEdit,
+        Prune,
+        Reset,
+        Label,
+        Title,
+        Custom,
+        CustomMessage,
+        Usage,
+        Permission,
+        Checkpoint,
+        Fork,
+        SourceFile,
+        Attachment,
+        Project,
+        Continuation,
+        Seal,
+        Tombstone,
     )
 }
 """The kinds of entries that gitsession writes, by their names in payloads."""

@@ -64,9 +64,7 @@ def _loaded(store: ObjectStore, oid: Oid) -> Node | None:
         return None
 
 
-def is_superseded(
-    store: ObjectStore, leaf: Node, superseded: Set[str], known: dict[Oid, bool] | None = None
-) -> bool:
+def is_superseded(store: ObjectStore, leaf: Node, superseded: Set[str], known: dict[Oid, bool] | None = None) -> bool:
     """Return whether ``leaf``, or an entry before ``leaf``, is no longer in the agent's file.
 
     ``known``: a cache of results. If it is shared between calls for many leaves, each entry is read only once.

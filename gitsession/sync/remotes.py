@@ -243,9 +243,7 @@ def remove(git_dir: Path, name: str) -> Remote:
     """Remove a remote; keep the data that was fetched from it. Raises ``NotFound``."""
     found = find(git_dir, name)
     if not name:
-        raise NotFound(
-            "cannot remove a remote: no name was given", hint=f"pass a remote name, such as {found.name}"
-        )
+        raise NotFound("cannot remove a remote: no name was given", hint=f"pass a remote name, such as {found.name}")
     _config(git_dir, "--remove-section", f"remote.{name}")
     if _settings(git_dir).get(HOME, [""])[-1] == name:
         _config(git_dir, "--unset-all", HOME)

@@ -188,7 +188,7 @@ def _lost(store: GitStore, tombstones: Tombstones, tips: Mapping[str, Oid]) -> d
     removed_by_ref: dict[str, set[Oid]] = {}
     for name, oid in tips.items():
         try:
-            if (removed := set(_removed_commits(store, rewriter, name, oid))):
+            if removed := set(_removed_commits(store, rewriter, name, oid)):
                 removed_by_ref[name] = removed
         except GitSessionError:
             continue  # the history is damaged, which `verify` reports

@@ -328,8 +328,10 @@ def _check_roots(
     else:
         unrelated = list(new_branches)
         expected = _first_root(reader, sid, new_branches, root)
-        if expected and not _is_fork(reader, sid, new_branches) and not _is_first(
-            reader, sid, new_branches, expected, roots
+        if (
+            expected
+            and not _is_fork(reader, sid, new_branches)
+            and not _is_first(reader, sid, new_branches, expected, roots)
         ):
             what = "another session begins with the same entry, and this one has no `fork` entry"
             yield from (Refusal(proposed.ref, expected, what, "root") for proposed in new_branches)
@@ -377,9 +379,10 @@ def _first_root(
     reader: GitReader, sid: str, new_branches: Sequence[ProposedBranch], root: Callable[[ProposedBranch], Oid]
 ) -> Oid:
     """Return the root of a session that is new in this repository; "" if it is the root of another session."""
-    ordered = sorted(new_branches, key=lambda proposed: (
-        not refs.is_branch(proposed.branch), proposed.branch != refs.MAIN, proposed.branch
-    ))
+    ordered = sorted(
+        new_branches,
+        key=lambda proposed: (not refs.is_branch(proposed.branch), proposed.branch != refs.MAIN, proposed.branch),
+    )
     for proposed in ordered:
         if _is_fork(reader, sid, [proposed]):
             return root(proposed)

@@ -258,9 +258,12 @@ class GitReader:
 
         Archived sessions are included.
         """
-        tips = [(sid, oid) for tips_by_session in (
-            self._tips, self._archived_tips
-        ) for sid in tips_by_session for oid in tips_by_session[sid]]
+        tips = [
+            (sid, oid)
+            for tips_by_session in (self._tips, self._archived_tips)
+            for sid in tips_by_session
+            for oid in tips_by_session[sid]
+        ]
         output = self._run(
             "rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in tips), [root])
         )
@@ -271,9 +274,9 @@ class GitReader:
                 found.setdefault(sid, set()).add(oid)
         return found
 
-    def new(self, tips: Iterable[Oid], known: Iterable[Oid] | None, count_max: int) -> dict[
-        Oid, tuple[Oid, ...]
-    ] | None:
+    def new(
+        self, tips: Iterable[Oid], known: Iterable[Oid] | None, count_max: int
+    ) -> dict[Oid, tuple[Oid, ...]] | None:
         """Return the commits reachable from ``tips`` but not from ``known``, parents first, each with its parents.
 
         If ``known`` is ``None``, the values of all known refs are used. Returns ``None`` if there are more than

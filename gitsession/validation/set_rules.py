@@ -66,9 +66,9 @@ def archived_fault(reader: GitReader, move: Proposed, archive: Oid) -> Fault | N
         )
     except GitSessionError as error:
         return Fault("archive", str(error))
-    return Fault(
-        "archived", "its session is archived: run `gitsession sync` to delete the ref"
-    ) if is_archived else None
+    return (
+        Fault("archived", "its session is archived: run `gitsession sync` to delete the ref") if is_archived else None
+    )
 
 
 class _Walk:

@@ -118,7 +118,8 @@ def validate_moves(
             refusals.setdefault(ref, Refusal(ref, "", str(error), "limit"))
     except GitSessionError as error:  # git failed, or reports that the sent objects are incomplete
         for ref, oid in [
-            *([(refs.ARCHIVE, "")] if archived_tips else []), *((move.ref, move.new or "") for move in session_moves)
+            *([(refs.ARCHIVE, "")] if archived_tips else []),
+            *((move.ref, move.new or "") for move in session_moves),
         ]:
             refusals.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
     return list(refusals.values())
@@ -297,8 +298,11 @@ class _EntryValidation:
 
         is_known_later = self._views.is_known_later(node)
         fault = first_fault(check_message=not is_known_later)
-        if fault is not None and fault.rule == "entry" and not is_known_later and self._views.is_later(
-            node, self._graph
+        if (
+            fault is not None
+            and fault.rule == "entry"
+            and not is_known_later
+            and self._views.is_later(node, self._graph)
         ):
             fault = first_fault(check_message=False)
         return fault

@@ -109,8 +109,7 @@ def _shown(path: str) -> str:
 
 
 _ON_META = {
-    kind.kind
-    for kind in (Attachment, Continuation, Label, Project, Seal, SessionHeader, SourceFile, Title, Tombstone)
+    kind.kind for kind in (Attachment, Continuation, Label, Project, Seal, SessionHeader, SourceFile, Title, Tombstone)
 }
 _ON_FILES = {Checkpoint.kind, Tombstone.kind}
 _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
@@ -179,8 +178,7 @@ def check(
         yield from manifests.problems(parts.files)
     data = content.full_payload(store, node, parts)
     if parts.holes and not all(
-        data.startswith(placeholder(row.rule), row.offset, row.offset + row.length)
-        for row in holes.hidden(parts.holes)
+        data.startswith(placeholder(row.rule), row.offset, row.offset + row.length) for row in holes.hidden(parts.holes)
     ):
         yield "a placeholder for a secret is not at its position in the list of holes"
     headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None

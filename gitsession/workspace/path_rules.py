@@ -16,7 +16,6 @@ TARGET_BYTES_MAX = 4095
 """Maximum size in bytes of a link's target. No supported system follows a link with a longer target."""
 
 
-
 class PlannedChange(NamedTuple):
     """One change to one path, from its ``expected`` state to its ``new`` state."""
 

@@ -85,9 +85,7 @@ def checkpoint_command(app: App, session: str, message: str | None, workspace: P
 @option("--files", "only_files", is_flag=True, help="Restore only the files.")
 @option("--conversation", "only_conversation", is_flag=True, help="Restore only the conversation.")
 @option("--dry-run", is_flag=True, help="Only show what would change.")
-@option(
-    "--force", is_flag=True, help="Also restore files that you or others have changed, and discard those changes."
-)
+@option("--force", is_flag=True, help="Also restore files that you or others have changed, and discard those changes.")
 @option("--continue", "finish", is_flag=True, help="Complete an interrupted rewind.")
 @option("--abort", is_flag=True, help="Revert an interrupted rewind.")
 @workspace_option

@@ -26,13 +26,10 @@ from gitsession.errors import Malformed, Refused, Unavailable
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write in the format of this agent, or as markdown or jsonl. "
-    "Default: the format of the session's own agent.",
+    help="Write in the format of this agent, or as markdown or jsonl. Default: the format of the session's own agent.",
 )
 @option("--original", is_flag=True, help="Write only the records that the agent wrote.")
-@option(
-    "--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault."
-)
+@option("--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault.")
 @option("-o", "--output", type=click.Path(path_type=Path),
               help="Write to a new file, or into an existing folder. Default: standard output.")  # fmt: skip
 @click.pass_obj

@@ -41,9 +41,7 @@ PROBLEMS_SHOWN = 3
     metavar="FORMAT",
     help="Read the files as this format, such as claude or pi. Default: detect the format.",
 )
-@option(
-    "--final", is_flag=True, help="Also import an incomplete last line. Use this option if the file will not grow."
-)
+@option("--final", is_flag=True, help="Also import an incomplete last line. Use this option if the file will not grow.")
 @option("--dry-run", is_flag=True, help="Only show what would be imported.")
 @json_option
 @click.pass_obj

@@ -34,12 +34,8 @@ _SHOWN = 20
     metavar="SECONDS",
     help="Stop checking after this many seconds.",
 )
-@option(
-    "--quick", is_flag=True, help="Check only the data added since the last complete check that found no problems."
-)
-@option(
-    "--notices", is_flag=True, help="Also report notices: unusual data that the agent itself may have written."
-)
+@option("--quick", is_flag=True, help="Check only the data added since the last complete check that found no problems.")
+@option("--notices", is_flag=True, help="Also report notices: unusual data that the agent itself may have written.")
 @option(
     "--all",
     "everything",

@@ -77,9 +77,7 @@ def _remote_lines(remotes: Sequence[gitsession.Remote]) -> Iterator[str]:
     multiple=True,
     help="Send only sessions of this project: a folder, or an identity such as github.com/owner/name. Can be repeated.",
 )
-@option(
-    "--agent", "agents", metavar="AGENT", multiple=True, help="Send only sessions of this agent. Can be repeated."
-)
+@option("--agent", "agents", metavar="AGENT", multiple=True, help="Send only sessions of this agent. Can be repeated.")
 @option(
     "--label",
     "labels",
@@ -467,7 +465,5 @@ def _more(app: App, branch: gitsession.SyncedBranch) -> list[str]:
     name = branch.beside.rpartition("/")[2]
     if branch.new == branch.old:
         return [f"diverged: the remote's branch is {name} in this store"]
-    suffix = (
-        " and stays the active branch" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
-    )
+    suffix = " and stays the active branch" if refs.is_branch(name) and active(app.objects(), parsed[0]) == name else ""
     return [f"diverged: the remote's branch keeps the name, yours is renamed to {name}{suffix}"]

@@ -34,9 +34,7 @@ OID_CHARS = 12
     default="",
     help="Search only sessions of this project: a folder, or an identity such as github.com/owner/name.",
 )
-@option(
-    "--role", type=click.Choice(ROLES), help="Search only entries of this role, only summaries, or only titles."
-)
+@option("--role", type=click.Choice(ROLES), help="Search only entries of this role, only summaries, or only titles.")
 @option(
     "--since",
     type=Since(),

@@ -91,9 +91,7 @@ _REPOSITORY_VARIABLES = (
 """Environment variables with which git would use another repository."""
 
 
-@command(
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
-)
+@command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_obj
 def git_command(app: App, arguments: tuple[str, ...]) -> None:

@@ -23,9 +23,7 @@ def retention_options(command: Command) -> Command:
     """Add the options that select sessions by age and number."""
     for add in (
         option("--dry-run", is_flag=True, help="Only list the selected sessions."),
-        option(
-            "--label", metavar="LABEL", default="", help="Protect sessions with an entry that has this label."
-        ),
+        option("--label", metavar="LABEL", default="", help="Protect sessions with an entry that has this label."),
         option(
             "--keep",
             type=click.IntRange(0),

@@ -64,7 +64,7 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
     if not 0 < time_limit_s < float("inf"):
         raise SummaryFailed(
             f"invalid value for gitsession.summarizerTimeLimit: {time_limit_s}",
-            hint="set it to a positive number of seconds"
+            hint="set it to a positive number of seconds",
         )
     return Options(
         name=setting("", "extractive"),

@@ -137,9 +137,7 @@ def _replayed(entry: Entry, context: Context, api: ProviderApi) -> Replay | None
     kept = replay_of(entry) if api.replays and isinstance(entry, Compaction) else None
     in_force = (context.model or "").partition("/")[0]
     is_current = (
-        kept is not None
-        and kept.provider == (in_force or kept.provider)
-        and _is_of_api(kept.provider, context, api)
+        kept is not None and kept.provider == (in_force or kept.provider) and _is_of_api(kept.provider, context, api)
     )
     return kept if is_current else None
 

@@ -145,9 +145,7 @@ def _output(at_ms: int, item: Object, fields: Fields) -> Entry:
 def _found_tools(at_ms: int, item: Object, fields: Fields) -> Entry:
     fields.drop("type")
     content = (OtherBlock({"tools": fields.take("tools")}),)
-    return Message(
-        at_ms=at_ms, role="tool", content=content, tool_call_id=fields.text("call_id"), extra=fields.left
-    )
+    return Message(at_ms=at_ms, role="tool", content=content, tool_call_id=fields.text("call_id"), extra=fields.left)
 
 
 def _agent_message(at_ms: int, item: Object, fields: Fields) -> Entry:

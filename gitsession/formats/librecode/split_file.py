@@ -226,4 +226,3 @@ def _order(row: Mapping[str, Any]) -> tuple[int, str, str]:
 
 
 _FRACTION = re.compile(r"\.([0-9]{1,9})Z?$")
-

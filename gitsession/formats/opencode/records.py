@@ -241,9 +241,7 @@ def _restore_order(raw: str, orders: Orders) -> str:
     found = members(raw)
     if [member.key for member in found] != [_INFO, '"parts"'] or not found[1].raw.startswith("["):
         return raw
-    parts = [
-        orders.restored(part, PART) if part.startswith("{") else part for part, _ in elements(found[1].raw)
-    ]
+    parts = [orders.restored(part, PART) if part.startswith("{") else part for part, _ in elements(found[1].raw)]
     return message_text(orders.restored(found[0].raw, INFO), parts)
 
 

@@ -116,9 +116,7 @@ def _object(data: Any, ids: dict[str, Any], problems: list[SourceProblem]) -> li
     text = data if isinstance(data, str) else data.decode(errors="replace") if isinstance(data, bytes) else ""
     raw, failure = checked(text)
     if isinstance(failure, LineFailure):
-        problems.append(
-            SourceProblem(0, f"cannot parse {ids['id']!s:.60}: {failure.reason or 'empty'}")
-        )
+        problems.append(SourceProblem(0, f"cannot parse {ids['id']!s:.60}: {failure.reason or 'empty'}"))
         raw = quoted({"data": text})
     return records.with_ids(members(raw), {name: _plain(value) for name, value in ids.items()})
 

@@ -62,8 +62,12 @@ def _assistant(message: Object) -> Headline:
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
     called = [plain(block.get("name")) for block in blocks if block.get("type") == "toolCall"]
     return Headline(
-        kind="message", role="assistant", label="assistant", words=first_line(text) or ", ".join(called),
-        calls=len(called), body=text,
+        kind="message",
+        role="assistant",
+        label="assistant",
+        words=first_line(text) or ", ".join(called),
+        calls=len(called),
+        body=text,
         model=_joined(provider, model),
     )
 
@@ -114,7 +118,9 @@ def _compaction(line: Object) -> Headline:
     before, after = count(line.get("tokensBefore")), count(line.get("tokensAfter"))
     words = " -> ".join(format_tokens(each) for each in (before, after) if each is not None)
     return Headline(
-        kind="compaction", label="compaction", words=f"{words} tokens" if before is not None else "",
+        kind="compaction",
+        label="compaction",
+        words=f"{words} tokens" if before is not None else "",
         body=plain(line.get("summary")),
     )
 

@@ -1,0 +1,172 @@
+"""Changes of files that a tool call, or the text of an answer, contains.
+
+Agents write a change in one of these forms: the old and the new text, the whole new text, a patch (codex), or a search
+and replace block in the text (Aider). Each form becomes a ``FileEdit``. No function in this module raises an exception.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+PATHS = ("path", "file_path", "filePath", "notebook_path", "filename")
+"""Names of the arguments with the path of a file."""
+
+_OLD = ("old_string", "oldString", "oldText", "old_text", "old_str")
+_NEW = ("new_string", "newString", "newText", "new_text", "new_str", "new_source")
+_WHOLE = ("content", "file_text", "contents")
+
+_COMPARED_LINES_MAX = 500
+"""Maximum number of lines that are compared with each other. The time of the comparison grows with its square."""
+
+_CONTEXT_LINES = 3
+
+
+class FileEdit(NamedTuple):
+    """A change of one file.
+
+    Attributes:
+        path: The path, as the agent wrote it, or relative to a folder.
+        lines: The lines of the change, each beginning with " ", "-" or "+", as in a unified diff, without line ends.
+        change: ``edit``, ``write`` (the whole file), ``delete`` or ``move``.
+        moved_to: The new path if ``change`` is ``move``; otherwise "".
+    """
+
+    path: str
+    lines: tuple[str, ...]
+    change: str = "edit"
+    moved_to: str = ""
+
+    def relative_to(self, folder: str) -> FileEdit:
+        """Return the edit with paths relative to ``folder``, if they are in it."""
+        return self._replace(path=relative(self.path, folder), moved_to=relative(self.moved_to, folder))
+
+    @property
+    def added(self) -> int:
+        """The number of added lines."""
+        return sum(line.startswith("+") for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        """The number of removed lines."""
+        return sum(line.startswith("-") for line in self.lines)
+
+    @property
+    def size(self) -> str:
+        """The size of the change, such as ``+3 -1``."""
+        return f"+{self.added} -{self.removed}"
+
+
+def edits_in(arguments: Mapping[str, Any]) -> tuple[FileEdit, ...]:
+    """Return the changes that the arguments of a tool call request; empty if the call changes no file."""
+    for value in (arguments.get("input"), arguments.get("patch"), arguments.get("patchText")):
+        if isinstance(value, str) and _PATCH_BEGIN in value:
+            return tuple(_patched(value))
+    path = first_text(arguments, PATHS)
+    if not path:
+        return ()
+    edits = arguments.get("edits")
+    parts = edits if isinstance(edits, list) else [arguments]
+    pairs = [(first_text(part, _OLD), first_text(part, _NEW)) for part in parts if isinstance(part, Mapping)]
+    replaced = [(old or "", new or "") for old, new in pairs if old is not None or new is not None]
+    if replaced:
+        return (FileEdit(path, tuple(line for old, new in replaced for line in compare(old, new))),)
+    whole = first_text(arguments, _WHOLE)
+    return () if whole is None else (FileEdit(path, tuple(f"+{line}" for line in _lines(whole)), "write"),)
+
+
+def relative(path: str, folder: str) -> str:
+    """Return ``path`` relative to ``folder`` if it is in this folder; otherwise unchanged."""
+    return path.removeprefix(f"{folder.rstrip('/')}/") if folder else path
+
+
+def first_text(arguments: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """Return the value of the first of the arguments ``names`` that is a string; ``None`` if there is none."""
+    return next((value for name in names if isinstance(value := arguments.get(name), str)), None)
+
+
+def compare(old: str, new: str) -> list[str]:
+    """Return the lines of a diff from ``old`` to ``new``, with a few unchanged lines around each change."""
+    before, after = _lines(old), _lines(new)
+    if before == after:
+        return []
+    if len(before) > _COMPARED_LINES_MAX or len(after) > _COMPARED_LINES_MAX:
+        return _compare_ends(before, after)
+    found = difflib.unified_diff(before, after, lineterm="", n=_CONTEXT_LINES)
+    return [line for at, line in enumerate(found) if at >= 2 and not line.startswith("@@")]
+
+
+def _compare_ends(before: list[str], after: list[str]) -> list[str]:
+    """Return a diff in which everything between the common beginning and the common end is replaced."""
+    shorter = min(len(before), len(after))
+    head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
+    tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
+    return [
+        *(f" {line}" for line in before[max(head - _CONTEXT_LINES, 0) : head]),
+        *(f"-{line}" for line in before[head : len(before) - tail]),
+        *(f"+{line}" for line in after[head : len(after) - tail]),
+        *(f" {line}" for line in before[len(before) - tail :][:_CONTEXT_LINES]),
+    ]
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines of ``text`` without line ends. Only LF and CR LF end a line."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+# ---- codex's patches
+
+_PATCH_BEGIN = "*** Begin Patch"
+_PATCH_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_PATCH_MOVE = "*** Move to: "
+
+
+def _patched(patch: str) -> Iterator[FileEdit]:
+    path, change, moved_to = "", "", ""
+    lines: list[str] = []
+    for line in [*_lines(patch[patch.index(_PATCH_BEGIN) :]), "*** End Patch"]:
+        begun = _PATCH_FILE.fullmatch(line)
+        if begun or line.startswith("*** End Patch"):
+            if path:
+                yield FileEdit(path, tuple(lines), change, moved_to)
+            path, change, moved_to, lines = "", "", "", []
+        if begun:
+            change = {"Add": "write", "Update": "edit", "Delete": "delete"}[begun[1]]
+            path = begun[2].strip()
+        elif line.startswith(_PATCH_MOVE) and path:
+            change, moved_to = "move", line[len(_PATCH_MOVE) :].strip()
+        elif path and line[:1] in (" ", "-", "+"):
+            lines.append(line)
+
+
+# ---- Aider's blocks
+
+_SEARCH, _DIVIDER, _REPLACE = (
+    re.compile(rf"{mark}{{5,9}}{word}\s*") for mark, word in (("<", " SEARCH>?"), ("=", ""), (">", " REPLACE"))
+)
+
+
+def edits_in_text(text: str) -> tuple[FileEdit, ...]:
+    """Return the search and replace blocks in the text of an answer of Aider."""
+    if "<<<<< SEARCH" not in text:
+        return ()
+    found: list[FileEdit] = []
+    path, parts = "", list[list[str]]()
+    for line in _lines(text):
+        if not parts:
+            if _SEARCH.fullmatch(line):
+                parts = [[]]
+            elif line.strip() and not line.startswith("```"):
+                path = line.strip().strip("`*# ")
+        elif len(parts) == 1 and _DIVIDER.fullmatch(line):
+            parts.append([])
+        elif len(parts) == 2 and _REPLACE.fullmatch(line):
+            lines = compare("\n".join(parts[0]), "\n".join(parts[1]))
+            found += [FileEdit(path, tuple(lines))] if path and lines else []
+            parts = []
+        else:
+            parts[-1].append(line)
+    return tuple(found)
