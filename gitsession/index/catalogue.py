@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 16
+VERSION = 17
 FILE = "gitsession/index.db"
 
 _SCHEMA = """
@@ -38,7 +38,9 @@ CREATE INDEX entries_chain ON entries (chain);
 CREATE INDEX entries_words ON entries (sid, in_file DESC, line IS NULL, line, at_ms, depth, chain)
     WHERE words IS NOT NULL;
 CREATE TABLE answers (
-    sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (sid, answer)) WITHOUT ROWID;
+    sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL,
+    cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL, at_ms INTEGER NOT NULL, model TEXT,
+    oid TEXT NOT NULL, PRIMARY KEY (sid, answer)) WITHOUT ROWID;
 CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE, proof INTEGER NOT NULL);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
@@ -57,13 +59,28 @@ CREATE TABLE sessions (
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
     active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL, view INTEGER NOT NULL, identity TEXT,
     parent TEXT, delegated INTEGER NOT NULL, continues TEXT, copied INTEGER NOT NULL, meta TEXT, leaf TEXT,
-    counted INTEGER NOT NULL, waiting INTEGER NOT NULL) WITHOUT ROWID;
+    counted INTEGER NOT NULL, waiting INTEGER NOT NULL, cost REAL NOT NULL, changed INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE imports (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, state BLOB NOT NULL);
+CREATE TABLE calls (
+    oid TEXT NOT NULL, number INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
+    title TEXT NOT NULL, copied INTEGER NOT NULL, PRIMARY KEY (oid, number)) WITHOUT ROWID;
+CREATE INDEX calls_call ON calls (sid, call);
+CREATE TABLE results (
+    oid TEXT NOT NULL, number INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, failed INTEGER NOT NULL,
+    outcome TEXT NOT NULL, PRIMARY KEY (oid, number)) WITHOUT ROWID;
+CREATE TABLE changes (
+    sid TEXT NOT NULL, oid TEXT NOT NULL, number INTEGER NOT NULL, path TEXT NOT NULL, change TEXT NOT NULL,
+    added INTEGER NOT NULL, removed INTEGER NOT NULL, copied INTEGER NOT NULL,
+    PRIMARY KEY (sid, oid, number)) WITHOUT ROWID;
+CREATE INDEX changes_path ON changes (path);
 """
-_TABLES = ("state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "imports")
+_TABLES = (
+    "state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "calls", "results",
+    "changes", "imports",
+)  # fmt: skip
 
 
 STATES_MAX = 100
@@ -106,6 +123,8 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         branches: The oid of each branch's tip, by branch name.
         active: The name of the active branch.
         tokens: The number of tokens that providers reported for the session.
+        cost: The cost that the agent recorded for the session, in US dollars; 0 if it recorded none.
+        changed: The number of files that tool calls of the session changed.
         view: The view number of the session. Sessions with a later view number can be read, but not written.
         identity: The identity of the project, which is the same on all machines, if it is known.
         parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked.
@@ -126,6 +145,8 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     branches: Mapping[str, str]
     active: str
     tokens: int
+    cost: float
+    changed: int
     view: int
     identity: str | None
     parent: str | None
@@ -338,8 +359,8 @@ class Catalogue:
 
 
 _SELECT = (
-    "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, view, "
-    "identity, parent, delegated, continues FROM sessions"
+    "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, "
+    "cost, changed, view, identity, parent, delegated, continues FROM sessions"
 )
 
 

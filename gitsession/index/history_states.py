@@ -119,6 +119,11 @@ class StateRecorder:
         payload = found.alone if node.kind in history_state.CONTEXT_KINDS else ""
         return EntryRow.of(self._sid, node, self._state_row(node, found.entry), self._shown(node), payload)
 
+    def model_at(self, oid: Oid) -> str | None:
+        """Return the model that is in use at an entry that was recorded, as ``provider/model``."""
+        state = self._at[oid]
+        return state.model if state is not None else None
+
     def _shown(self, node: Node) -> Oid | None:
         """Return the nearest entry before ``node`` that can add content to the context. See ``EntryRow.above``."""
         above: Oid | None = ""

@@ -12,7 +12,7 @@ from gitsession.git.types import Oid
 from gitsession.index.derived import clamped, storable
 from gitsession.index.names import chain_bytes
 from gitsession.model import entries as kinds
-from gitsession.model.usage import AnswerUsage, answer_id, total_tokens
+from gitsession.model.usage import AnswerUsage, answer_id, token_counts, total_tokens
 from gitsession.sessions.active_branch import is_superseded, selected_branch
 from gitsession.sessions.content import DecodedEntry, decode_entry, entry_of
 from gitsession.sessions.gaps import DAMAGE
@@ -79,22 +79,40 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
 # ---- tokens reported by providers: each answer is counted once, even if several entries report it
 
 
-def add_answers(db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry) -> tuple[int, int]:
-    """Store the numbers of tokens that an entry reports for answers with an id. For each answer, the highest is used.
+def add_answers(
+    db: sqlite3.Connection, sid: str, node: Node, found: DecodedEntry, model: str | None
+) -> tuple[int, int]:
+    """Store the tokens that an entry reports for answers. Of several reports for one answer, the highest is used.
 
     Return the numbers of tokens that the entry adds to its session: for answers with an id, and for all other answers.
+    ``model``: the model in use at the entry, as ``provider/model``.
     """
     named = alone = 0
-    for count in _counts(node, found):
-        if not count.answer:
-            alone += count.tokens
-            continue
-        key = sid, storable(count.answer)
-        known = db.execute("SELECT tokens FROM answers WHERE sid = ? AND answer = ?", key).fetchone()
-        if known is None or known[0] < count.tokens:
-            db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?)", (*key, count.tokens))
+    for number, count in enumerate(_counts(node, found)):
+        answer, known = f"{node.oid}:{number}", None
+        if count.answer:
+            answer = storable(count.answer)
+            known = db.execute("SELECT tokens FROM answers WHERE sid = ? AND answer = ?", (sid, answer)).fetchone()
+            if known is not None and known[0] >= count.tokens:
+                continue
+        values = (sid, answer, count.tokens, *count.counts, clamped(found.entry.at_ms), model and storable(model))
+        db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*values, node.oid))
+        if count.answer:
             named += count.tokens - (known[0] if known else 0)
+        else:
+            alone += count.tokens
     return named, alone
+
+
+def cost(db: sqlite3.Connection, sid: str) -> float:
+    """Return the recorded cost of a session, in US dollars."""
+    return float(db.execute("SELECT total(cost) FROM answers WHERE sid = ?", (sid,)).fetchone()[0])
+
+
+def changed_files(db: sqlite3.Connection, sid: str) -> int:
+    """Return the number of files that tool calls of a session changed, not counting copied entries."""
+    query = "SELECT count(DISTINCT path) FROM changes WHERE sid = ? AND NOT copied"
+    return int(db.execute(query, (sid,)).fetchone()[0])
 
 
 def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
@@ -113,7 +131,10 @@ def _counts(node: Node, found: DecodedEntry) -> Iterable[AnswerUsage]:
     if counting is not None:
         return counting.counts(found.data)
     entry = found.entry
-    return [AnswerUsage(total_tokens(entry.usage), answer_id(entry.extra))] if isinstance(entry, kinds.Message) else []
+    if not isinstance(entry, kinds.Message) or not entry.usage:
+        return []
+    counts = token_counts(entry.usage, entry.extra.get("costUSD"))
+    return [AnswerUsage(total_tokens(entry.usage), answer_id(entry.extra), counts)]
 
 
 def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:

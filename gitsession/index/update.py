@@ -17,6 +17,7 @@ from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
 from gitsession.index.entry_rows import EntryRow, has_entry
 from gitsession.index.history_states import StateRecorder
 from gitsession.index.sessions_ahead import SESSIONS, SessionsAhead
+from gitsession.index.update_activity import ActivityRecorder
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -225,7 +226,8 @@ def _add_entries(
     """
     superseded = frozenset(json.loads(known.superseded))
     new, start = _new_nodes(db, store, sid, [oid for oid in tips.values() if oid is not None])
-    newest_ms, tokens = _insert_entries(db, store, sid, new, superseded, known.copied)
+    folder = meta.header.cwd if meta is not None and meta.header else known.project
+    newest_ms, tokens = _insert_entries(db, store, sid, new, superseded, known.copied, folder or "")
     for name, oid in tips.items():
         session_details.put_branch(db, store, sid, name, oid, superseded)
     if meta is not None:
@@ -239,7 +241,7 @@ def _add_entries(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    for table in ("sessions", "branches", "entries", "answers", "marks"):
+    for table in ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes"):
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 
@@ -301,16 +303,18 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
 
 
 def _insert_entries(
-    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int
-) -> tuple[int, int]:
+    db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int,
+    folder: str,
+) -> tuple[int, int]:  # fmt: skip
     """Insert entries, parents first; return the time of the newest one (Unix time in ms), and their number of tokens.
 
     An entry is in the agent's file if neither the entry nor an entry before it is superseded. ``copied``: the number of
-    the last line in the file that was copied from another session, which counts the tokens.
+    the last line in the file that was copied from another session, which counts the tokens. ``folder``: the working
+    directory of the session; "" if it is unknown.
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
-    recorder = StateRecorder(db, store, sid)
+    recorder, activity = StateRecorder(db, store, sid), ActivityRecorder(sid, folder)
     newest_ms, tokens = TIME_MIN, 0
     rows = []
     for node in new:
@@ -321,7 +325,9 @@ def _insert_entries(
         row = recorder.record(node, found)
         at_ms = clamped(found.entry.at_ms)
         is_copied = node.source is not None and node.source.line <= copied
-        named, alone = (0, 0) if is_copied else session_details.add_answers(db, sid, node, found)
+        model = recorder.model_at(node.oid)
+        named, alone = (0, 0) if is_copied else session_details.add_answers(db, sid, node, found, model)
+        activity.record(node.oid, found.entry, copied=is_copied)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
         is_prompt = isinstance(found.entry, kinds.Message) and node.role == "user"
         words = node.subject.partition(": ")[2] if is_prompt else None
@@ -333,6 +339,7 @@ def _insert_entries(
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
             session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     db.executemany(_INSERT_ENTRY, rows)
+    activity.insert(db)
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return newest_ms, tokens
@@ -401,6 +408,8 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         "active": name,
         "view": (begins and begins.view) or VIEW,
         "tokens": known.counted + known.waiting,
+        "cost": session_details.cost(db, sid),
+        "changed": session_details.changed_files(db, sid),
     }
     _put(db, "sessions", row)
     return True

@@ -92,23 +92,28 @@ def compare(old: str, new: str) -> list[str]:
     before, after = _lines(old), _lines(new)
     if before == after:
         return []
-    if len(before) > _COMPARED_LINES_MAX or len(after) > _COMPARED_LINES_MAX:
-        return _compare_ends(before, after)
-    found = difflib.unified_diff(before, after, lineterm="", n=_CONTEXT_LINES)
-    return [line for at, line in enumerate(found) if at >= 2 and not line.startswith("@@")]
-
-
-def _compare_ends(before: list[str], after: list[str]) -> list[str]:
-    """Return a diff in which everything between the common beginning and the common end is replaced."""
     shorter = min(len(before), len(after))
     head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
     tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
-    return [
-        *(f" {line}" for line in before[max(head - _CONTEXT_LINES, 0) : head]),
-        *(f"-{line}" for line in before[head : len(before) - tail]),
-        *(f"+{line}" for line in after[head : len(after) - tail]),
-        *(f" {line}" for line in before[len(before) - tail :][:_CONTEXT_LINES]),
-    ]
+    lines = [f" {line}" for line in before[max(head - _CONTEXT_LINES, 0) : head]]
+    lines.extend(_compare_lines(before[head : len(before) - tail], after[head : len(after) - tail]))
+    return lines + [f" {line}" for line in before[len(before) - tail :][:_CONTEXT_LINES]]
+
+
+def _compare_lines(before: list[str], after: list[str]) -> Iterator[str]:
+    """Yield the lines of a diff. If there are many lines, all of them are replaced."""
+    if not before or not after or max(len(before), len(after)) > _COMPARED_LINES_MAX:
+        yield from (f"-{line}" for line in before)
+        yield from (f"+{line}" for line in after)
+        return
+    for operation, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after).get_opcodes():
+        if operation == "equal":
+            kept = before[start:end]
+            ends = [*kept[:_CONTEXT_LINES], *kept[-_CONTEXT_LINES:]] if len(kept) > 2 * _CONTEXT_LINES else kept
+            yield from (f" {line}" for line in ends)
+        else:
+            yield from (f"-{line}" for line in before[start:end])
+            yield from (f"+{line}" for line in after[new_start:new_end])
 
 
 def _lines(text: str) -> list[str]:

@@ -49,7 +49,10 @@ class ToolAction(NamedTuple):
 
 
 def action_of(call: ToolCall, folder: str = "") -> ToolAction:
-    """Return the action of a tool call. Paths in ``folder`` are relative to it."""
+    """Return the action of a tool call. Paths in ``folder`` are relative to it.
+
+    ``folder``: the working directory of the session; "" if it is unknown.
+    """
     tool = _one_line(call.name) or "tool"
     arguments = _arguments(call.arguments)
     edits = tuple(edit.relative_to(folder) for edit in edits_in(arguments))
@@ -58,7 +61,7 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
     for name in _COMMANDS:
         command = _command(arguments.get(name))
         if command:
-            return ToolAction(tool, "run", _one_line(command))
+            return ToolAction(tool, "run", _one_line(command.removeprefix(f"cd {folder} && ")))
     path, query = relative(first_text(arguments, PATHS) or "", folder), first_text(arguments, _QUERIES)
     if query:
         return ToolAction(tool, "search", _one_line(query) + (f" in {_one_line(path)}" if path else ""))

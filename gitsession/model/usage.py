@@ -26,11 +26,36 @@ Counts that other counts include, such as ``cached_tokens``, are not listed.
 """
 
 
+class TokenCounts(NamedTuple):
+    """The tokens of an answer by their kind, and its cost.
+
+    Attributes:
+        input_tokens: The tokens of the prompt that were not read from or written to a cache.
+        output_tokens: The tokens of the answer, including reasoning.
+        cache_read_tokens: The tokens of the prompt that were read from a cache.
+        cache_write_tokens: The tokens of the prompt that were written to a cache.
+        cost: The cost in US dollars, if the agent recorded it; otherwise 0.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+
+
 class AnswerUsage(NamedTuple):
-    """The number of tokens of an answer. ``answer``: the id of the answer, if several entries may report its usage."""
+    """The tokens of an answer.
+
+    Attributes:
+        tokens: The total number of tokens.
+        answer: The id of the answer, if several entries may report its usage.
+        counts: The tokens by their kind.
+    """
 
     tokens: int
     answer: str = ""
+    counts: TokenCounts = TokenCounts()
 
 
 def answer_id(extra: Mapping[str, Any]) -> str:
@@ -52,3 +77,40 @@ def total_tokens(usage: Mapping[str, Any] | None) -> int:
         sums = (sum(part for part in parts if type(part) is int and part > 0) for parts in families)
         total = next(filter(None, sums), 0)
     return min(total, TOKENS_MAX)
+
+
+_KINDS = (
+    ("input", "input_tokens", "prompt_tokens", "promptTokenCount"),
+    ("output", "output_tokens", "completion_tokens", "candidatesTokenCount"),
+    ("cacheRead", "cache_read_input_tokens", "cached_input_tokens", "cachedContentTokenCount"),
+    ("cacheWrite", "cache_creation_input_tokens", "cache_write_input_tokens"),
+)
+"""Names of the four kinds of tokens in the order of ``TokenCounts``."""
+
+_INCLUDED = ("cached_input_tokens", "cachedContentTokenCount")
+"""Names of counts that the count of the input includes."""
+
+
+def token_counts(usage: Mapping[str, Any] | None, cost: object = None) -> TokenCounts:
+    """Return the tokens of one answer by their kind.
+
+    Args:
+        usage: The usage that the provider or the agent reported.
+        cost: The cost that the agent recorded beside the usage, in US dollars.
+    """
+    if not usage:
+        return TokenCounts(cost=_dollars(cost))
+    given = [next((usage[name] for name in names if type(usage.get(name)) is int), 0) for names in _KINDS]
+    prompt, output, cache_read, cache_write = (min(max(count, 0), TOKENS_MAX) for count in given)
+    if any(usage.get(name) for name in _INCLUDED):
+        prompt = max(prompt - cache_read, 0)
+    thoughts = usage.get("thoughtsTokenCount")
+    output += thoughts if type(thoughts) is int and 0 < thoughts < TOKENS_MAX else 0
+    recorded = usage.get("cost")
+    total = recorded.get("total") if isinstance(recorded, Mapping) else recorded
+    return TokenCounts(prompt, output, cache_read, cache_write, _dollars(total) or _dollars(cost))
+
+
+def _dollars(value: object) -> float:
+    """Return a recorded cost; 0 if there is none, or if it is negative or not finite."""
+    return float(value) if isinstance(value, int | float) and 0 < value < TOKENS_MAX else 0.0

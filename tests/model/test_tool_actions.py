@@ -32,6 +32,8 @@ PATCH = """*** Begin Patch
     ("name", "arguments", "title"),
     [
         ("bash", {"command": "pytest -q\n"}, "bash: pytest -q"),
+        ("bash", {"command": "cd /w && make test"}, "bash: make test"),
+        ("bash", {"command": "cd /w/sub && make"}, "bash: cd /w/sub && make"),
         ("Bash", {"command": "ls\npwd", "description": "List"}, "Bash: ls pwd"),
         ("shell", {"command": ["zsh", "-lc", "cat a b"], "workdir": "/x"}, "shell: cat a b"),
         ("shell", {"command": ["cat", "a b"]}, "shell: cat 'a b'"),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import click
@@ -16,7 +18,8 @@ from gitsession.cli.output import emit, emit_line, json_option, paged, say_paint
 from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
-from gitsession.index import names
+from gitsession.index import activity, names
+from gitsession.index.activity import NO_ACTIONS, Actions
 from gitsession.sessions import entry_addresses, graph
 from gitsession.sessions.gaps import Gap
 from gitsession.sessions.node import Node
@@ -46,13 +49,19 @@ def log_command(app: App, session: str, number: int | None, follow: bool) -> int
     found = list(itertools.islice(graph.history_with_gaps(store, row.sid, start), number))
     gaps = [it for it in found if isinstance(it, Gap)]
     called = names.names(catalogue, row.sid)
+    actions = functools.partial(activity.actions_of, catalogue.db)
     if wants_json():
         nodes = [it for it in found if isinstance(it, Node)]
         leaf = start if entry else _leaf(store, row.sid, row.active, tip)
-        emit("log", {**as_document(store, row, called, nodes, leaf), "gaps": [gap_object(gap) for gap in gaps]})
+        emit(
+            "log", {**as_document(store, row, called, nodes, leaf, actions), "gaps": [gap_object(gap) for gap in gaps]}
+        )
     else:
         names_after = names_of(row.branches, called.labels, active=row.active)
-        paged(gap_line(it) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, [])) for it in found)
+        paged(
+            gap_line(it) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, []), actions=actions(it.oid))
+            for it in found
+        )
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
         warn("warning: the entries before the gap cannot be determined")
         warn("hint: run `gitsession tree` to list all readable entries")
@@ -74,22 +83,23 @@ def _follow(app: App, address: str, number: int | None) -> int:
     news = session.follow(idle=True)  # before the existing entries are listed, so that no entry is missed
     shown = list(itertools.islice(graph.history(store, session.leaf.oid), number or FOLLOWED)) if session.leaf else []
     for node in reversed(shown):
-        _print_entry(store, node, session.branch_name)
+        _print_entry(app, node, session.branch_name)
     for one in news:
         if one is None:
             app.drain()
         elif one.node.oid not in {node.oid for node in shown}:
-            _print_entry(store, one.node, one.branch)
+            _print_entry(app, one.node, one.branch)
     return exits.OK
 
 
-def _print_entry(store: ObjectStore, node: Node, branch: str) -> None:
+def _print_entry(app: App, node: Node, branch: str) -> None:
+    actions = activity.actions_of(app.catalogue().db, node.oid)
     if wants_json():
         from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 
-        emit_line("entry", as_object(node, entry_of(store, node).at_ms, branch))
+        emit_line("entry", as_object(node, entry_of(app.objects(), node).at_ms, branch, actions))
     else:
-        say_painted([as_line(node, [])])
+        say_painted([as_line(node, [], actions=actions)])
 
 
 _LEVELS_MAX = 12
@@ -108,14 +118,17 @@ def tree_command(app: App, session: str) -> int:
     found = app.session(session)
     tree = found.tree()
     row, _ = app.row(session)
+    actions = functools.partial(activity.actions_of, app.catalogue().db)
     if wants_json():
         leaf = found.resolve("leaf").oid if not tree.gaps else tree.branches[row.active]
-        document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf)
+        document = as_document(app.objects(), row, found.names(), (node for node, _ in tree.walk()), leaf, actions)
         emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
     else:
         names_after = names_of(tree.branches, found.names().labels, active=row.active)
         paged(
-            gap_line(it, indent=at) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, []), indent=at)
+            gap_line(it, indent=at)
+            if isinstance(it, Gap)
+            else as_line(it, names_after.get(it.oid, []), indent=at, actions=actions(it.oid))
             for it, at in _drawn(tree)
         )
     for gap in tree.gaps:
@@ -170,15 +183,27 @@ def _columns(after: str, level: int, here: str, below: str) -> tuple[str, str]:
 
 _COLORS = {"user": "green", "assistant": "cyan", "tool": "yellow", "shell": "yellow"}
 
+_ARROW = " → "
+"""Text between an answer and its tool calls."""
 
-def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
-    """Return a line such as ``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``."""
+
+def as_line(node: Node, names: list[str], *, indent: str = "", actions: Actions = NO_ACTIONS) -> str:
+    """Return a line such as ``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``.
+
+    Args:
+        node: The entry.
+        names: The names that are shown after the entry.
+        indent: Text before the entry.
+        actions: The tool calls and results in the entry.
+    """
     head, colon, text = node.subject.partition(": ")
     marks = on_a_line(f"  [{', '.join(names)}]") if names else ""
     time = clock(node.author_seconds * 1000)
     room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - columns(marks)
+    if actions.results and node.role in ("tool", "user"):
+        head, colon = node.role, ": "
     label = shorten(head + colon.rstrip(), room)
-    rest = shorten(text, room - columns(label) - 1)
+    rest = _text(text, actions, room - columns(label) - 1)
     return "  ".join(
         [
             paint(node.oid[:8], fg="yellow"),
@@ -186,6 +211,27 @@ def as_line(node: Node, names: list[str], *, indent: str = "") -> str:
             indent + " ".join(filter(None, [paint(label, fg=_COLORS.get(node.role)), rest])) + paint(marks, bold=True),
         ]
     )
+
+
+_CALL_COUNT = re.compile(r" \(\+\d+ tools?\)$")
+"""The end of the subject of an answer with tool calls."""
+
+
+def _text(subject: str, actions: Actions, room: int) -> str:
+    """Return the text of an entry, with its tool calls and the outcomes of results, in at most ``room`` columns."""
+    if actions.results:
+        outcome = paint(f"[{actions.results[-1].outcome}]", **({"fg": "red"} if actions.failed else {"dim": True}))
+        titles = "; ".join(filter(None, (result.title for result in actions.results)))
+        room -= columns(click.unstyle(outcome)) + 2
+        return "  ".join(filter(None, [paint(shorten(titles, room)), outcome]))
+    if not actions.calls:
+        return shorten(subject, room)
+    words = _CALL_COUNT.sub("", subject)
+    titles = "; ".join(call.title for call in actions.calls)
+    if words == actions.calls[0].tool:  # the answer has no text
+        return shorten(titles, room)
+    words = shorten(words, max(room // 2, room - columns(titles) - len(_ARROW)))
+    return f"{words}{_ARROW}{shorten(titles, room - columns(words) - len(_ARROW))}"
 
 
 def gap_line(gap: Gap, *, indent: str = "") -> str:
@@ -199,7 +245,7 @@ def gap_object(gap: Gap) -> dict[str, Any]:
     return {"id": gap.oid, "what": gap.problem, "before": gap.before}
 
 
-def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
+def as_object(node: Node, at_ms: int, branch: str | None, actions: Actions = NO_ACTIONS) -> dict[str, Any]:
     """Return the JSON object of an entry in ``log`` and ``tree``. ``at_ms``: Unix time of the entry in ms."""
     found = {
         "id": node.oid,
@@ -210,13 +256,16 @@ def as_object(node: Node, at_ms: int, branch: str | None) -> dict[str, Any]:
         "at": at_ms,
         "subject": node.subject,
         "source_id": node.source.id if node.source else None,
+        "calls": [call._asdict() for call in actions.calls],
+        "results": [result._asdict() for result in actions.results],
     }
     return found if branch is None else {**found, "branch": branch}
 
 
 def as_document(
-    store: ObjectStore, row: gitsession.Row, names: gitsession.Names, nodes: Iterable[Node], leaf: str
-) -> dict[str, Any]:
+    store: ObjectStore, row: gitsession.Row, names: gitsession.Names, nodes: Iterable[Node], leaf: str,
+    actions_of: Callable[[str], Actions],
+) -> dict[str, Any]:  # fmt: skip
     """Return the JSON document of ``log`` and ``tree`` for a session and some of its entries."""
     from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 
@@ -227,7 +276,10 @@ def as_document(
         "active": row.active,
         "title": names.title,
         "labels": names.labels,
-        "entries": [as_object(node, entry_of(store, node).at_ms, branch_of.get(node.oid)) for node in nodes],
+        "entries": [
+            as_object(node, entry_of(store, node).at_ms, branch_of.get(node.oid), actions_of(node.oid))
+            for node in nodes
+        ],
     }
 
 

@@ -21,7 +21,7 @@ from gitsession.formats.codex.split_file import injected
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Custom, CustomMessage, Entry, Message, Opaque, UnknownEntry
-from gitsession.model.usage import TOKENS_MAX, AnswerUsage
+from gitsession.model.usage import TOKENS_MAX, AnswerUsage, token_counts
 
 PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
 """A field of an item that codex stores but does not send to any model."""
@@ -221,7 +221,7 @@ def counts_in(payload: bytes) -> Iterator[AnswerUsage]:
         tokens, so_far = _tokens(last, "total_tokens"), _tokens(_info(line, "total_token_usage"), "total_tokens")
         is_guess = last.get("input_tokens") == 0 == last.get("output_tokens")
         if tokens and not is_guess:
-            yield AnswerUsage(tokens, str(so_far or ""))
+            yield AnswerUsage(tokens, str(so_far or ""), token_counts(last))
 
 
 def _info(line: bytes, name: str) -> Object:

@@ -1,0 +1,60 @@
+"""Tool calls, their results, and changes of files in the catalog, for ``log``, ``tree``, ``blame`` and ``stats``.
+
+``index.update_activity`` inserts the rows.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import NamedTuple
+
+from gitsession.git.types import Oid
+
+
+class CallRow(NamedTuple):
+    """A tool call of an entry. ``call``: the agent's id of the call. ``title``: such as ``bash: pytest -q``."""
+
+    call: str
+    tool: str
+    title: str
+
+
+class ResultRow(NamedTuple):
+    """The result of a tool call.
+
+    ``call``: the agent's id of the call. ``title``: the title of the call; "" if it is unknown. ``outcome``: such as
+    ``exit 1, 49 lines``. ``failed``: whether the tool failed, or the command ended with an exit code other than 0.
+    """
+
+    call: str
+    title: str
+    outcome: str
+    failed: bool
+
+
+class Actions(NamedTuple):
+    """The tool calls and the results in one entry."""
+
+    calls: tuple[CallRow, ...] = ()
+    results: tuple[ResultRow, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        """True if one of the results is a failure."""
+        return any(result.failed for result in self.results)
+
+
+NO_ACTIONS = Actions()
+
+_CALLS = "SELECT call, tool, title FROM calls WHERE oid = ? ORDER BY number"
+_RESULTS = (
+    "SELECT call, (SELECT title FROM calls WHERE calls.sid = results.sid AND calls.call = results.call LIMIT 1), "
+    "outcome, failed FROM results WHERE oid = ? ORDER BY number"
+)
+
+
+def actions_of(db: sqlite3.Connection, oid: Oid) -> Actions:
+    """Return the tool calls and the results in an entry. Entries that are not in the catalog have none."""
+    calls = tuple(CallRow(*row) for row in db.execute(_CALLS, (oid,)))
+    found = db.execute(_RESULTS, (oid,))
+    return Actions(calls, tuple(ResultRow(call, title or "", out, bool(failed)) for call, title, out, failed in found))

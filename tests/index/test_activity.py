@@ -1,0 +1,70 @@
+"""Tests of tool calls, results, changes of files, and costs in the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from builders import Clock, joined
+from claude_code import SESSION, assistant, call, result, user
+
+from gitsession import Message, ToolCall
+from gitsession.api import Store
+from gitsession.formats import FORMATS
+from gitsession.index.activity import actions_of
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
+        yield opened
+
+
+def titles(store: Store) -> list[tuple[str, str]]:
+    """Return the tool calls and results of the only session, the oldest first."""
+    [row] = store.sessions()
+    found = [actions_of(store.catalogue().db, node.oid) for node, _ in store.session(row.sid).tree().walk()]
+    return [
+        *((it.title, "") for each in found for it in each.calls),
+        *((it.title, it.outcome) for each in found for it in each.results),
+    ]
+
+
+def test_the_calls_and_results_of_an_imported_session(store: Store) -> None:
+    lines = [
+        user("a", None),
+        assistant("b", "a", call("c1", "Bash", command="pytest -q")),
+        result("c", "b", "c1"),
+        assistant("d", "c", call("c2", "Edit", file_path="app.py", old_string="a", new_string="b\nc")),
+        result("e", "d", "c2"),
+    ]
+    store.agents.import_data(FORMATS["claude"], joined(*lines), name=SESSION)
+    assert titles(store) == [
+        ("Bash: pytest -q", ""), ("Edit app.py +2 -1", ""),
+        ("Bash: pytest -q", "1 line"), ("Edit app.py +2 -1", "1 line"),
+    ]  # fmt: skip
+    [row] = store.sessions()
+    assert row.changed == 1
+
+
+def test_appended_entries_are_added(store: Store) -> None:
+    session = store.new_session(agent="pi", cwd="/w")
+    session.append(Message.user("write"))
+    writing = ToolCall("c", "write", {"path": "/w/a.txt", "content": "1\n2\n"})
+    session.append(Message.assistant([writing], usage={"input": 5, "output": 2, "cost": {"total": 0.25}}))
+    assert titles(store) == [("write a.txt +2 -0", "")]
+    session.append(Message.tool(writing, "no space left", is_error=True))
+    assert titles(store)[1:] == [("write a.txt +2 -0", "error, 1 line")]
+    session.append(Message.assistant("again", usage={"input": 5, "output": 2, "cost": {"total": 0.5}}))
+    [row] = store.sessions()
+    assert (row.changed, row.cost, row.tokens) == (1, 0.75, 14)
+
+
+def test_an_undone_entry_is_removed(store: Store) -> None:
+    lines = [user("a", None), assistant("b", "a", call("c1", "Write", file_path="/work/a", content="1"))]
+    for number in (1, 2):
+        store.agents.import_data(FORMATS["claude"], joined(*lines[:number]), name=SESSION)
+    assert (store.sessions()[0].changed, len(titles(store))) == (1, 1)
+    store.undo()
+    assert (store.sessions()[0].changed, titles(store)) == (0, [])
