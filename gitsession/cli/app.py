@@ -213,7 +213,7 @@ def _show_status(app: App) -> None:
             say()
             say(expiry_text(sweep))
         return
-    from gitsession.cli.commands.sessions import table
+    from gitsession.cli.commands.sessions import short_ids, table
 
     rows = app.catalogue().sessions()
     nearby = of_folder(rows, here())
@@ -224,7 +224,7 @@ def _show_status(app: App) -> None:
     if shown:
         say()
         say("The newest here:" if nearby else "\nThe newest:")
-        paged(table(shown))
+        paged(table(shown, short_ids(rows)))
     else:
         say("  gitsession import --all    import your agents' sessions")
 
@@ -299,6 +299,8 @@ def exit_code(error: GitSessionError) -> int:
 def _usage_message(error: click.ClickException) -> str:
     """Return the message of a click error in the format of all other errors: lower case, without a period."""
     message = error.format_message().rstrip(".").replace(". Did you mean", "; did you mean")
+    if ". (Did you mean" in message:
+        message = message.replace(". (Did you mean", "; did you mean").removesuffix(")")
     return message if message[:2].isupper() else message[:1].lower() + message[1:]
 
 

@@ -40,6 +40,21 @@ def clock(at_ms: int) -> str:
         return "-"
 
 
+_UNITS = ((60, 60, "min"), (24, 3600, "hour"), (14, 86_400, "day"), (10, 7 * 86_400, "week"))
+
+
+def ago(at_ms: int, now_ms: int) -> str:
+    """Return a Unix time in ms relative to ``now_ms``, such as ``3 hours ago``; as a date after ten weeks."""
+    seconds = (now_ms - at_ms) // 1000
+    if -60 < seconds < 60:
+        return "just now"
+    for most, size, unit in _UNITS if seconds > 0 else ():
+        number = seconds // size
+        if number < most:
+            return f"{number} {unit}{'s' if number != 1 and unit != 'min' else ''} ago"
+    return clock(at_ms)[: len("2026-02-01")]
+
+
 def on_a_line(text: str) -> str:
     """Return ``text`` without control characters and line ends, so that it cannot imitate other lines of output."""
     return clean(text).replace("\n", " ")

@@ -58,3 +58,33 @@ def actions_of(db: sqlite3.Connection, oid: Oid) -> Actions:
     calls = tuple(CallRow(*row) for row in db.execute(_CALLS, (oid,)))
     found = db.execute(_RESULTS, (oid,))
     return Actions(calls, tuple(ResultRow(call, title or "", out, bool(failed)) for call, title, out, failed in found))
+
+
+def sessions_with_model(db: sqlite3.Connection, text: str) -> set[str]:
+    """Return the ids of the sessions with an answer of a model whose name contains ``text``."""
+    found = db.execute("SELECT DISTINCT sid FROM answers WHERE instr(lower(model), lower(?))", (text,))
+    return {sid for (sid,) in found}
+
+
+def sessions_with_label(db: sqlite3.Connection, text: str) -> set[str]:
+    """Return the ids of the sessions with a label that contains ``text``."""
+    query = "SELECT DISTINCT sid FROM marks WHERE what = 'label' AND instr(lower(value), lower(?))"
+    return {sid for (sid,) in db.execute(query, (text,))}
+
+
+def sessions_that_changed(db: sqlite3.Connection, path: str, name: str) -> set[str]:
+    """Return the ids of the sessions whose tool calls changed a file, or a file in a folder.
+
+    Args:
+        db: The database of the catalog.
+        path: The absolute path of the file or folder.
+        name: The path as the user wrote it. A relative one also selects files of other folders that end with it, such
+            as the same file in another clone.
+    """
+    query = "SELECT DISTINCT sid FROM changes WHERE path = ?1 OR substr(path, 1, length(?1) + 1) = ?1 || '/'"
+    found = {sid for (sid,) in db.execute(query, (path,))}
+    if not name.startswith(("/", ".")):
+        end = "/" + name.rstrip("/")
+        ending = "SELECT DISTINCT sid FROM changes WHERE substr(path, -length(?1)) = ?1 OR instr(path, ?1 || '/')"
+        found |= {sid for (sid,) in db.execute(ending, (end,))}
+    return found

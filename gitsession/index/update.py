@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -330,7 +331,7 @@ def _insert_entries(
         activity.record(node.oid, found.entry, copied=is_copied)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
         is_prompt = isinstance(found.entry, kinds.Message) and node.role == "user"
-        words = node.subject.partition(": ")[2] if is_prompt else None
+        words = _COMMAND_TAG.sub("", node.subject.partition(": ")[2]) if is_prompt else None
         stored = row._replace(
             agent=row.agent and storable(row.agent), source_id=row.source_id and storable(row.source_id)
         )
@@ -344,6 +345,9 @@ def _insert_entries(
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return newest_ms, tokens
 
+
+_COMMAND_TAG = re.compile(r"</?(?:local-)?command-[a-z]{1,16}>")
+"""A tag in which Claude Code encloses a command of the user, such as ``<command-name>/init</command-name>``."""
 
 _ENTRY_COLUMNS = (*EntryRow._fields, "proof", "digest", "in_file", "inner", "depth", "at_ms", "tokens", "words")
 _INSERT_ENTRY = (

@@ -113,6 +113,24 @@ def add(message: Path, value: str) -> bool:
     return True
 
 
+def sessions_of(folder: str, commit: str) -> set[str] | None:
+    """Return the ids of the sessions that the trailers of a commit name; ``None`` if there is no such commit.
+
+    Args:
+        folder: A folder in the repository with the commit.
+        commit: A revision of git, such as ``HEAD~2``.
+    """
+    found = user_repository.find(folder)
+    if not found.git_dir:
+        return None
+    fields = f"--format=%(trailers:key={TRAILER},valueonly)"
+    arguments = ("log", "-1", "--no-show-signature", fields, "--end-of-options", commit, "--")
+    result = process.run(Path(found.git_dir), *arguments, accept=(0, 128))
+    if result.code:
+        return None
+    return {line.partition("@")[0].strip() for line in result.out.decode("utf-8", "replace").splitlines() if line}
+
+
 def _repository(folder: Path) -> Path:
     """Return the path of the git directory that contains the hooks."""
     found = user_repository.find(str(folder.resolve()))

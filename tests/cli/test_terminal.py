@@ -44,7 +44,7 @@ def test_joined_characters_have_two_columns_and_are_not_split(text: str) -> None
 
 def test_no_line_of_a_list_is_wider_than_the_terminal(tmp_path, monkeypatch, capfd) -> None:
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", "60")
     with Store.create(tmp_path / "store.git") as made:
         for text in JOINED:
             said = made.new_session(agent=f"a{text[:7]}", cwd=str(tmp_path))
@@ -53,8 +53,8 @@ def test_no_line_of_a_list_is_wider_than_the_terminal(tmp_path, monkeypatch, cap
     lines = capfd.readouterr().out.splitlines()
     assert run(["log", said.id]) == 0
     lines += capfd.readouterr().out.splitlines()
-    assert {cell_len(line) for line in lines if "…" in line} <= {78, 79, 80}
-    assert max(map(cell_len, lines)) <= 80
+    assert {cell_len(line) for line in lines if "…" in line} <= {58, 59, 60}
+    assert max(map(cell_len, lines)) <= 60
 
 
 @pytest.mark.parametrize(

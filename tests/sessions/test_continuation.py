@@ -56,7 +56,9 @@ def test_a_resumed_session_names_the_one_it_continues(run: Run, original: str, a
     [other] = found.keys() - {original}
     assert (found[original]["continues"], found[other]["continues"]) == (None, original)
     assert document(run("show", f"{other}@root", "--json"))["origin"] == {"session": original, "entry": entry}
-    assert [line for line in run("ls").splitlines() if "↳" in line and line.startswith(other)]
+    assert [
+        line for line in run("ls").splitlines() if "↳" in line and other.rpartition("-")[2].startswith(line.split()[0])
+    ]
     [index] = Path.home().rglob("index.db")
     index.unlink()
     assert sessions(run) == found

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
 
 import gitsession
+from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, here, no_such_agent
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import clock, columns, count, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import ago, clock, columns, count, on_a_line, pad, paint, shorten, width
+from gitsession.index.catalogue import Catalogue
 from gitsession.index.current_folder import is_of, of_folder
+
+_SORTS: Mapping[str, Callable[[gitsession.Row], Any]] = {
+    "updated": lambda row: row.updated_ms,
+    "created": lambda row: row.created_ms,
+    "entries": lambda row: row.entries,
+    "tokens": lambda row: row.tokens,
+    "cost": lambda row: row.cost,
+    "files": lambda row: row.changed,
+    "title": lambda row: row.name.casefold(),
+    "agent": lambda row: row.agent,
+    "project": lambda row: row.project or "",
+}
 
 
 @command()
@@ -34,45 +51,98 @@ from gitsession.index.current_folder import is_of, of_folder
     type=Since(),
     help="Show only sessions with entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
 )
+@option("--until", type=Since(), help="Show only sessions that began before WHEN.")
+@option("--model", metavar="TEXT", help="Show only sessions with answers of a model whose name contains TEXT.")
+@option("--file", metavar="FILE", help="Show only sessions that changed this file, or a file in this folder.")
+@option("--branch", metavar="NAME", help="Show only sessions with a branch of this name.")
+@option("--label", metavar="TEXT", help="Show only sessions with a label that contains TEXT.")
+@option("--commit", metavar="REV", help="Show only the sessions that a commit of the current repository names.")
+@option(
+    "--sort",
+    type=click.Choice([*_SORTS, *(f"-{name}" for name in _SORTS)]),
+    metavar="KEY",
+    default="-updated",
+    help=f"Sort by KEY: {', '.join(_SORTS)}. Prefix KEY with - for descending order. Default: -updated.",
+)
+@option("--format", metavar="FORMAT", help="Print each session in this format, such as '%(session) %(title)'.")
+@option("-z", "nul", is_flag=True, help="With --format, end each line with a NUL byte.")
 @option("--trash", "in_trash", is_flag=True, help="List the sessions in the trash.")
 @option("--archived", "in_archive", is_flag=True, help="List the sessions in the archive.")
 @json_option
 @click.pass_obj
 def ls_command(
-    app: App,
-    number: int | None,
-    agent: str | None,
-    project: str | None,
-    in_folder: bool,
-    since: int | None,
-    in_trash: bool,
-    in_archive: bool,
-) -> int:
+    app: App, /, number: int | None, sort: str, format: str | None, nul: bool, in_trash: bool, in_archive: bool,
+    **filters: Any,
+) -> int:  # fmt: skip
     """List sessions, newest first."""
     if in_trash or in_archive:
-        if agent or project or in_folder or (in_trash and in_archive):
+        others = any(value for name, value in filters.items() if name != "since") or format or sort != "-updated"
+        if others or (in_trash and in_archive):
             raise click.UsageError("--trash and --archived can be combined only with -n and --since")
-        return _away(app, number, since, archive=in_archive)
-    rows = found = app.catalogue().sessions()
-    if agent:
-        rows = [row for row in rows if row.agent == agent]
+        return _away(app, number, filters["since"], archive=in_archive)
+    if nul and format is None:
+        raise click.UsageError("-z can be combined only with --format")
+    catalogue = app.catalogue()
+    found = catalogue.sessions()
+    rows = list(_filtered(catalogue, found, **filters))
+    if sort != "-updated":
+        rows.sort(key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
+    rows = rows[:number]
+    if format is not None:
+        for row in rows:
+            click.echo(formatted(row, format) + ("\0" if nul else "\n"), nl=False)
+        return exits.OK if rows else exits.NOTHING
+    total = count(len(found), "session")
+    nothing = no_such_agent(filters["agent"] or "", found) or f"no sessions found ({total} in {app.location})"
+    code = print_list("ls", "sessions", map(as_object, rows), table(rows, short_ids(found)), nothing=nothing)
+    app.warn_of_damage()
+    return code
+
+
+def _filtered(
+    catalogue: Catalogue, rows: Sequence[gitsession.Row], *, agent: str | None, project: str | None, in_folder: bool,
+    since: int | None, until: int | None, model: str | None, file: str | None, branch: str | None, label: str | None,
+    commit: str | None,
+) -> Iterator[gitsession.Row]:  # fmt: skip
+    """Yield the sessions that pass all filters, in the order of ``rows``."""
+    if in_folder:
+        rows = of_folder(rows, here())
+    identity = None
     if project:
         from pathlib import Path
 
         from gitsession.discovery.projects import identity_of
 
         identity = identity_of(Path(project))
-        rows = [row for row in rows if is_of(row, project, identity)]
-    if in_folder:
-        rows = of_folder(rows, here())
-    if since is not None:
-        rows = [row for row in rows if row.updated_ms >= since]
-    rows = rows[:number]
-    total = count(len(found), "session")
-    nothing = no_such_agent(agent or "", found) or f"no sessions found ({total} in {app.location})"
-    code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
-    app.warn_of_damage()
-    return code
+    selected = [_sessions_of_commit(commit)] if commit else []
+    if model or file or label:
+        from gitsession.index import activity
+
+        selected += [
+            *([activity.sessions_with_model(catalogue.db, model)] if model else []),
+            *([activity.sessions_that_changed(catalogue.db, os.path.abspath(file), file)] if file else []),
+            *([activity.sessions_with_label(catalogue.db, label)] if label else []),
+        ]
+    for row in rows:
+        if (
+            (not agent or row.agent == agent)
+            and (not project or is_of(row, project, identity))
+            and (since is None or row.updated_ms >= since)
+            and (until is None or row.created_ms < until)
+            and (not branch or branch in row.branches)
+            and all(row.sid in sids for sids in selected)
+        ):
+            yield row
+
+
+def _sessions_of_commit(commit: str) -> set[str]:
+    """Return the ids of the sessions that a commit's message names. Raises ``UsageError`` for an unknown commit."""
+    from gitsession.sync import commit_trailers
+
+    found = commit_trailers.sessions_of(os.getcwd(), commit)
+    if found is None:
+        raise click.UsageError(f"unknown commit '{commit}' in the current folder")
+    return found
 
 
 def _away(app: App, number: int | None, since: int | None, *, archive: bool) -> int:
@@ -91,36 +161,107 @@ _TITLE_MIN = 12
 _BEGUN = "↳ "
 """Mark before the title of a session that another session started or that continues another session."""
 
-_WIDE = 130
-"""Minimum number of columns for a table with folders."""
+_WIDE = 100
+"""Minimum number of columns for a table with numbers. A narrower table has only times, agents, and projects."""
 
-_NARROW = 100
-"""Minimum number of columns for a table with times and numbers of entries. A narrower table has only dates."""
+_PROJECT_MAX, _SHORT_MIN = 20, 7
 
 
-def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
-    """Yield a header and a line for each session. If there are no sessions, yield nothing."""
+def table(rows: Sequence[gitsession.Row], shorts: Mapping[str, str]) -> Iterator[str]:
+    """Yield a header and a line for each session. If there are no sessions, yield nothing.
+
+    Args:
+        rows: The sessions.
+        shorts: The short ids of the sessions (``short_ids``).
+    """
     if not rows:
         return
-    wide, narrow = width() >= _WIDE, width() < _NARROW
-    names = ("AGENT", "UPDATED", *([] if narrow else ["ENTRIES"]), "TOKENS", *(["FOLDER"] if wide else []))
-    cells = [("SESSION", *names, "TITLE")]
-    for row in rows:
-        updated = clock(row.updated_ms)[: len("2026-02-01") if narrow else None]
-        sizes = [*([] if narrow else [f"{row.entries:,}"]), short(row.tokens)]
-        folder = [shorten(row.project or "-", _WIDE // 4)] if wide else []
-        title = f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name
-        cells.append((row.sid, on_a_line(row.agent), updated, *sizes, *folder, title))
-    widths = [max(columns(cell[column]) for cell in cells) for column in range(len(names) + 1)]
+    now_ms = time.time_ns() // 1_000_000
+    shown: dict[str, list[str]] = {
+        "SESSION": [shorts[row.sid] for row in rows],
+        "UPDATED": [ago(row.updated_ms, now_ms) for row in rows],
+        "AGENT": [on_a_line(row.agent) for row in rows],
+    }
+    has_projects = len({row.project for row in rows}) > 1
+    if has_projects:
+        shown["PROJECT"] = [shorten(os.path.basename(row.project or "") or "-", _PROJECT_MAX) for row in rows]
+    if width() >= _WIDE or not has_projects:
+        shown["TOKENS"] = [short(row.tokens) for row in rows]
+    if width() >= _WIDE:
+        shown["ENTRIES"] = [f"{row.entries:,}" for row in rows]
+        if any(len(row.branches) > 1 for row in rows):
+            shown["BRANCHES"] = [str(len(row.branches)) for row in rows]
+        if any(row.changed for row in rows):
+            shown["FILES"] = [str(row.changed or "-") for row in rows]
+        if any(row.cost for row in rows):
+            shown["COST"] = [f"${row.cost:,.2f}" if row.cost else "-" for row in rows]
+    widths = [max(map(columns, [name, *cells])) for name, cells in shown.items()]
     room = max(width() - sum(widths) - 2 * len(widths), _TITLE_MIN)
-    for number, (*row_cells, title) in enumerate(cells):
+    titles = [f"{_BEGUN}{row.name}" if row.parent or row.continues else row.name for row in rows]
+    for number, (*cells, title) in enumerate([(*shown, "TITLE"), *zip(*shown.values(), titles, strict=True)]):
         padded = [
-            cell.rjust(size) if name in ("ENTRIES", "TOKENS") else pad(cell, size)
-            for name, cell, size in zip(("SESSION", *names), row_cells, widths, strict=True)
+            cell.rjust(size) if name in _NUMBERS else pad(cell, size)
+            for name, cell, size in zip(shown, cells, widths, strict=True)
         ]
         first = paint(padded[0], fg="yellow") if number else padded[0]
         text = "  ".join([first, *padded[1:], shorten(title, room)])
         yield text if number else paint(text, bold=True)
+
+
+_NUMBERS = frozenset({"TOKENS", "ENTRIES", "BRANCHES", "FILES", "COST"})
+
+
+def short_ids(rows: Iterable[gitsession.Row]) -> dict[str, str]:
+    """Return a short id of each session: the beginning of the part after the date that no other session has."""
+    parts = {row.sid: row.sid.rpartition("-")[2] for row in rows}
+    length = _SHORT_MIN
+    while len({part[:length] for part in parts.values()}) < len(parts) and length < max(map(len, parts.values())):
+        length += 1
+    return {sid: part[:length] for sid, part in parts.items()}
+
+
+# ---- formats
+
+
+def formatted(row: gitsession.Row, format: str) -> str:
+    """Return the fields of a session in the format of the user, such as ``%(session) %(title)``.
+
+    Raises ``UsageError`` if the format has an unknown field.
+    """
+    return _ATOM.sub(lambda found: "%" if found[0] == "%%" else on_a_line(_field(row, found[1])), format)
+
+
+_ATOM = re.compile(r"%%|%\(([^()]*)\)")
+FIELDS: Mapping[str, Callable[[gitsession.Row], object]] = {
+    "session": lambda row: row.sid,
+    "title": lambda row: row.name,
+    "agent": lambda row: row.agent,
+    "source_id": lambda row: row.source_id,
+    "project": lambda row: row.project,
+    "identity": lambda row: row.identity,
+    "created": lambda row: clock(row.created_ms),
+    "created:unix": lambda row: row.created_ms // 1000,
+    "updated": lambda row: clock(row.updated_ms),
+    "updated:relative": lambda row: ago(row.updated_ms, time.time_ns() // 1_000_000),
+    "updated:unix": lambda row: row.updated_ms // 1000,
+    "entries": lambda row: row.entries,
+    "branches": lambda row: len(row.branches),
+    "branch": lambda row: row.active,
+    "tip": lambda row: row.branches.get(row.active),
+    "tokens": lambda row: row.tokens,
+    "cost": lambda row: f"{row.cost:.4f}",
+    "files": lambda row: row.changed,
+    "parent": lambda row: row.parent,
+    "continues": lambda row: row.continues,
+}
+"""The fields of ``--format``."""
+
+
+def _field(row: gitsession.Row, name: str) -> str:
+    if name not in FIELDS:
+        raise click.UsageError(f"unknown field '{name}' in --format (fields: {', '.join(FIELDS)})")
+    value = FIELDS[name](row)
+    return "" if value is None else str(value)
 
 
 def short(tokens: int) -> str:
@@ -149,4 +290,6 @@ def as_object(row: gitsession.Row) -> dict[str, Any]:
         "branches": dict(row.branches),
         "active": row.active,
         "tokens": row.tokens,
+        "cost": row.cost,
+        "files": row.changed,
     }

@@ -1,0 +1,114 @@
+"""Tests of ``gitsession ls``: columns, filters, order, and formats."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from builders import header, said
+from claude_code import SESSION, assistant, call, user
+from commands import Run
+
+from gitsession.cli import exits
+from gitsession.cli.text import ago
+
+
+@pytest.fixture
+def two(run: Run, here: Path) -> tuple[str, str]:
+    """Import a session of pi and one of Claude Code, and return their ids."""
+    (here / "pi.jsonl").write_bytes(
+        b"\n".join([header("0199-abcd", cwd=str(here)), said("a", None, "Fix the login"), said("b", "a", "more")])
+        + b"\n"
+    )
+    (here / f"{SESSION}.jsonl").write_bytes(
+        b"\n".join(
+            [
+                user("a", None, "<command-name>/init</command-name>"),
+                assistant("b", "a", call("c", "Write", file_path="/work/src/app.py", content="1\n")),
+            ]
+        )
+        + b"\n"
+    )
+    run("import", "pi.jsonl", f"{SESSION}.jsonl")
+    found = dict(line.split(" ", 1) for line in run("ls", "--format", "%(agent) %(session)").splitlines())
+    run("label", f"{found['pi']}@leaf", "before the change")
+    return found["pi"], found["claude"]
+
+
+def selected(run: Run, *words: str) -> list[str]:
+    code = exits.OK if words[-1:] != ("none",) else exits.NOTHING
+    return run("ls", "--format", "%(session)", *(word for word in words if word != "none"), code=code).split()
+
+
+def test_each_filter_selects_sessions(run: Run, two: tuple[str, str]) -> None:
+    pi, claude = two
+    assert set(selected(run)) == {pi, claude}
+    for words in (
+        ("--agent", "claude"), ("--model", "OPUS"), ("--file", "src/app.py"), ("--file", "/work/src"),
+        ("--file", "/work"), ("--project", "/work"),
+    ):  # fmt: skip
+        assert selected(run, *words) == [claude], words
+    assert selected(run, "--label", "Before") == [pi]
+    assert set(selected(run, "--branch", "main")) == {pi, claude}
+    for words in (
+        ("--branch", "other"), ("--file", "pp.py"), ("--file", "/work/src/app"), ("--model", "gpt"),
+        ("--until", "2020-01-01"), ("--since", "1d"),
+    ):  # fmt: skip
+        assert selected(run, *words, "none") == [], words
+
+
+def test_a_commit_selects_the_sessions_that_it_names(run: Run, two: tuple[str, str], here: Path) -> None:
+    def git(*words: str) -> None:
+        subprocess.run(["git", *words], cwd=here, check=True, capture_output=True)
+
+    git("init")
+    git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--allow-empty", "-m", f"x\n\nSession: {two[0]}@abcd")
+    assert selected(run, "--commit", "HEAD") == [two[0]]
+    assert "unknown commit 'HEAD~1'" in run("ls", "--commit", "HEAD~1", code=2, err=True)
+
+
+def test_the_order(run: Run, two: tuple[str, str]) -> None:
+    for key in ("entries", "agent", "title", "updated", "created", "tokens", "cost", "files", "project"):
+        assert set(selected(run, "--sort", key)) == set(two)
+    assert selected(run, "--sort", "agent") == selected(run, "--sort", "-agent")[::-1] == [two[1], two[0]]
+    assert selected(run, "--sort", "-files", "-n", "1") == [two[1]]
+
+
+def test_the_format(run: Run, two: tuple[str, str]) -> None:
+    words = ("--agent", "claude", "--format", "%(title)|%(files)|%(branches)|%(source_id)|%%(x)|%(parent)|")
+    assert run("ls", *words) == f"/init|1|1|{SESSION}|%(x)||\n"
+    assert run("ls", "-z", "--format", "%(agent)").count("\0") == 2
+    assert "unknown field 'x'" in run("ls", "--format", "%(x)", code=2, err=True)
+    assert "only with --format" in run("ls", "-z", code=2, err=True)
+
+
+@pytest.mark.parametrize("columns", [80, 100, 160])
+def test_no_line_is_wider_than_the_terminal(
+    run: Run, two: tuple[str, str], columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    run("name", two[1], "a title " * 20)
+    lines = run("ls").splitlines()
+    assert max(map(len, lines)) <= columns
+    assert ("FILES" in lines[0]) == (columns >= 100)
+    assert all(any(sid.rpartition("-")[2].startswith(line.split()[0]) for sid in two) for line in lines[1:])
+
+
+def test_a_short_id_selects_its_session(run: Run, two: tuple[str, str]) -> None:
+    for line in run("ls").splitlines()[1:]:
+        assert run("log", line.split()[0], "-n", "1")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "just now"), (59, "just now"), (60, "1 min ago"), (3599, "59 min ago"), (3600, "1 hour ago"),
+        (86_399, "23 hours ago"), (86_400, "1 day ago"), (13 * 86_400, "13 days ago"), (14 * 86_400, "2 weeks ago"),
+        (-30, "just now"), (-86_400, "2026-11-25"), (71 * 86_400, "2026-09-14"),
+    ],
+)  # fmt: skip
+def test_relative_times(seconds: int, text: str) -> None:
+    now_ms = 1_795_521_600_000  # 2026-11-24 12:00:00 UTC
+    assert ago(now_ms - seconds * 1000, now_ms) == text
+    assert ago(0, now_ms) == "-"
