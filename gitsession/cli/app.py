@@ -65,6 +65,7 @@ GROUPS = {
         "show": ("show", "Show one entry"),
         "context": ("context", "Show the context that the model receives"),
         "diff": ("checkpoints", "Show file changes between two entries"),
+        "stats": ("stats", "Show prompts, tokens, cost, tool calls, and changed lines"),
     },
     "Work": {
         "branch": ("branches", "List or create branches"),

@@ -1,0 +1,169 @@
+"""The command ``gitsession stats``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import click
+
+from gitsession.cli.invocation import App, Since, no_such_agent
+from gitsession.cli.options import command, option
+from gitsession.cli.output import json_option, print_list
+from gitsession.cli.text import columns, on_a_line, pad, paint, shorten, width
+from gitsession.index.current_folder import is_of
+from gitsession.index.statistics import GROUPS, Price, Statistics, statistics
+
+_BAR_MIN, _KEY_MAX = 8, 40
+_TIMES = ("day", "week", "month")
+
+
+@command()
+@option("--by", type=click.Choice(GROUPS), default="day", help="Group by this. Default: day.")
+@option("--since", type=Since(), help="Count only events since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).")
+@option("--until", type=Since(), help="Count only events before WHEN.")
+@option("--agent", metavar="AGENT", default="", help="Count only sessions of this agent.")
+@option("--project", metavar="PROJECT", default="", help="Count only sessions of this project.")
+@option("--model", metavar="TEXT", default="", help="Count only answers of models whose name contains TEXT.")
+@option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@json_option
+@click.pass_obj
+def stats_command(
+    app: App, by: str, since: int | None, until: int | None, agent: str, project: str, model: str, as_csv: bool
+) -> int:
+    """Show prompts, tokens, cost, tool calls, and changed lines.
+
+    Entries that an agent copied from another session, for example into a fork, count only there.
+    """
+    catalogue = app.catalogue()
+    sessions = catalogue.sessions()
+    identity = None
+    if project:
+        from pathlib import Path
+
+        from gitsession.discovery.projects import identity_of
+
+        identity = identity_of(Path(project))
+    selected = [row for row in sessions if (not agent or row.agent == agent) and is_of(row, project, identity)]
+    end_ms = 2**62 if until is None else until - 1
+    found = statistics(
+        catalogue.db,
+        (row.sid for row in selected),
+        by,
+        since_ms=since or 0,
+        until_ms=end_ms,
+        model=model,
+        prices=_prices(app),
+    )
+    if by not in _TIMES:
+        found.sort(key=lambda row: (-row.tokens, -row.calls, row.key))
+    if as_csv:
+        click.echo("\n".join(_csv(by, found)))
+        return 0
+    nothing = no_such_agent(agent, sessions) or "no events found"
+    return print_list("stats", "groups", map(as_object, found), _table(by, found), nothing=nothing, by=by)
+
+
+def as_object(row: Statistics) -> dict[str, Any]:
+    """Return the JSON object of a group."""
+    return {**row._asdict(), "tokens": row.tokens}
+
+
+def _csv(by: str, rows: Sequence[Statistics]) -> Iterator[str]:
+    import csv
+    import io
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([by, *Statistics._fields[1:]])
+    writer.writerows([(on_a_line(row.key), *row[1:]) for row in rows])
+    yield text.getvalue().rstrip("\n")
+
+
+# ---- the table
+
+
+def _hours(seconds: int) -> str:
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02}" if seconds >= 60 else "-"
+
+
+def _number(number: int) -> str:
+    """Return a number as short text, such as ``812``, ``61.2k`` or ``1.2M``; ``-`` for 0."""
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number) if number else "-"
+
+
+_COLUMNS: Mapping[str, Callable[[Statistics], str]] = {
+    "SESSIONS": lambda row: str(row.sessions),
+    "PROMPTS": lambda row: _number(row.prompts),
+    "INPUT": lambda row: _number(row.input_tokens),
+    "OUTPUT": lambda row: _number(row.output_tokens),
+    "CACHED": lambda row: _number(row.cache_read_tokens),
+    "WRITTEN": lambda row: _number(row.cache_write_tokens),
+    "COST": lambda row: f"${row.cost:,.2f}" if row.cost else "-",
+    "CALLS": lambda row: _number(row.calls),
+    "FAILED": lambda row: _number(row.failures),
+    "ACTIVE": lambda row: _hours(row.active_seconds),
+    "LINES": lambda row: f"+{_number(row.added)} -{_number(row.removed)}" if row.added or row.removed else "-",
+}
+_DROPPED = ("WRITTEN", "FAILED", "LINES", "CACHED", "SESSIONS", "ACTIVE", "INPUT")
+"""The columns that a narrow terminal does not show, the first ones first."""
+
+
+def _table(by: str, rows: Sequence[Statistics]) -> Iterator[str]:
+    """Yield the lines of a table with a bar for each group, and a line with the totals."""
+    if not rows:
+        return
+    total = Statistics("total", *(sum(values) for values in list(zip(*rows, strict=True))[1:]))
+    shown = {name: [_COLUMNS[name](row) for row in (*rows, total)] for name in _COLUMNS}
+    shown = {name: cells for name, cells in shown.items() if any(cell != "-" for cell in cells)}
+    if by != "session" and "SESSIONS" in shown:
+        shown["SESSIONS"][-1] = ""  # one session can be in several groups
+    keys = [shorten(row.key or "(unknown)", _KEY_MAX) for row in (*rows, total)]
+    first = max(map(columns, [*keys, by]))
+
+    def room() -> int:
+        return width() - first - sum(2 + max(map(len, [name, *cells])) for name, cells in shown.items()) - 2
+
+    for name in _DROPPED:
+        if room() < _BAR_MIN:
+            shown.pop(name, None)
+    widths = {name: max(map(len, [name, *cells])) for name, cells in shown.items()}
+    yield paint("  ".join([pad(by.upper(), first), *(name.rjust(widths[name]) for name in shown)]), bold=True)
+    amounts = [row.calls if by == "tool" else row.tokens for row in rows]
+    most = max(amounts) or 1
+    for number, key in enumerate(keys):
+        cells = [cells[number].rjust(widths[name]) for name, cells in shown.items()]
+        line = "  ".join(
+            [paint(pad(key, first), **({"fg": "yellow"} if number < len(rows) else {"bold": True})), *cells]
+        )
+        size = round(min(max(room(), 0), 40) * amounts[number] / most) if number < len(rows) else 0
+        yield f"{line}  {paint('█' * size, fg='cyan')}".rstrip() if size else line
+
+
+# ---- prices
+
+
+def _prices(app: App) -> Mapping[str, Price]:
+    """Return the prices in the user's file (``git config gitsession.prices``); empty if there is none."""
+    import json
+    import os
+
+    from gitsession.errors import Unavailable
+    from gitsession.git import process
+
+    path = process.user_setting("gitsession.prices")
+    if not path:
+        return {}
+    try:
+        with open(os.path.expanduser(path), encoding="utf-8") as file:
+            found = json.load(file)
+        return {
+            str(name): Price(*(float(price.get(kind, 0)) for kind in ("input", "output", "cache_read", "cache_write")))
+            for name, price in found.items()
+        }
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        hint = 'the file must contain prices, such as {"opus": {"input": 5, "output": 25}}'
+        raise Unavailable(f"cannot read the prices in '{path}': {error}", hint=hint) from None
