@@ -42,9 +42,9 @@ def _run(arguments: list[str]) -> int:
         print(f"gitsession {__version__}")
         return 0
     gc.set_threshold(50_000)  # imported modules stay in memory, so frequent collections would free nothing
-    from gitsession.cli.postponed import postpone
+    from gitsession.cli.postponed import import_fast
 
-    postpone("inspect")  # click imports it, and uses it for some help texts only
+    import_fast("click", "dataclasses")
     from gitsession.cli.app import run
 
     terminated = False

@@ -16,6 +16,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, here
 from gitsession.cli.options import PlainGroup, command, option
 from gitsession.cli.output import complain, paged, progress, say
+from gitsession.cli.postponed import import_fast
 from gitsession.cli.text import count
 from gitsession.errors import (
     Corrupt,
@@ -134,6 +135,8 @@ class Commands(PlainGroup):
 
             close = ", ".join(difflib.get_close_matches(cmd_name, COMMANDS, n=2))
             raise click.UsageError(f"no command {cmd_name!r}" + (f" (did you mean {close}?)" if close else ""), ctx)
+        if cmd_name != "ls":  # the only command of a store that needs no paths
+            import_fast("pathlib")
         module = import_module(f"gitsession.cli.commands.{COMMANDS[cmd_name][0]}")
         found: click.Command = getattr(module, f"{cmd_name}_command")
         return found

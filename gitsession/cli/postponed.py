@@ -1,30 +1,44 @@
-"""Modules that are executed when one of their attributes is first used, not when they are imported."""
+"""Faster imports of modules that themselves import slow modules, for a few calls."""
 
 from __future__ import annotations
 
 import sys
-import threading
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-_LOCK = threading.RLock()
-"""Several threads may use a module for the first time at once."""
+FEW_CALLS = ("gettext", "inspect", "urllib.parse", "uuid")
+"""click uses these modules, except the third, for some help and error texts and for a type that no option has.
+``dataclasses`` uses ``inspect`` for classes without a docstring, and ``pathlib`` uses ``urllib.parse`` for URIs."""
 
 
-class PostponedModule(ModuleType):
-    """A module without attributes, which takes the attributes of the real module when the first one is used.
+class Functions(ModuleType):
+    """A placeholder for a module. Its attributes are functions that import the real module when they are called."""
 
-    ``importlib.util.LazyLoader`` does not help, because a second ``import`` of its module executes the module.
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        module = self.__name__
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return getattr(import_module(module), name)(*args, **kwargs)
+
+        return call
+
+
+def import_fast(*names: str) -> None:
+    """Import modules with placeholders for the modules that they need for few calls.
+
+    The placeholders are removed afterwards, so all other modules import the real ones.
     """
-
-    def __getattr__(self, name: str) -> object:
-        with _LOCK:
-            if sys.modules.get(self.__name__) is self:
-                del sys.modules[self.__name__]
-                self.__dict__.update(vars(import_module(self.__name__)))
-        return super().__getattribute__(name)
-
-
-def postpone(name: str) -> None:
-    """Postpone the execution of a module, unless it is already imported."""
-    sys.modules.setdefault(name, PostponedModule(name))
+    if all(name in sys.modules for name in names):
+        return
+    placeholders = {name: Functions(name) for name in FEW_CALLS if name not in sys.modules}
+    sys.modules.update(placeholders)
+    try:
+        for name in names:
+            import_module(name)
+    finally:
+        for name in placeholders:
+            del sys.modules[name]

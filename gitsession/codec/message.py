@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote_to_bytes
 
 from gitsession.codec.digest import HASH_BYTES, from_base64url, to_base64url
 from gitsession.dataclass import dataclass
@@ -204,6 +203,8 @@ def _cut_id(source_id: str) -> str:
 
 
 def _quoted(text: str) -> str:
+    from urllib.parse import quote  # slow to import, and needed for few ids
+
     return quote(text.encode("utf-8", "surrogatepass"), safe="")
 
 
@@ -229,5 +230,7 @@ def _source(text: str) -> SourceRef:
     if encoded == "-":
         source_id = None
     elif "%" in encoded:
+        from urllib.parse import unquote_to_bytes
+
         source_id = unquote_to_bytes(encoded).decode("utf-8", "surrogatepass")
     return SourceRef(found["agent"], source_id, int(found["line"]))

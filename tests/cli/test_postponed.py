@@ -1,55 +1,75 @@
-"""Tests of modules that are executed when they are first used."""
+"""Tests of fast imports: slow modules are replaced by placeholders while another module is imported, and only then."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
-import threading
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from gitsession.cli.postponed import PostponedModule, postpone
+from gitsession.cli import postponed
+from gitsession.cli.postponed import Functions, import_fast
 
 
 @pytest.fixture
-def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    (tmp_path / "slow_module.py").write_text("import time\ntime.sleep(0.05)\nvalue = object()\n")
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "slow.py").write_text("def doubled(number): return 2 * number\nvalue = 5\n")
+    (tmp_path / "user.py").write_text("import slow\nfrom slow import doubled\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(sys.modules, "slow_module", PostponedModule("slow_module"))
-    return "slow_module"
+    monkeypatch.setattr(postponed, "FEW_CALLS", ("slow",))
+    for name in ("slow", "user"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return "slow"
 
 
-def test_import_does_not_execute_a_postponed_module(name: str) -> None:
-    assert type(import_module(name)) is type(import_module(name)) is PostponedModule
+def test_slow_module_is_imported_when_one_of_its_functions_is_called(slow: str) -> None:
+    import_fast("user")
+    user = import_module("user")
+    assert slow not in sys.modules
+    assert (user.doubled(2), user.slow.doubled(number=3)) == (4, 6)
+    assert slow in sys.modules
 
 
-def test_first_use_executes_the_real_module(name: str) -> None:
-    postponed = import_module(name)
-    value = postponed.value
-    assert type(sys.modules[name]) is not PostponedModule
-    assert value is postponed.value is import_module(name).value
+def test_other_modules_import_the_real_module(slow: str) -> None:
+    import_fast("user")
+    assert import_module(slow).value == 5
 
 
-def test_missing_attribute_is_an_attribute_error(name: str) -> None:
-    postponed = import_module(name)
-    for _ in range(2):
-        with pytest.raises(AttributeError, match="no_such_name"):
-            _ = postponed.no_such_name
+def test_placeholders_are_removed_if_the_import_fails(slow: str, tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text("import slow\nraise ValueError\n")
+    with pytest.raises(ValueError):
+        import_fast("user")
+    assert slow not in sys.modules
 
 
-def test_threads_that_use_a_module_at_once_get_the_same_values(name: str) -> None:
-    postponed, found = import_module(name), []
-    threads = [threading.Thread(target=lambda: found.append(postponed.value)) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert set(found) == {sys.modules[name].value}
-    assert len(found) == 8
+def test_imported_modules_are_not_replaced(slow: str) -> None:
+    real = import_module(slow)
+    import_fast("user")
+    assert sys.modules[slow] is real is import_module("user").slow
 
 
-def test_an_imported_module_is_not_postponed() -> None:
-    before = sys.modules["threading"]
-    postpone("threading")
-    assert sys.modules["threading"] is before
+def test_placeholder_has_no_special_attributes(slow: str) -> None:
+    with pytest.raises(AttributeError, match="__path__"):
+        _ = Functions(slow).__path__
+
+
+def test_pathlib_and_click_work_after_a_fast_import() -> None:
+    program = """
+import sys
+from gitsession.cli.postponed import import_fast
+import_fast("click", "dataclasses", "pathlib")
+assert not {"inspect", "gettext", "uuid", "urllib.parse"} & {*sys.modules}, sys.modules
+import click, dataclasses, pathlib, urllib.parse
+assert pathlib.Path("/a b").as_uri() == "file:///a%20b"
+assert urllib.parse.SplitResult
+@click.command()
+@click.option("--count", default=1, help=" Times. ")
+def run(count): "Help."
+assert "Times." in run.get_help(click.Context(run))
+@dataclasses.dataclass
+class Point: x: int
+assert Point.__doc__ == "Point(x: int)", Point.__doc__
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
