@@ -1,8 +1,8 @@
-"""Frozen dataclasses that are fast to define.
+"""Dataclasses with slots that are fast to define.
 
 For a frozen class, ``dataclasses.dataclass`` compiles six methods, which took almost half of the time to import the
 library. The decorator in this module compiles only ``__init__``, when it is first used. All classes share the other
-methods.
+methods. Classes without slots are left to the standard library.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ else:
         if cls is None:
             return functools.partial(dataclass, **options)
         cls.__doc__ = cls.__doc__ or cls.__qualname__  # otherwise, `dataclasses` loads `inspect` to derive one
-        if not (options.get("frozen") and options.get("slots")):
+        if not options.get("slots"):
             return dataclasses.dataclass(cls, **options)
-        return _frozen(cls, kw_only=options.get("kw_only", False))
+        return _slotted(cls, frozen=options.get("frozen", False), kw_only=options.get("kw_only", False))
 
 
-def _frozen(cls: type, *, kw_only: bool) -> type:
+def _slotted(cls: type, *, frozen: bool, kw_only: bool) -> type:
     cls = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=True, kw_only=kw_only)
     fields = dataclasses.fields(cls)
     own = cls.__dict__
@@ -39,12 +39,15 @@ def _frozen(cls: type, *, kw_only: bool) -> type:
         "__init__": _Init(cls, fields),
         "__repr__": own.get("__repr__", _repr),
         "__eq__": own.get("__eq__", _eq),
-        "__hash__": own.get("__hash__") or _hash,
-        "__setattr__": _setattr,
-        "__delattr__": _delattr,
-        "__getstate__": _getstate,
-        "__setstate__": _setstate,
+        "__hash__": own.get("__hash__") or (_hash if frozen else None),
     }
+    if frozen:
+        methods |= {
+            "__setattr__": _setattr,
+            "__delattr__": _delattr,
+            "__getstate__": _getstate,
+            "__setstate__": _setstate,
+        }
     for name, method in methods.items():
         setattr(cls, name, method)
     return cls

@@ -1,4 +1,4 @@
-"""Our frozen dataclasses behave like those of the standard library."""
+"""Our dataclasses behave like those of the standard library."""
 
 import copy
 import dataclasses
@@ -123,3 +123,31 @@ def test_a_value_that_contains_itself_has_a_repr() -> None:
     point = Point(1, tags=tags)
     tags.append(point)
     assert "..." in repr(point)
+
+
+@pytest.mark.parametrize("decorate", DECORATORS.values(), ids=DECORATORS)
+def test_fields_of_other_classes_can_be_set(decorate: Any) -> None:
+    @decorate(slots=True)
+    class Counter:
+        name: str
+        seen: list[int] = dataclasses.field(default_factory=list)
+        total: int = 0
+
+        @property
+        def mean(self) -> float:
+            return self.total / len(self.seen)
+
+    counter, same = Counter("a"), Counter("a")
+    counter.total += 3
+    counter.seen.append(3)
+    assert (counter.mean, counter != same, same.seen) == (3, True, [])
+    same.total, same.seen = 3, [3]
+    assert counter == same == copy.copy(counter)
+    assert repr(counter).endswith("Counter(name='a', seen=[3], total=3)")
+    assert dataclasses.replace(counter, total=5).total == 5
+    del counter.total
+    assert not hasattr(counter, "total")
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(counter)
+    with pytest.raises(AttributeError):
+        counter.other = 1

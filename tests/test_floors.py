@@ -11,7 +11,7 @@ import gitsession
 HOUSE = Path(gitsession.__file__).parent
 
 FLOORS = [
-    ["dataclass", "errors"],
+    ["dataclass", "errors", "pattern"],
     ["durable", "paths", "progress"],
     ["parallel"],
     ["git", "model"],

@@ -6,13 +6,14 @@ Only this module uses the hash function.
 from __future__ import annotations
 
 import base64
-import re
 
 from blake3 import blake3
 
+from gitsession.pattern import pattern
+
 HASH_BYTES = 32
 
-_OF_32_BYTES = re.compile("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
+_OF_32_BYTES = pattern("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 """The output of ``to_base64url`` for 32 bytes. The last character has two unused bits, which must be zero."""
 
 

@@ -7,13 +7,13 @@ because these tables change between Python releases.
 from __future__ import annotations
 
 import functools
-import re
 from typing import NamedTuple
 
 from gitsession.codec.digest import HASH_BYTES, from_base64url, to_base64url
 from gitsession.dataclass import dataclass
 from gitsession.errors import Malformed
 from gitsession.model.headline import Headline, clean
+from gitsession.pattern import pattern
 
 SUBJECT_MAX, LABEL_MAX, TRAILER_MAX = 72, 40, 200
 BODY_BYTES_MAX = 1024
@@ -22,12 +22,12 @@ CHARACTERS_MAX = 4096
 """Maximum number of characters that a message uses of a text. Later characters of the text are ignored."""
 
 _SPACES = "\n \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-_RUN = re.compile(f"[{_SPACES}]+")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
-_UNQUOTED = re.compile(rf"[A-Za-z0-9._~-]{{1,{SOURCE_ID_MAX}}}")
-_SOURCE = re.compile(r"(?P<agent>[^/ ]+)/(?P<id>[A-Za-z0-9._~%-]*) (?P<line>0|[1-9][0-9]{0,17})")
+_RUN = pattern(f"[{_SPACES}]+")
+_DIGEST = pattern(r"[0-9a-f]{64}")
+_UNQUOTED = pattern(rf"[A-Za-z0-9._~-]{{1,{SOURCE_ID_MAX}}}")
+_SOURCE = pattern(r"(?P<agent>[^/ ]+)/(?P<id>[A-Za-z0-9._~%-]*) (?P<line>0|[1-9][0-9]{0,17})")
 
-_TRAILERS = re.compile(
+_TRAILERS = pattern(
     rb"Entry: ([a-z_]{1,40})\nChain: ([A-Za-z0-9_-]{42}[AEIMQUYcgkosw048])\n"
     rb"(?:Source: ([a-z]{1,40}/[A-Za-z0-9._-]{1,128} (?:0|[1-9][0-9]{0,17}))\n)?(?:Model: ([ -~]{1,200})\n)?\Z"
 )

@@ -13,6 +13,7 @@ from gitsession.discovery.discover import top_folder
 from gitsession.durable import read_regular
 from gitsession.errors import Unavailable
 from gitsession.git import process
+from gitsession.pattern import pattern
 
 DECLARED = ".gitsession-project"
 """The file in the top folder of a project without a repository. Its first line is the name of the project."""
@@ -21,8 +22,8 @@ SECONDS_MAX = 10.0
 NAME_CHARS_MAX = 200
 
 _SCHEMES = ("https", "http", "ssh", "git", "git+ssh", "ssh+git")
-_URL = re.compile(r"([a-z+]+)://(?:[^@/]*@)?(\[[0-9A-Fa-f:.]+\]|[^:/?#]+)(?::([0-9]*))?/([^?#]*)(?:[?#].*)?")
-_SCP = re.compile(r"(?:[^@/:]+@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]{2,}):(?!//)([^?#]*)(?:[?#].*)?")
+_URL = pattern(r"([a-z+]+)://(?:[^@/]*@)?(\[[0-9A-Fa-f:.]+\]|[^:/?#]+)(?::([0-9]*))?/([^?#]*)(?:[?#].*)?")
+_SCP = pattern(r"(?:[^@/:]+@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]{2,}):(?!//)([^?#]*)(?:[?#].*)?")
 
 
 def identity_of(folder: Path) -> str | None:

@@ -6,13 +6,13 @@ These files contain no sessions, so they can be written again if they are lost. 
 from __future__ import annotations
 
 import os
-import re
 import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.durable import read_regular, sync_directory
+from gitsession.pattern import pattern
 
 HEAD = "HEAD"
 FILE = "config"
@@ -42,11 +42,11 @@ TEXT = """\
 """
 """The configuration of a new store."""
 
-_FETCHED_INTO_BRANCHES = re.compile(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
+_FETCHED_INTO_BRANCHES = pattern(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
 """The fetch refspec that earlier versions wrote. With it, a plain `git fetch --prune` deletes local branches."""
 
-_SECTION = re.compile(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
-_HEAD = re.compile(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
+_SECTION = pattern(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+_HEAD = pattern(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
 
 
 def settings(text: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from gitsession.errors import Malformed
 from gitsession.git.types import Kind, Oid
+from gitsession.pattern import pattern
 
 TREE_MODE = "40000"
 LINK_MODE = "120000"
@@ -23,13 +24,13 @@ SECONDS_MAX = 2**32 - 1
 
 _FOLDER = TREE_MODE.encode()
 _MODES = frozenset({TREE_MODE, *FILE_MODES, SUBMODULE_MODE})
-_ROW = re.compile(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
+_ROW = pattern(rb"([1-7][0-7]{4,5}) ([^/\0]+)\0(.{20})", re.DOTALL)
 """One entry of a tree. In a valid tree, there are no bytes between two entries."""
-_OID = re.compile(rb"[0-9a-f]{40}")
-_NAME = re.compile(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
-_IDENT = re.compile(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
+_OID = pattern(rb"[0-9a-f]{40}")
+_NAME = pattern(r"[^\x00-\x20<>\x7f](?:[^\x00-\x1f<>\x7f]*[^\x00-\x20<>\x7f])?")
+_IDENT = pattern(rb"(?P<name>[^<>\n]*?) ?<[^<>\n]*> (?P<seconds>\d{1,20}) [+-]\d{4}")
 
-_PLAIN = re.compile(
+_PLAIN = pattern(
     rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)"
     rb"author ([a-z]{1,40}) <[a-z]{1,40}@gitsession> ([0-9]{1,20}) \+0000\n"
     rb"committer gitsession <gitsession@gitsession> ([0-9]{1,20}) \+0000\n\n"

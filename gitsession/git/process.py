@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.durable import read_regular
 from gitsession.errors import Unavailable
+from gitsession.pattern import pattern
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -37,7 +38,7 @@ _REPOSITORY_FILES = (
     "objects/info/alternates",
 )  # fmt: skip
 _REF_FOLDERS = ("refs", "logs")
-_FILE_SETTING = re.compile(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
+_FILE_SETTING = pattern(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
 """Settings whose value is the path of another file that git reads."""
 _FSCK_SECONDS = 3600.0
 _LONG_SECONDS = 3.0

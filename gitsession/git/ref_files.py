@@ -15,7 +15,6 @@ a library would load the user's configuration.
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
@@ -25,24 +24,25 @@ from gitsession.durable import read_regular
 from gitsession.errors import Corrupt, InvalidName, Malformed
 from gitsession.git.permissions import denied
 from gitsession.git.types import Oid, RefValue
+from gitsession.pattern import pattern
 
 NAME_BYTES_MAX = 200
 SYMBOLIC = "ref: "
 
 _SESSIONS = "refs/heads/sessions/"
-_FORBIDDEN = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|[/.]$")
-_PORTABLE = re.compile(r"[a-z0-9_][a-z0-9._-]*")
+_FORBIDDEN = pattern(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(/|$)|[/.]$")
+_PORTABLE = pattern(r"[a-z0-9_][a-z0-9._-]*")
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))})
-_OID = re.compile(r"[0-9a-f]{40}")
+_OID = pattern(r"[0-9a-f]{40}")
 
 PACKED_REFS = "packed-refs"
 
-_PACKED_LINE = re.compile(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
+_PACKED_LINE = pattern(rb"[0-9a-f]{40} refs/[^\x00-\x20\x7f]+\n|\^[0-9a-f]{40}\n")
 _NAME_BYTES = bytes(byte for byte in range(0x21, 0x100) if byte != 0x7F)
 _HEADER = b"# pack-refs with: peeled fully-peeled sorted \n"
 _HEADER_UNPEELED = b"# pack-refs with: sorted \n"
 
-_VALUE = re.compile(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
+_VALUE = pattern(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
 _VALUE_BYTES_MAX = 4096
 _FRESH_NS = 1_000_000_000
 

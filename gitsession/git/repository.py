@@ -20,15 +20,16 @@ from gitsession.git.objects import oid_of
 from gitsession.git.pack_reader import Packs
 from gitsession.git.ref_files import RefReader
 from gitsession.git.types import Kind, Oid
+from gitsession.pattern import pattern
 
 OBJECT_BYTES_MAX = 1 << 30
 
 _REPAIR_HINT = "run `gitsession repair`"
 
 _KINDS: Final[dict[str, Kind]] = {"commit": "commit", "tree": "tree", "blob": "blob"}
-_HEAD = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
+_HEAD = pattern(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,18})\0")
 _HEAD_BYTES_MAX = 32
-_OID = re.compile(r"[0-9a-f]{40}")
+_OID = pattern(r"[0-9a-f]{40}")
 _FOLDER, _REST = re.compile(r"[0-9a-f]{2}"), re.compile(r"[0-9a-f]{38}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sqlite3
 from collections.abc import Sequence
 
@@ -11,10 +10,11 @@ from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import storable
+from gitsession.pattern import pattern
 from gitsession.sessions import marks as rules
 from gitsession.sessions.marks import SessionMark
 
-_SHORT = re.compile(r"[0-9a-f]{8}")
+_SHORT = pattern(r"[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)

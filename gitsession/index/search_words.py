@@ -14,6 +14,7 @@ from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, Text, ToolCall
 from gitsession.model.entries import Entry
 from gitsession.model.results import result_in
+from gitsession.pattern import pattern
 
 _SHORT_CHARS = 2_000
 """Maximum number of indexed characters of a tool's arguments or result. Longer ones mostly contain files."""
@@ -27,7 +28,7 @@ ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
 _TERMS_MAX = 64
 _CHARS_MAX = 2_000
 
-_UNSPACED = re.compile(
+_UNSPACED = pattern(
     "([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u312f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
     "\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff])"
 )
@@ -37,7 +38,7 @@ The scripts are Thai, Lao, Burmese, Khmer, Han, kana and Hangul. SQLite would tr
 one word.
 """
 
-_PART = re.compile(r'"([^"]*)"?|([^\s"]+)')
+_PART = pattern(r'"([^"]*)"?|([^\s"]+)')
 
 
 class SearchableText(NamedTuple):

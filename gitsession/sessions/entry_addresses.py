@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, NotFound
+from gitsession.pattern import pattern
 from gitsession.sessions import graph, marks
 from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
@@ -13,7 +12,7 @@ from gitsession.store.refs import LEAF, ROOT
 
 PREFIX_MIN = 4
 
-STEPS = re.compile(r"(.+?)~(\d{1,9})")
+STEPS = pattern(r"(.+?)~(\d{1,9})")
 
 
 def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:

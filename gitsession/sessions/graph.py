@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 
@@ -11,6 +10,7 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 from gitsession.git.ref_files import NAME_BYTES_MAX
 from gitsession.git.types import Oid
+from gitsession.pattern import pattern
 from gitsession.sessions.gaps import DAMAGE, Gap
 from gitsession.sessions.node import Node, first_parent, load
 from gitsession.store import refs
@@ -19,7 +19,7 @@ from gitsession.store.interface import ObjectStore
 GENERATED_LENGTHS = (8, 13, 26, 52)
 """The lengths of the names of branches that the user did not name."""
 
-_NUMBER = re.compile(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
+_NUMBER = pattern(r"(?<=[a-z2-7]{52})-[0-9]+\Z")
 
 
 def history(store: ObjectStore, leaf: Oid) -> Iterator[Node]:

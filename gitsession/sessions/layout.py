@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gitsession.errors import Malformed
+from gitsession.pattern import pattern
 
 HOLES = "holes.cbor"
 BLOBS = "blobs"
@@ -23,7 +24,7 @@ OWN = "cbor"
 PAYLOAD = "entry."
 """The name of a payload, without the form at its end."""
 
-_PAYLOAD = re.compile(re.escape(PAYLOAD) + r"([a-z0-9]{1,16})")
+_PAYLOAD = pattern(re.escape(PAYLOAD) + r"([a-z0-9]{1,16})")
 
 
 def form_of(name: str) -> str | None:

@@ -20,6 +20,7 @@ from gitsession.errors import Malformed
 from gitsession.git.objects import encode_tree, oid_of, parse_commit, parse_tree
 from gitsession.git.types import Kind, Oid, Reader
 from gitsession.model.entries import Fork, SessionHeader
+from gitsession.pattern import pattern
 from gitsession.redaction.original import OPENS
 from gitsession.sessions import grow_only_sets, layout
 from gitsession.sessions.grow_only_sets import GrowOnlySet, Merged, NewObjects
@@ -42,7 +43,7 @@ REDACTED_TWICE = "redacted-twice"
 """The rule in the placeholder of a string that two redactions replaced differently."""
 
 _HIDDEN = f"{OPENS}{REDACTED_TWICE}]"
-_PLACEHOLDER = re.compile(rb"\[redacted:([a-z0-9-]{1,40})\]")
+_PLACEHOLDER = pattern(rb"\[redacted:([a-z0-9-]{1,40})\]")
 _FOLDERS: Final = {
     "": layout.PURGED_ENTRIES,
     FILE: layout.PURGED_FILES,

@@ -17,9 +17,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
+from gitsession.dataclass import dataclass
 from gitsession.durable import read_regular, replace, write_all
 from gitsession.git.types import Oid, RefValue
 from gitsession.store import create, refs
@@ -38,7 +39,7 @@ _SPARE_BYTES = 1 << 18
 Moved = Mapping[str, tuple[RefValue | None, RefValue | None]]
 
 
-@dataclass
+@dataclass(slots=True)
 class FlushedRefs:
     """The values of refs that the record contains.
 

@@ -28,10 +28,9 @@ from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import config
 from gitsession.git.permissions import denied
 from gitsession.git.types import Kind, Oid, RefValue
-from gitsession.store import create, published, refs
+from gitsession.store import create, refs
 from gitsession.store.interface import Transaction
 from gitsession.store.journal_frames import ASIDE
-from gitsession.store.spill import PackSpill
 from gitsession.store.state import StoreState, unavailable
 from gitsession.store.writing import InTransaction, Locked, StoreWriter
 
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
     from gitsession.redaction.original import Original
     from gitsession.redaction.vault import Vault
+    from gitsession.store.spill import PackSpill
 
 Durability: TypeAlias = Literal["entry", "turn", "none"]
 """The time at which an append becomes durable: before it returns, at the next ``flush()``, or at no defined time."""
@@ -211,12 +211,16 @@ class GitStore:
 
     def published_to(self, name: str, new: RefValue | None) -> str | None:
         """See ``ObjectStore``."""
+        from gitsession.store import published
+
         return published.find_remote(self._git_dir, self.read, self.refs(refs.TRACKING), name, new)
 
     # -- writing
 
     def spill(self) -> PackSpill:
         """See ``ObjectStore``."""
+        from gitsession.store.spill import PackSpill
+
         return PackSpill(self._git_dir)
 
     def transaction(self) -> AbstractContextManager[Transaction]:

@@ -13,7 +13,8 @@ changes follows the lengths (store/change_stamp.py).
 from __future__ import annotations
 
 import os
-import re
+
+from gitsession.pattern import pattern
 
 MAGIC = b"GSJ1"
 HEAD_BYTES = 40
@@ -25,7 +26,7 @@ ASIDE = "damaged-"
 CHUNK_BYTES = 1 << 16
 _ZEROS = bytes(CHUNK_BYTES)
 
-_NUMBERED = re.compile(r"[0-9]{8}")
+_NUMBERED = pattern(r"[0-9]{8}")
 
 
 def file_name(number: int) -> str:

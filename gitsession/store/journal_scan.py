@@ -60,7 +60,7 @@ class JournalHole:
     count: int | None
 
 
-@dataclass
+@dataclass(slots=True)
 class Scan:
     """The result of a scan. ``found``: records and holes, in file order. ``flawed_at``: offset of the first damage."""
 

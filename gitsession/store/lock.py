@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -109,7 +108,7 @@ class StoreLock:
                 if now - since >= wait_seconds:
                     raise self._lock_error(self._holder(), wait_seconds) from None
                 pause = _PAUSE_SECONDS if now - since < _CROWD_SECONDS else _LONG_PAUSE_SECONDS
-                time.sleep(pause * random.uniform(0.5, 1.0))
+                time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))
 
     def _lock_error(self, holder: str, seconds: float) -> Unavailable:
         message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"

@@ -6,13 +6,13 @@ A session id is a date, followed by characters that are random or a hash of the 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from gitsession.errors import InvalidName
 from gitsession.git.ref_files import check_ref_name
 from gitsession.git.types import RefValue
+from gitsession.pattern import pattern
 
 SESSIONS = "refs/heads/sessions/"
 STORE_BRANCHES = "refs/heads/gitsession/"
@@ -34,9 +34,9 @@ LEAF, ROOT = "leaf", "root"
 SID_LENGTHS = 13, 26
 """The lengths of the part after the date. The second one is used if another session has the shorter id."""
 
-_SID = re.compile(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
-_BRANCH = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
-_RENAMED_SUFFIX = re.compile(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
+_SID = pattern(r"[0-9]{8}-[a-z2-7]{13}(?:[a-z2-7]{13})?")
+_BRANCH = pattern(r"[a-z0-9][a-z0-9_-]{0,63}")
+_RENAMED_SUFFIX = pattern(r"\.[a-z2-7]{8}(?:[a-z2-7]{5}|[a-z2-7]{18}|[a-z2-7]{44})?")
 
 
 def is_sid(text: str) -> bool:

@@ -33,7 +33,7 @@ from gitsession.git import pack_writer
 from gitsession.git.objects import parse_commit
 from gitsession.git.ref_writer import RefWriter
 from gitsession.git.types import Kind, Oid, RefValue
-from gitsession.store import create, flush_record, flushing, refs
+from gitsession.store import create, refs
 from gitsession.store.journal import Move
 from gitsession.store.lock import StoreLock
 from gitsession.store.state import Staging, StoreState, generation_of, unavailable
@@ -190,6 +190,8 @@ class StoreWriter:
 
         If a ref cannot be moved now, its move stays pending, and ``last_error`` is set.
         """
+        from gitsession.store import flush_record, flushing  # not loaded by processes that only read or append
+
         state = self.state
         overlay = state.overlay
         self.last_error = None

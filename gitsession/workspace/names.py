@@ -16,6 +16,7 @@ import re
 from functools import lru_cache
 
 from gitsession.errors import Malformed
+from gitsession.pattern import pattern
 
 NAME_BYTES_MAX = 255
 DEPTH_MAX = 64
@@ -24,27 +25,27 @@ DEPTH_MAX = 64
 _CACHED = 16_384
 
 _HFS_IGNORES = "\u200c-\u200f\u202a-\u202e\u206a-\u206f\ufeff"
-_HIDDEN = re.compile(f"[{_HFS_IGNORES}]")
-_UNSAFE = re.compile(
+_HIDDEN = pattern(f"[{_HFS_IGNORES}]")
+_UNSAFE = pattern(
     "[\x00-\x1f\x7f-\x9f"  # control characters
     '%/\\\\:<>"|?*'  # the escape character, the separator, and the characters that Windows reserves
     f"{_HFS_IGNORES}\u061c\u200b\u2028\u2029\u2060-\u2069\ufff9-\ufffb\U000e0000-\U000e007f"  # invisible or bidi
     "\ud800-\udfff]"  # bytes that are not UTF-8
 )
-_DOT_GIT = re.compile(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
-_READ_BY_GIT = re.compile(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
+_DOT_GIT = pattern(r"(?:\.git|git~[0-9]+)[. ]*(?::.*)?", re.IGNORECASE | re.ASCII | re.DOTALL)
+_READ_BY_GIT = pattern(r"\.gitmodules|gitmod~[1-4]|\.gitattributes|gitatt~[1-4]", re.IGNORECASE | re.ASCII)
 """Names of files whose content `git fsck` checks. For ``.gitignore`` and ``.mailmap``, it accepts any content."""
 _SHORTENED = ("gi7eba", "gi7d29")
 """Beginnings of the NTFS short names of ``.gitmodules`` and ``.gitattributes``.
 
 NTFS assigns such a short name if other files already have the first four short names (such as ``GITMOD~1``).
 """
-_DEVICE = re.compile(
+_DEVICE = pattern(
     r"(?:con|prn|aux|nul|(?:com|lpt)[0-9\xb9\xb2\xb3]|conin\$|conout\$|clock\$) *(?:\..*)?",
     re.IGNORECASE | re.ASCII | re.DOTALL,
 )
-_TEMPORARY = re.compile(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
-_PLAIN = re.compile(
+_TEMPORARY = pattern(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
+_PLAIN = pattern(
     rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
 )
 """A pattern that matches most plain names. It makes ``escape`` fast."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
@@ -100,7 +99,7 @@ def _item(line: ContextHistory, node: Spot, entry: Any) -> Item:
 # Effects of entries on the items of other entries.
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Changes:
     """The effects of visible entries on other visible entries. ``newest``: newest entry with an effect."""
 

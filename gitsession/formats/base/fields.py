@@ -14,7 +14,6 @@ depend on the Python release.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from datetime import date
 from hashlib import sha256
@@ -22,6 +21,7 @@ from typing import Any, TypeVar
 
 from gitsession.formats.base.jsonl import LineFailure
 from gitsession.model.headline import Headline
+from gitsession.pattern import pattern
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def to_iso(at_ms: int) -> str:
 
 _EPOCH = date(1970, 1, 1).toordinal()
 _LAST = (date.max.toordinal() - _EPOCH + 1) * 86_400_000 - 1
-_ISO = re.compile(
+_ISO = pattern(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[T ]([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9])(?:\.([0-9]+))?)?"
     r"(?:Z|([+-])([0-9]{2}):?([0-5][0-9]))?"
 )

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
 
+from gitsession.pattern import pattern
+
 
 class RecordedCopy(NamedTuple):
     """The content of a file. ``name``: the name of the copy that the agent stores."""
@@ -89,7 +91,7 @@ RecordedChange: TypeAlias = RecordedBackup | RecordedEdit | RecordedReplacement 
 """A recorded change. The payload of the checkpoint for the change is derived from ``raw``, the line of the record."""
 
 
-_HUNK = re.compile(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
+_HUNK = pattern(r"@@ -([0-9]{1,9})(?:,([0-9]{1,9}))? \+[0-9]{1,9}(?:,([0-9]{1,9}))? @@[^\n]*\n")
 _NO_END = "\\ No newline at end of file"
 
 
