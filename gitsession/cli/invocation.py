@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -19,9 +18,10 @@ from gitsession.cli.text import count
 from gitsession.errors import NotAStore, NotFound
 from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.live import spool
+from gitsession.pattern import pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from tempfile import TemporaryDirectory
 
@@ -124,14 +124,20 @@ class App:
     def objects(self) -> GitStore:
         """Return the object store without opening a ``Store``, for commands that must start fast.
 
-        The object store reads commits and does not parse entries.
+        In a partial clone, it fetches missing objects. If a purge was interrupted, open the ``Store``, which completes
+        the purge.
         """
+        from gitsession.store import create
         from gitsession.store.git_store import GitStore
 
-        if self._store is not None:
-            return self._store.objects
+        if self._store is not None or create.is_purge_pending(self.location):
+            return self.store().objects
         if self._objects is None:
             self._objects = GitStore.open(self.path, flush_on_close=False)
+            if create.is_partial(self.path):
+                from gitsession.sync import transport
+
+                transport.fetch_on_demand(self._objects)
         return self._objects
 
     def warn_of_damage(self) -> bool:
@@ -175,8 +181,21 @@ class App:
         """
         name, entry = split(address)
         session = self.store().session(name)
+        return session, self._resolved(entry, session.resolve)
+
+    def node(self, address: str) -> tuple[Row, Node]:
+        """Return the same entry as ``entry``, and the catalog row of its session, without opening a ``Store``."""
+        from gitsession.sessions import entry_addresses
+
+        row, entry = self.row(address)
+        store = self.objects()
+        return row, self._resolved(
+            entry, lambda name: entry_addresses.resolve(store, row.sid, name, branch=row.active)
+        )
+
+    def _resolved(self, entry: str, resolve: Callable[[str], Node]) -> Node:
         try:
-            return session, session.resolve(entry or "leaf")
+            return resolve(entry or "leaf")
         except NotFound:
             from gitsession.sessions import local_records
 
@@ -185,7 +204,7 @@ class App:
                 raise
             old, new = found[0]
             warn(f"warning: a purge has changed the id of the entry from {old[:12]} to {new[:12]}")
-            return session, session.resolve(new)
+            return resolve(new)
 
     def close(self) -> None:
         if self._catalogue is not None:
@@ -206,7 +225,7 @@ class App:
             self._aside.cleanup()
 
 
-_DATED = re.compile(r"\w+:.*?@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
+_DATED = pattern(r"\w+:.*?@\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d")
 """An address whose session id contains ``@``. An aider session has no id, so its folder and time are used as the id."""
 
 

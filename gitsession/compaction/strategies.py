@@ -21,9 +21,9 @@ from gitsession.compaction.visible_entries import (
     unedited_entries,
 )
 from gitsession.context import profiles
+from gitsession.context.estimates import by_bytes_of, ends_of
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, total
-from gitsession.context.profiles.estimates import by_bytes_of, ends_of
 from gitsession.context.profiles.visible_items import is_message
 from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound, Refused

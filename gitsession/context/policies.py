@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from gitsession.context.call_results import calls_in, match_results
+from gitsession.context.estimates import is_image, texts, units
 from gitsession.context.profiles import Profile, total
-from gitsession.context.profiles.estimates import is_image, texts, units
 from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item

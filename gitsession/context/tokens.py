@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from gitsession.context.estimates import IMAGE_TOKENS, by_bytes_of, images, is_image, texts
 from gitsession.context.profiles import Profile
-from gitsession.context.profiles.estimates import IMAGE_TOKENS, by_bytes_of, images, is_image, texts
 from gitsession.context.value import Item, Shown, Source, Tokens
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
+from gitsession.pattern import pattern
 
 VOCABULARY = "o200k_base"
 
@@ -81,7 +81,7 @@ def tokenizer() -> Callable[[str], int] | None:
     return count
 
 
-_LONG_RUN = re.compile(r"\S{257,}|\s{257,}")
+_LONG_RUN = pattern(r"\S{257,}|\s{257,}")
 """Text whose tokens are estimated, because the tokenizer takes quadratic time for it: 4 s for 10,000 characters."""
 
 

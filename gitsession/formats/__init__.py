@@ -4,7 +4,7 @@ This package does not access a store, the clock, or files. The records of a sess
 interpretation of a record (``read``) is a *view*, which is computed on access and may change between releases. The text
 of a record's commit message (``headline``) is frozen under a view number, because the text is part of an object id.
 
-The modules for an agent are loaded on first use.
+The modules for an agent and the classes of ``base`` are loaded on first use.
 """
 
 from __future__ import annotations
@@ -12,29 +12,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from gitsession.formats.base.format import (
-    Accompanied,
-    Continuing,
-    Counting,
-    Database,
-    Delegating,
-    Document,
-    Format,
-    Growing,
-    Importing,
-    InProject,
-    Referring,
-    Remembering,
-    Resumable,
-    Scattered,
-    Sidecar,
-    Streamed,
-    Workspace,
-)
-from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
-from gitsession.formats.base.record import Record, Source, SourceProblem, SplitState
+if TYPE_CHECKING:
+    from gitsession.formats.base.format import (
+        Accompanied,
+        Continuing,
+        Counting,
+        Database,
+        Delegating,
+        Document,
+        Format,
+        Growing,
+        Importing,
+        InProject,
+        Referring,
+        Remembering,
+        Resumable,
+        Scattered,
+        Sidecar,
+        Streamed,
+        Workspace,
+    )
+    from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, WrittenFile
+    from gitsession.formats.base.record import Record, Source, SourceProblem, SplitState
 
 __all__ = [
     "FORMATS",
@@ -69,7 +70,7 @@ __all__ = [
     "with_capability",
 ]  # fmt: skip
 
-F = TypeVar("F", bound=Format)
+F = TypeVar("F", bound="Format")
 
 
 class SearchRoot(NamedTuple):
@@ -148,7 +149,7 @@ ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, kno
 """The folders in which each agent keeps its sessions."""
 
 
-class _Formats(Mapping[str, Format]):
+class _Formats(Mapping[str, "Format"]):
     """A mapping from agent names to formats. Each format is loaded on first use."""
 
     def __init__(self) -> None:
@@ -157,7 +158,7 @@ class _Formats(Mapping[str, Format]):
     def __getitem__(self, agent: str) -> Format:
         if agent not in self._loaded:
             module = import_module(f"{__name__}.{_AGENTS[agent].module}")
-            self._loaded[agent] = cast(Format, getattr(module, agent))
+            self._loaded[agent] = getattr(module, agent)
         return self._loaded[agent]
 
     def __contains__(self, agent: object) -> bool:
@@ -172,6 +173,15 @@ class _Formats(Mapping[str, Format]):
 
 FORMATS: Mapping[str, Format] = _Formats()
 """The formats by agent name, in the order in which they are tried on a file."""
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        for module in ("format", "outgoing", "record"):
+            found = getattr(import_module(f"{__name__}.base.{module}"), name, None)
+            if found is not None:
+                return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def with_capability(agent: str, capability: type[F]) -> F | None:

@@ -8,7 +8,7 @@ from showing import ALL, compacted, edit, seen
 
 from gitsession.context import profiles
 from gitsession.context import tokens as counting
-from gitsession.context.profiles.estimates import as_javascript
+from gitsession.context.estimates import as_javascript
 from gitsession.context.tokens import tokens
 from gitsession.context.value import Item, Shown
 from gitsession.model.blocks import Image, OtherBlock, Text, Thinking, ToolCall

@@ -7,17 +7,21 @@ from typing import Any
 
 import click
 
-import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command
 from gitsession.cli.output import complain, emit, json_option, paged
 from gitsession.cli.text import clock, paint
 from gitsession.codec.digest import digest, to_base64url
+from gitsession.context.estimates import by_characters
+from gitsession.index.catalogue import Row
+from gitsession.model.blocks import OtherBlock
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
 from gitsession.model.headline import clean
 from gitsession.model.plain import plain
+from gitsession.model.usage import total_tokens
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.store.interface import ObjectStore
+from gitsession.sessions.node import Node
 
 
 @command()
@@ -26,9 +30,11 @@ from gitsession.store.interface import ObjectStore
 @click.pass_obj
 def show_command(app: App, entry: str) -> int:
     """Show one entry."""
-    session, node = app.entry(entry)
-    view = session.read(node)
-    document = _document(app.store().objects, session, node, view)
+    from gitsession.sessions import content
+
+    row, node = app.node(entry)
+    view = content.entry_of(app.objects(), node)
+    document = _document(app, row, node, view)
     problem = clean(document.get("problem", ""))
     emit("show", document)
     lines = [f"    cannot be read: {problem}"] if problem else _body_lines(view, document)
@@ -38,20 +44,19 @@ def show_command(app: App, entry: str) -> int:
     return exits.INTEGRITY if problem else exits.OK
 
 
-def _document(
-    store: ObjectStore, session: gitsession.Session, node: gitsession.Node, view: gitsession.Entry
-) -> dict[str, Any]:
+def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
     from gitsession.codec import holes
-    from gitsession.model.entries import SessionHeader
     from gitsession.sessions import content
 
+    store = app.objects()
     try:
         parts, problem = content.entry_tree(store, node), ""
         content.full_payload(store, node, parts)
     except DAMAGE as error:
         parts, problem = content.EntryTree("", b"", b"", None), str(error)
-    came_from = session.origin() if isinstance(view, SessionHeader) else None
-    started = session.started(node)
+    came_from = app.session(row.sid).origin() if isinstance(view, SessionHeader) else None
+    has_children = row.source_id is not None and app.catalogue().children_of(row.agent, row.source_id)
+    started = app.session(row.sid).started(node) if has_children else []
     source = node.source
     begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
     return {
@@ -83,19 +88,15 @@ def _document(
     }
 
 
-def _tokens(view: gitsession.Entry) -> dict[str, int] | None:
+def _tokens(view: Entry) -> dict[str, int] | None:
     """Return the estimated tokens of an entry, and the total that the provider reported for the answer, if any."""
-    from gitsession.context.profiles import DEFAULT, profile
-    from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
-    from gitsession.model.usage import total_tokens
-
     if not isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
         return None
     usage = total_tokens(view.usage) if isinstance(view, Message) else 0
-    return {"estimate": profile(DEFAULT).estimate(view), **({"reported": usage} if usage else {})}
+    return {"estimate": by_characters(view), **({"reported": usage} if usage else {})}
 
 
-def _head(node: gitsession.Node, document: dict[str, Any]) -> list[str]:
+def _head(node: Node, document: dict[str, Any]) -> list[str]:
     lines = [paint(node.subject, bold=True)]
     facts = {
         "entry": node.oid,
@@ -114,16 +115,14 @@ def _head(node: gitsession.Node, document: dict[str, Any]) -> list[str]:
 _COUNTED = {"estimate": "(an estimate)", "reported": "reported for the whole answer"}
 
 
-def _source(node: gitsession.Node) -> str:
+def _source(node: Node) -> str:
     if node.source is None:
         return ""
     own_id = f", id {node.source.id}" if node.source.id is not None else ""
     return f"{node.source.agent}, line {node.source.line}{own_id}"
 
 
-def _body_lines(view: gitsession.Entry, document: dict[str, Any]) -> list[str]:
-    from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
-
+def _body_lines(view: Entry, document: dict[str, Any]) -> list[str]:
     if isinstance(view, Message) and view.role == "shell":
         text = f"$ {view.command or ''}\n{view.output or ''}"
     elif isinstance(view, Message | CustomMessage):
@@ -142,7 +141,7 @@ def _block(block: Any) -> str:
         return f"[image {block.mime}, {len(block.data):,} bytes]"
     if block.type == "thinking":
         return "\n".join(f"| {line}" for line in block.text.split("\n"))
-    if isinstance(block, gitsession.OtherBlock):
+    if isinstance(block, OtherBlock):
         from gitsession.model.results import result_in
 
         result = result_in(block)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from gitsession.context.profiles.estimates import by_characters
+from gitsession.context.estimates import by_characters
 from gitsession.context.value import Item, Shown, State
 from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
@@ -93,7 +93,7 @@ class Profile(ABC):
 
     def estimate(self, entry: Shown) -> int:
         """Return the agent's estimate for one shown entry, in tokens."""
-        return by_characters(entry, images_of_users=True)
+        return by_characters(entry)
 
     def usage(self, items: Sequence[Item], fresh: int) -> tuple[int, int] | None:
         """Return the last accepted count by a provider, in tokens, and the number of items that it covers (rule 15)."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gitsession.context.estimates import by_bytes
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
-from gitsession.context.profiles.estimates import by_bytes
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_sent, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.aider.agent import aider

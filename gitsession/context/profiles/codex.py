@@ -13,9 +13,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gitsession.context.estimates import by_bytes, by_bytes_of, ends_of
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
-from gitsession.context.profiles.estimates import by_bytes, by_bytes_of, ends_of
 from gitsession.context.profiles.visible_items import changed, changes, kept, show_compaction, show_sent, state
 from gitsession.context.value import Item, Shown, State
 from gitsession.formats.base.jsonl import LineFailure, Object, attached_lines, parse, record_line

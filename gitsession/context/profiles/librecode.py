@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gitsession.context.estimates import images
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
-from gitsession.context.profiles.estimates import images
 from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import BranchSummary, Compaction, Message

@@ -10,9 +10,9 @@ import dataclasses
 import itertools
 from collections.abc import Sequence
 
+from gitsession.context.estimates import by_bytes, images
 from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
-from gitsession.context.profiles.estimates import by_bytes, images
 from gitsession.context.profiles.visible_items import (
     VisibleRange,
     changed,

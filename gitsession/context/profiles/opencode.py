@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
+from gitsession.context.estimates import images, texts, units
 from gitsession.context.history import ContextHistory, names_of
 from gitsession.context.profiles import CompactionSettings, Profile, Selection
-from gitsession.context.profiles.estimates import images, texts, units
 from gitsession.context.profiles.visible_items import Changes, changed, changes, part_of, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.formats.opencode.agent import opencode

@@ -5,9 +5,9 @@ Both profiles follow rules 6 to 12, 14 to 16, 18 and 21.
 
 from __future__ import annotations
 
+from gitsession.context.estimates import by_characters
 from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import Profile, Selection
-from gitsession.context.profiles.estimates import by_characters
 from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show, show_compaction, state
 from gitsession.context.value import Item, Shown
 from gitsession.model.entries import Message

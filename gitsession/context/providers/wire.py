@@ -11,7 +11,7 @@ from typing import Any
 
 from gitsession.codec.cbor import valid_text
 from gitsession.codec.digest import hash_of
-from gitsession.context.profiles.estimates import is_image
+from gitsession.context.estimates import is_image
 from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
 
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")

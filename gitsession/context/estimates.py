@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gitsession.context.value import Shown
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, Message
+
+if TYPE_CHECKING:
+    from gitsession.context.value import Shown
 
 IMAGE_CHARACTERS = 4_800
 IMAGE_TOKENS = 1_200
 
 
-def by_characters(entry: Shown, *, images_of_users: bool) -> int:
+def by_characters(entry: Shown, *, images_of_users: bool = True) -> int:
     """Return pi's estimate in tokens: the number of UTF-16 units divided by four.
 
     ``images_of_users``: whether images in user messages are counted, as since 0.87.
