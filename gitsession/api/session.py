@@ -18,7 +18,6 @@ from gitsession.sessions import session as sessions
 from gitsession.sessions.gaps import Gap
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.node import Node
-from gitsession.sessions.origin import Origin, origin, started
 from gitsession.sessions.session import OnMoved
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.write_summary import SummaryOptions
     from gitsession.context.policies import Policy
     from gitsession.context.value import Context
+    from gitsession.sessions.origin import Origin
     from gitsession.verify.findings import SignatureCheck
 
 
@@ -359,6 +359,8 @@ class Session:
             this session was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied
             from the original session. ``None`` if the origin is not in the store.
         """
+        from gitsession.sessions.origin import origin
+
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
 
@@ -376,6 +378,8 @@ class Session:
         begun = {each.sid: each.source_id for each in catalogue.children_of(row.agent, row.source_id)}
         if not begun:
             return []
+        from gitsession.sessions.origin import started
+
         return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
 
     @restoring

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,6 +64,8 @@ def shell_command(arguments: Iterable[str]) -> str:
 
     A word that contains control characters is quoted as ``$'...'`` (bash, ksh, zsh).
     """
+    import shlex  # few commands print a command line
+
     return " ".join(shlex.quote(word) if on_a_line(word) == word else _escaped(word) for word in arguments)
 
 

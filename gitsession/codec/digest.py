@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import base64
 
-from blake3 import blake3
-
 from gitsession.pattern import pattern
 
 HASH_BYTES = 32
@@ -19,6 +17,8 @@ _OF_32_BYTES = pattern("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 
 def hash_of(*parts: bytes) -> bytes:
     """Return the BLAKE3-256 hash of the concatenated ``parts``: 32 bytes."""
+    from blake3 import blake3  # not loaded by commands that only read commits
+
     if len(parts) == 1:
         return blake3(parts[0]).digest()
     hasher = blake3()

@@ -9,8 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from itertools import chain
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from gitsession.formats import FORMATS, ROOTS, Format, InProject, SearchRoot, all_with_capability
+from gitsession.formats import FORMATS, ROOTS, SearchRoot, all_with_capability
+
+if TYPE_CHECKING:
+    from gitsession.formats import Format
 
 
 def find_all(
@@ -92,6 +96,8 @@ def in_projects(folders: Iterable[Path], *, unreadable: bool = False) -> Iterato
 
     ``unreadable``: whether to also yield paths that have the name of a session file but are not files.
     """
+    from gitsession.formats import InProject  # commands that only look for a project do not need it
+
     tops = dict.fromkeys(found for folder in folders if (found := _find_top_folder(folder)) is not None)
     for format in all_with_capability(InProject).values():
         files = (folder / format.IN_PROJECT for folder in tops)

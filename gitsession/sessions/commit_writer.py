@@ -17,7 +17,6 @@ from gitsession.codec.holes import StoredPayload
 from gitsession.codec.message import SourceRef
 from gitsession.dataclass import dataclass
 from gitsession.errors import Refused
-from gitsession.formats import Format, Record
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
 from gitsession.git.types import Kind, ObjectSink, Oid
 from gitsession.model.entries import Entry, Tombstone
@@ -28,6 +27,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 
 if TYPE_CHECKING:
+    from gitsession.formats import Format, Record
     from gitsession.redaction.guard import Guard, Row
 
 

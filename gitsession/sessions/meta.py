@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
+from gitsession.codec.message import SourceRef
 from gitsession.dataclass import dataclass
-from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
@@ -112,13 +112,20 @@ class Meta:
 
 def is_exported_line(node: Node) -> bool:
     """Return whether an export wrote a line on ``meta``. Header lines have no id, because they refer to no entry."""
-    return node.source is not None and node.source.id is not None and node.source.line != TAIL
+    return node.source is not None and node.source.id is not None and not _is_tail(node.source)
 
 
 def segment_of(node: Node) -> str | None:
     """Return the segment of a file's tail or of a header line on ``meta``; ``None`` for other lines."""
-    has_segment = node.source is not None and (node.source.line == TAIL or node.kind == kinds.SessionHeader.kind)
-    return node.source.id if node.source is not None and has_segment else None
+    if node.source is None:
+        return None
+    return node.source.id if node.kind == kinds.SessionHeader.kind or _is_tail(node.source) else None
+
+
+def _is_tail(source: SourceRef) -> bool:
+    from gitsession.formats.base.record import TAIL  # slow to import, and needed for imported sessions only
+
+    return source.line == TAIL
 
 
 def meta_of(store: ObjectStore, sid: str) -> Meta:

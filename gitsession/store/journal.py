@@ -27,9 +27,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from gitsession.codec import cbor
 from gitsession.codec.digest import hash_of
 from gitsession.dataclass import dataclass
 from gitsession.durable import sync_directory, write_all
@@ -38,7 +37,9 @@ from gitsession.git.objects import oid_of
 from gitsession.git.ref_files import check_ref_name, check_value
 from gitsession.git.types import Kind, RefValue
 from gitsession.store import journal_frames
-from gitsession.store.journal_scan import JournalScanner, Scan
+
+if TYPE_CHECKING:
+    from gitsession.store.journal_scan import Scan
 
 VERSION = 1
 PREALLOCATED_BYTES = 4 << 20
@@ -90,6 +91,8 @@ _NOTHING = JournalUpdate()
 
 def encode_record(objects: Sequence[tuple[Kind, bytes]], moves: Sequence[Move]) -> bytes:
     """Return the payload of a journal record."""
+    from gitsession.codec import cbor  # not loaded by commands that only read commits
+
     return cbor.encode_unchecked(
         [VERSION, [[_NUMBER_OF[kind], data] for kind, data in objects], [[name, old, new] for name, old, new in moves]]
     )
@@ -100,6 +103,8 @@ def decode_record(payload: bytes) -> JournalRecord:
 
     Raises ``Corrupt``, and ``NotAStore`` for a record of a later version.
     """
+    from gitsession.codec import cbor
+
     try:
         value = cbor.decode_unchecked(payload)
     except Malformed as error:
@@ -114,6 +119,8 @@ def decode_record(payload: bytes) -> JournalRecord:
 
 def scan(data: bytes) -> Scan:
     """Scan the bytes of a journal file, damaged or not, for good records."""
+    from gitsession.store.journal_scan import JournalScanner
+
     return JournalScanner(data, _is_consistent).run()
 
 

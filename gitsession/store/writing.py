@@ -17,6 +17,7 @@ the work with the same result.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import threading
 import time
@@ -31,7 +32,6 @@ from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, RefMoved, Unavailable
 from gitsession.git import pack_writer
 from gitsession.git.objects import parse_commit
-from gitsession.git.ref_writer import RefWriter
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.store import create, refs
 from gitsession.store.journal import Move
@@ -39,6 +39,7 @@ from gitsession.store.lock import StoreLock
 from gitsession.store.state import Staging, StoreState, generation_of, unavailable
 
 if TYPE_CHECKING:
+    from gitsession.git.ref_writer import RefWriter
     from gitsession.redaction.original import Original
 
 T = TypeVar("T")
@@ -93,7 +94,6 @@ class StoreWriter:
         self.pid = os.getpid()
         self.lock = None if read_only else _open_lock(git_dir)
         self.state = StoreState(git_dir, writable=self.lock is not None, sync=sync)
-        self.refs = RefWriter(git_dir, git_dir / create.PROOFS, self.state.git.refs, sync=sync)
         self.last_error: Exception | None = None
         self.renamed_branches: list[tuple[str, str]] = []
         self.set_aside: list[str] = []
@@ -105,6 +105,13 @@ class StoreWriter:
         self._generation, self._may_be_stale = generation_of(git_dir), False
         self._due_at = (FLUSH_RECORDS, FLUSH_BYTES)
         self._is_reflog_checked = False
+
+    @functools.cached_property
+    def refs(self) -> RefWriter:
+        """The writer of the store's refs, which only flushes and maintenance use."""
+        from gitsession.git.ref_writer import RefWriter
+
+        return RefWriter(self._git_dir, self._git_dir / create.PROOFS, self.state.git.refs, sync=self._sync)
 
     def begin(self, wait_seconds: float | None = None) -> None:
         """Acquire the lock and read the journal records that other processes wrote. Raises ``Unavailable``.
