@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
+import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import BinaryIO, TypeVar
 
 from gitsession import progress
-from gitsession.errors import GitSessionError
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-    from multiprocessing.context import ForkProcess
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-ITEMS_MIN = 2_000
-"""Minimum number of items for each process. The start of a process takes 10 ms or more."""
+ITEMS_MIN = 500
+"""Minimum number of items for each process. The start of a process takes as long as the work on about 50 entries."""
 
 PROCESSES_MAX = 4
 
-_AT_ONCE = 256
+_AT_ONCE = 128
 """Number of consecutive items that one process gets. The objects of consecutive items are close together in a pack."""
 
 
@@ -53,33 +51,40 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
         results = [work(part) for part in own]
         for part, receiver, _ in children:
             try:
-                results.append(receiver.recv())
-            except (EOFError, OSError):  # the child was killed, perhaps in its message, or failed: do its work here
+                results.append(pickle.load(receiver))
+            except (EOFError, OSError, pickle.UnpicklingError):  # the child failed or was killed: do its work here
                 results.append(work(part))
         return results
     finally:
         for _, receiver, child in children:
-            child.terminate()  # a child that has sent its result has ended or is about to end
-            child.join()
             receiver.close()
+            with suppress(OSError):
+                os.kill(child, signal.SIGKILL)  # a child that has sent its result has ended or is about to end
+            with suppress(ChildProcessError):
+                os.waitpid(child, 0)
 
 
-def _start(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> tuple[Connection, ForkProcess]:
-    """Start a process that sends the result of ``work``. Raises ``OSError``."""
-    from multiprocessing import get_context
+def _start(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> tuple[BinaryIO, int]:
+    """Start a process that writes the result of ``work`` to the returned file, and return its id. Raises ``OSError``.
 
-    context = get_context("fork")
-    receiver, sender = context.Pipe(duplex=False)
-    with sender:
-        child = context.Process(target=_send_result, args=(items, work, sender), daemon=True)
-        child.start()
-    return receiver, child
-
-
-def _send_result(items: Sequence[T], work: Callable[[Sequence[T]], R], connection: Connection) -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and terminates its children
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # end silently if terminated after sending the result
-    with progress.by(None), suppress(GitSessionError, MemoryError, OSError):  # the parent repeats the work
-        connection.send(work(items))
+    The modules of ``multiprocessing`` are not used, because their import takes as long as the work on 200 entries.
+    """
+    read_fd, write_fd = os.pipe()
+    try:
+        child = os.fork()
+    except OSError:
+        os.close(read_fd)
+        os.close(write_fd)
+        raise
+    if not child:
+        try:
+            os.close(read_fd)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C and kills its children
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            gc.freeze()  # a collection would copy the pages of the parent's objects
+            with progress.by(None), open(write_fd, "wb") as sender:
+                pickle.dump(work(items), sender, pickle.HIGHEST_PROTOCOL)
+        finally:
+            os._exit(0)  # without the parent's buffers and exit handlers; if ``work`` failed, the parent repeats it
+    os.close(write_fd)
+    return open(read_fd, "rb"), child

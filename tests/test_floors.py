@@ -187,7 +187,8 @@ TALK = {
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not is_outside(module)])
 def test_only_the_command_line_prints_and_exits(module):
-    assert uses(module, TALK) == []
+    # a child process of ``parallel`` must not run the exit handlers of its parent
+    assert uses(module, TALK - ({"os._exit"} if module == "parallel.py" else set())) == []
 
 
 READS = {"os.environ", "os.environb", "os.getenv", "os.putenv", "os.unsetenv", "os.path.expandvars"}
