@@ -31,6 +31,8 @@ _FIXED = (
     "protocol.ext.allow=never",
     "gc.auto=0",
     "maintenance.auto=false",
+    "core.packedGitWindowSize=1m",  # by default, git keeps all packs that it reads mapped into memory
+    "core.packedGitLimit=16m",
     "pack.writeReverseIndex=true",  # store/maintenance.py needs it to detect git's packs; the default since git 2.41
 )
 _REPOSITORY_FILES = (

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from gitsession.errors import Malformed
 from gitsession.git.objects import parse_tree
 from gitsession.git.types import Kind, Oid
 from gitsession.sessions import layout
-from gitsession.sessions import node as nodes
-from gitsession.sessions.node import Node
+from gitsession.sessions.node import Node, parse
 from gitsession.store.interface import ObjectStore
 
 
@@ -44,13 +43,11 @@ class ReadAheadReader:
         return {oid: (kind, data) for oid, kind, data in self._store.read_all(oids)}
 
 
-def commits(store: ObjectStore) -> Mapping[Oid, Node]:
-    """Return the entries that a walk of all sessions reads, if they can be loaded together.
-
-    The result may be incomplete, and may contain other entries.
-    """
+def nodes(objects: Iterable[tuple[Oid, Kind, bytes]]) -> dict[Oid, Node]:
+    """Return the entries among ``objects``. Others are skipped."""
     found = {}
-    for oid, _, data in store.commits():
-        with contextlib.suppress(Malformed):
-            found[oid] = nodes.parse(oid, data)
+    for oid, kind, data in objects:
+        if kind == "commit":
+            with contextlib.suppress(Malformed):
+                found[oid] = parse(oid, data)
     return found

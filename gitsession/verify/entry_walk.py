@@ -5,6 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 from gitsession import parallel, progress
 from gitsession.archive import archive_set
@@ -18,10 +21,11 @@ from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.verify import semantics, signatures
+from gitsession.verify import semantics, signatures, store_parts
 from gitsession.verify.entry_check import Manifests, check, is_allowed_on
 from gitsession.verify.findings import Finding, Report
 from gitsession.verify.semantics import Sessions
+from gitsession.verify.store_parts import StorePart
 
 AT_ONCE = 128
 """Number of entries that are read together."""
@@ -35,6 +39,7 @@ def verify(
     max_seconds: float | None = None,
     known: Collection[Oid] = (),
     notices: bool = False,
+    git_dir: Path | None = None,
 ) -> Report:
     """Check every entry of one session, or of all sessions.
 
@@ -45,10 +50,18 @@ def verify(
         max_seconds: Time limit in seconds; ``None`` for no limit.
         known: Entries that were checked before, together with the entries before them. Only later entries are checked.
         notices: Whether to also report notices.
+        git_dir: Folder of the repository, to check a large store one part after the other; ``None`` to check all
+            entries together. Only for a check of all entries.
     """
+    snapshot = Snapshot.of(store, sid)
+    if sid is None and git_dir is not None:
+        parts = store_parts.divide(git_dir, snapshot.tips, snapshot.active)
+        if len(parts) > 1:
+            return _verify_parts(snapshot, parts, notices=notices) or verify(store, notices=notices)
     report = Report()
     until = None if max_seconds is None else time.monotonic() + max_seconds
-    walk = Walk(store, sid, report, EntryChecks(store, report), known)
+    loaded = read_ahead.nodes(snapshot.store.commits()) if sid is None and not known else {}
+    walk = Walk(snapshot, report, EntryChecks(store, report), known, loaded)
     if sid is None:
         check_log(store, report)
     chosen = [oid for oid in walk.nodes if oid not in known]
@@ -64,6 +77,24 @@ def verify(
                 break
             walk.check(oid)
     walk.check_relations(notices=notices)
+    return report
+
+
+def _verify_parts(snapshot: Snapshot, parts: Sequence[StorePart], *, notices: bool) -> Report | None:
+    """Check a store one part after the other; return ``None`` if a part does not have the entries that git listed."""
+    report = Report()
+    checks = EntryChecks(snapshot.store, report)
+    check_log(snapshot.store, report)
+    for part in progress.each("Checking sessions", parts):
+        oids = part.oids()
+        loaded = read_ahead.nodes(snapshot.store.read_all(oids))
+        walk = Walk(snapshot._replace(tips=part.tips, active=part.active), report, checks, loaded=loaded)
+        if walk.nodes.keys() != set(oids):
+            return None
+        del loaded
+        with progress.by(None):
+            walk.check_all(list(walk.nodes))
+        walk.check_relations(notices=notices)
     return report
 
 
@@ -87,21 +118,54 @@ class EntryChecks:
         return self.tombstones is not None and tombstone_set.SESSION + sid in self.tombstones
 
 
-class Walk:
-    """A check of one session's entries, or of all sessions' entries. Problems are added to ``report``."""
+class Snapshot(NamedTuple):
+    """The refs to check, and the store with a view of the archived sessions.
 
-    def __init__(
-        self, store: ObjectStore, sid: str | None, report: Report, checks: EntryChecks, known: Collection[Oid] = ()
-    ) -> None:
+    ``tips``: the refs of sessions. ``active``: the refs that select active branches.
+    """
+
+    store: ObjectStore
+    tips: Mapping[str, Oid]
+    active: Mapping[str, RefValue]
+
+    @classmethod
+    def of(cls, store: ObjectStore, sid: str | None) -> Snapshot:
+        """Read the refs of one session, or of all sessions.
+
+        They are read only once, because a second read could return a different state of the store.
+        """
         try:
             with store.transaction():  # no other process can move a ref in the meantime
-                store, self._tips, self._active = _snapshot(store, sid)
+                return cls._read(store, sid)
         except Unavailable:  # the store is read-only, or another process holds its lock for too long
-            store, self._tips, self._active = _snapshot(store, sid)
-        self._store, self._report, self._checks = store, report, checks
-        self._ahead = ReadAheadReader(store)
-        self.nodes, self._reached_from = _nodes(store, self._tips, report, known, is_all=sid is None)
-        self._later = _entries_of_later_views(store, self.nodes, report)
+            return cls._read(store, sid)
+
+    @classmethod
+    def _read(cls, store: ObjectStore, sid: str | None) -> Snapshot:
+        whole = archive_set.UnarchivedStore.of(store)
+        prefix, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
+        return cls(whole, whole.refs(prefix), whole.refs(active))
+
+
+class Walk:
+    """A check of the entries of some sessions. Problems are added to ``report``.
+
+    ``loaded``: entries that were already read; the walk uses those that it reaches.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        report: Report,
+        checks: EntryChecks,
+        known: Collection[Oid] = (),
+        loaded: Mapping[Oid, Node] = MappingProxyType({}),
+    ) -> None:
+        self._store, self._tips, self._active = snapshot
+        self._report, self._checks = report, checks
+        self._ahead = ReadAheadReader(self._store)
+        self.nodes, self._reached_from = _nodes(self._store, self._tips, report, known, loaded)
+        self._later = _entries_of_later_views(self._store, self.nodes, report)
 
     def check(self, oid: Oid) -> None:
         """Check one entry, without its relations to other entries."""
@@ -155,23 +219,11 @@ class Walk:
             if problem is not None:
                 report.problems.append(problem)
         if notices:
-            report.notices = list(semantics.notices(sessions))
-
-
-def _snapshot(store: ObjectStore, sid: str | None) -> tuple[ObjectStore, Mapping[str, Oid], Mapping[str, RefValue]]:
-    """Return a view of the store that includes archived sessions, and two sets of refs in this view.
-
-    The first set is the session refs, the second the refs that select active branches. If ``sid`` is set, only the refs
-    of this session are returned. The refs are read only once, because a second read could return a different state of
-    the store.
-    """
-    whole = archive_set.UnarchivedStore.of(store)
-    prefix, active = (refs.session(sid), refs.active(sid)) if sid else (refs.SESSIONS, refs.ACTIVE)
-    return whole, whole.refs(prefix), whole.refs(active)
+            report.notices = [*(report.notices or ()), *semantics.notices(sessions)]
 
 
 def _nodes(
-    store: ObjectStore, tips: Mapping[str, Oid], report: Report, known: Collection[Oid], *, is_all: bool
+    store: ObjectStore, tips: Mapping[str, Oid], report: Report, known: Collection[Oid], loaded: Mapping[Oid, Node]
 ) -> tuple[dict[Oid, Node], dict[Oid, str]]:
     """Return the entries to check by id, and for each entry the name of a ref from which it is reachable.
 
@@ -183,7 +235,6 @@ def _nodes(
     nodes: dict[Oid, Node] = {}
     reached_from: dict[Oid, str] = {}
     damaged: set[str] = set()
-    loaded = read_ahead.commits(store) if is_all and not known else {}
     for name, value in tips.items():
         if not refs.is_session_ref(name):
             report.add(name, "invalid name of a session branch")

@@ -28,7 +28,7 @@ from gitsession.store import create, flush_record, refs
 from gitsession.store.git_store import GitStore
 from gitsession.verify import entry_walk as entries
 from gitsession.verify import lost_refs
-from gitsession.verify.entry_walk import EntryChecks, Walk, check_log
+from gitsession.verify.entry_walk import EntryChecks, Snapshot, Walk, check_log
 from gitsession.verify.findings import CheckCoverage, Finding, Report
 from gitsession.verify.lost_refs import VerifiedState
 
@@ -123,7 +123,7 @@ class _Part:
 
     def _session(self, sid: str, sample: int | None) -> None:
         position = self._position
-        walk = Walk(self._store, sid, self._report, self._checks)
+        walk = Walk(Snapshot.of(self._store, sid), self._report, self._checks)
         remaining = sorted(oid for oid in walk.nodes if oid > position.entry)
         limit = len(remaining) if sample is None else sample - self._report.checked
         chosen = remaining[:limit]
@@ -233,7 +233,7 @@ def verify(
     else:
         finish_fsck = process.begin_fsck(store.git_dir)  # a child process, which runs in parallel
         try:
-            report = entries.verify(store, notices=notices)
+            report = entries.verify(store, notices=notices, git_dir=store.git_dir)
         finally:
             lines = finish_fsck()
         # git's findings follow our own, which name the affected entries. git reports a problem once for each path.

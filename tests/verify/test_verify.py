@@ -17,7 +17,7 @@ from gitsession.sessions import graph
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.store.memory import MemoryStore
-from gitsession.verify.entry_walk import EntryChecks, Walk, verify
+from gitsession.verify.entry_walk import EntryChecks, Snapshot, Walk, verify
 from gitsession.verify.findings import Report
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 20
@@ -310,7 +310,7 @@ def test_concurrent_writes_are_not_compared_with_earlier_reads(store: ObjectStor
     """A fork of a branch that the check has not read seemed to begin in the middle of a history."""
     made = begun(store, "one", "two", "three")
     report = Report()
-    walk = Walk(store, None, report, EntryChecks(store, report))
+    walk = Walk(Snapshot.of(store, None), report, EntryChecks(store, report))
     beside = fork(made)
     beside.append(Message.user("beside"))
     beside.branch("side", beside.history()[1])
