@@ -14,11 +14,11 @@ from gitsession.git.types import Kind, Oid
 from gitsession.sessions import layout
 from gitsession.store.interface import ObjectStore, StoreProxy
 
-SESSIONS = 256
+SESSIONS = 64
 """Number of sessions that are read together."""
 
 _FEW = 8
-_ENTRIES_MAX = 8_000
+_ENTRIES_MAX = 3_000
 _BYTES_MAX = 64 << 20
 
 
