@@ -388,7 +388,7 @@ def _marker(read: GitReader, oid: Oid) -> object:
     return None
 
 
-SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 200, 50_000
+SESSIONS_AT_ONCE, ENTRIES_AT_ONCE = 20, 8_000
 """Minimum number of sessions that are validated together, and number of entries up to which more sessions are added."""
 
 FETCH_LIMITS = Limits(entries=10_000_000, seconds=inf)
