@@ -204,7 +204,12 @@ def _fits(value: Plain, depth: int = 0) -> bool:
         return False
     if kind is dict:
         for key, item in value.items():  # type: ignore[union-attr]
-            if type(key) is not str or (type(item) not in _LEAVES and not _fits(item, depth + 1)):
+            if type(key) is not str:
+                return False
+            kind = type(item)
+            if kind in _LEAVES or (kind is int and INT_MIN <= item <= INT_MAX):  # type: ignore[operator]
+                continue  # the usual case, without a function call
+            if not _fits(item, depth + 1):
                 return False
         return True
     if kind is list:

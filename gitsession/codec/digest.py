@@ -6,10 +6,13 @@ Only this module uses the hash function.
 from __future__ import annotations
 
 import base64
+import binascii
 
 from gitsession.pattern import pattern
 
 HASH_BYTES = 32
+
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
 
 _OF_32_BYTES = pattern("[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]")
 """The output of ``to_base64url`` for 32 bytes. The last character has two unused bits, which must be zero."""
@@ -57,13 +60,13 @@ def chain(parent: bytes | None, payload_digest: bytes) -> bytes:
 
 def to_base64url(value: bytes) -> str:
     """Return the text form of a chain digest for trailers and addresses: 43 characters for 32 bytes."""
-    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+    return binascii.b2a_base64(value, newline=False).translate(_TO_URL, b"=").decode()
 
 
 def from_base64url(text: str) -> bytes:
     """Return the bytes that ``to_base64url`` encodes as ``text``. Raises ``ValueError`` for any other text."""
     if _OF_32_BYTES.fullmatch(text):
-        return base64.urlsafe_b64decode(text + "=")
+        return binascii.a2b_base64(text.encode().translate(_FROM_URL) + b"=")
     value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     if to_base64url(value) != text:
         raise ValueError(f"not base64url without padding: {text[:50]!r}")

@@ -20,6 +20,8 @@ _HEAD_BYTES = 8 + 256 * 4
 _TRAILER_BYTES = 40
 _SMALL_BYTES = 1 << 20
 _HASHED_BYTES = 1 << 20
+_SHORT_BYTES = 1 << 12
+"""Size of a list of ids up to which it is searched from its start."""
 _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
 
@@ -113,7 +115,7 @@ class PackIndex:
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
             bucket = self._buckets[first] = names, self._file.read(self._offsets + begin * 4, count * 4)
         names, offsets = bucket
-        begin, end = _likely_range(names, raw)
+        begin, end = (0, len(names)) if len(names) < _SHORT_BYTES else _likely_range(names, raw)
         at = names.find(raw, begin, end)
         while at % 20 and at > 0:  # skip a match that spans two adjacent ids
             at = names.find(raw, at + 1, end)
