@@ -51,6 +51,21 @@ GATE = "tests/sync/test_outgoing_secrets.py::test_own_push_holds_back_sessions_w
 NO_HOOKS = "tests/sync/test_sync_without_hooks.py"
 
 BREAKS = [
+    # -- checks in parts
+    one(
+        "sessions that share entries are checked in different parts",
+        "verify/store_parts.py",
+        "            expected[parent] = _unite(expected.get(parent, group), group)",
+        "            expected[parent] = group",
+        "tests/verify/test_store_parts.py",
+    ),
+    one(
+        "a part has other entries than git listed",
+        "verify/entry_walk.py",
+        "        if walk.nodes.keys() != set(oids):",
+        "        if False:",
+        "tests/verify/test_store_parts.py",
+    ),
     # -- validation of received objects
     one(
         "objects reachable from any ref count as validated",

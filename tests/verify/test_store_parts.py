@@ -79,8 +79,9 @@ def test_an_active_ref_of_no_session_is_found_in_parts(store: GitStore) -> None:
 
 def test_a_store_that_git_lists_incompletely_is_checked_as_a_whole(store: GitStore) -> None:
     """git stops at the commits in the file ``shallow``, but the check does not."""
-    node = next(iter(store.refs(refs.SESSIONS).values()))
-    (store.git_dir / "shallow").write_text(f"{node}\n")
+    tips = store.refs(refs.SESSIONS).values()
+    (store.git_dir / "shallow").write_text("".join(f"{oid}\n" for oid in sorted(tips)))
+    assert len(parts(store)) == 4  # the session and its fork are separate
     found = entry_walk.verify(store, git_dir=store.git_dir)
     assert (found.checked, found.problems) == (13, [])
 
