@@ -34,6 +34,8 @@ class PrefixHasher:
     """A hasher of the beginnings of ``data``, which hashes each byte once."""
 
     def __init__(self, data: bytes) -> None:
+        from blake3 import blake3
+
         self._data = memoryview(data)
         self._hasher = blake3()
         self._end = 0
