@@ -189,9 +189,7 @@ class App:
 
         row, entry = self.row(address)
         store = self.objects()
-        return row, self._resolved(
-            entry, lambda name: entry_addresses.resolve(store, row.sid, name, branch=row.active)
-        )
+        return row, self._resolved(entry, lambda name: entry_addresses.resolve(store, row.sid, name, branch=row.active))
 
     def _resolved(self, entry: str, resolve: Callable[[str], Node]) -> Node:
         try:

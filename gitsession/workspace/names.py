@@ -45,9 +45,7 @@ _DEVICE = pattern(
     re.IGNORECASE | re.ASCII | re.DOTALL,
 )
 _TEMPORARY = pattern(rb"\.gitsession-[a-z0-9]{1,32}-[^/]{1,9}\.tmp")
-_PLAIN = pattern(
-    rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE
-)
+_PLAIN = pattern(rb"(?!\.git|(?:con|prn|aux|nul|(?:com|lpt)[0-9])(?:\.|\Z))[a-z0-9_.-]{0,254}[a-z0-9_-]", re.IGNORECASE)
 """A pattern that matches most plain names. It makes ``escape`` fast."""
 
 

@@ -9,13 +9,13 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
-from gitsession.cli.options import command
+from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, paged
-from gitsession.cli.text import clock, paint
+from gitsession.cli.text import clock, count, paint
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
 from gitsession.index.catalogue import Row
-from gitsession.model.blocks import OtherBlock
+from gitsession.model.blocks import OtherBlock, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
 from gitsession.model.headline import clean
 from gitsession.model.plain import plain
@@ -26,9 +26,10 @@ from gitsession.sessions.node import Node
 
 @command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
+@option("--thinking", is_flag=True, help="Show the whole reasoning of the model, not only its first line.")
 @json_option
 @click.pass_obj
-def show_command(app: App, entry: str) -> int:
+def show_command(app: App, entry: str, thinking: bool) -> int:
     """Show one entry."""
     from gitsession.sessions import content
 
@@ -37,7 +38,9 @@ def show_command(app: App, entry: str) -> int:
     document = _document(app, row, node, view)
     problem = clean(document.get("problem", ""))
     emit("show", document)
-    lines = [f"    cannot be read: {problem}"] if problem else _body_lines(view, document)
+    lines = [f"    cannot be read: {problem}"]
+    if not problem:
+        lines = _body_lines(view, document, row.project or "", thinking=thinking)
     paged([*_head(node, document), "", *lines])
     if problem:
         complain(f"cannot read entry {node.oid}: {problem}", hint="run `gitsession repair`")
@@ -122,29 +125,68 @@ def _source(node: Node) -> str:
     return f"{node.source.agent}, line {node.source.line}{own_id}"
 
 
-def _body_lines(view: Entry, document: dict[str, Any]) -> list[str]:
+def _body_lines(view: Entry, document: dict[str, Any], folder: str, *, thinking: bool) -> list[str]:
+    """Return the lines of an entry's content, with colors.
+
+    Args:
+        view: The entry.
+        document: The JSON document of the entry.
+        folder: The working directory of the session; "" if it is unknown.
+        thinking: Whether all lines of the model's reasoning are shown, not only the first one.
+    """
     if isinstance(view, Message) and view.role == "shell":
-        text = f"$ {view.command or ''}\n{view.output or ''}"
+        lines = [paint(f"$ {view.command or ''}", bold=True), *_plain_lines(view.output or "")]
     elif isinstance(view, Message | CustomMessage):
-        text = "\n".join(_block(block) for block in view.content)
+        lines = [line for block in view.content for line in _block_lines(block, folder, thinking=thinking)]
     elif isinstance(view, Compaction | BranchSummary):
-        text = view.summary
+        lines = _plain_lines(view.summary)
     else:
-        text = json.dumps(document["body"], indent=2, ensure_ascii=False)
-    return [f"    {line}" for line in clean(text).split("\n")]
+        lines = _plain_lines(json.dumps(document["body"], indent=2, ensure_ascii=False))
+    return [f"    {line}".rstrip() for line in lines]
 
 
-def _block(block: Any) -> str:
+def _plain_lines(text: str) -> list[str]:
+    return clean(text).split("\n")
+
+
+def _block_lines(block: Any, folder: str, *, thinking: bool) -> list[str]:
     if block.type == "tool_call":
-        return f"-> {block.name} {json.dumps(plain(block.arguments), ensure_ascii=False)}"
+        return _call_lines(block, folder)
     if block.type == "image":
-        return f"[image {block.mime}, {len(block.data):,} bytes]"
+        return [paint(f"[image {block.mime}, {len(block.data):,} bytes]")]
     if block.type == "thinking":
-        return "\n".join(f"| {line}" for line in block.text.split("\n"))
+        first, *others = _plain_lines(block.text)
+        if others and not thinking:
+            others = [f"... ({count(len(others), 'more line')} of thinking; pass --thinking to show them)"]
+        return [paint(f"| {line}", dim=True) for line in (first, *others)]
     if isinstance(block, OtherBlock):
         from gitsession.model.results import result_in
 
         result = result_in(block)
+        if result is not None:
+            return _plain_lines(f"<- {result.text}")
         kind = block.value.get("type") if isinstance(block.value, dict) else None
-        return f"<- {result.text}" if result is not None else f"[{kind if isinstance(kind, str) else block.type}]"
-    return str(getattr(block, "text", "") or f"[{block.type}]")
+        return [paint(f"[{kind if isinstance(kind, str) else block.type}]")]
+    return _plain_lines(str(getattr(block, "text", "") or f"[{block.type}]"))
+
+
+_DIFF_COLORS = {"+": "green", "-": "red"}
+
+
+def _call_lines(call: ToolCall, folder: str) -> list[str]:
+    """Return the lines of a tool call: the changes of files as a diff, the whole command, or the arguments as JSON."""
+    from gitsession.model.tool_actions import action_of
+
+    action = action_of(call, folder)
+    if action.edits:
+        lines = [paint(f"-> {action.tool}", fg="yellow")]
+        for edit in action.edits:
+            moved = f" -> {edit.moved_to}" if edit.moved_to else ""
+            lines.append(paint(f"{edit.path}{moved}  {edit.change} {edit.size}", bold=True))
+            lines += [paint(line, fg=_DIFF_COLORS.get(line[:1])) for line in edit.lines]
+        return lines
+    commands = [value for value in call.arguments.values() if isinstance(value, str)]
+    if action.verb == "run" and commands:
+        first, *others = _plain_lines(commands[0])
+        return [paint(f"-> {action.tool}: {first}", fg="yellow"), *others]
+    return [paint(f"-> {call.name} {json.dumps(plain(call.arguments), ensure_ascii=False)}", fg="yellow")]
