@@ -46,6 +46,13 @@ _VALUE = pattern(rb"([0-9a-f]{40}|ref: [^\x00-\x20\x7f]+)\s*")
 _VALUE_BYTES_MAX = 4096
 _FRESH_NS = 1_000_000_000
 
+_SEARCHED_BYTES_MIN = 1 << 16
+_SEARCHES_MAX = 32
+_LINE_BYTES_MAX = 1024
+"""Limit for the lines that a search in ``packed-refs`` accepts. A name of gitsession has at most 200 bytes."""
+_AROUND_BYTES = (8 * _LINE_BYTES_MAX, 64 * _LINE_BYTES_MAX)
+"""Numbers of bytes that a search reads where it ends, the larger one for a prefix that many names have."""
+
 
 # ---- names and values
 
@@ -154,6 +161,8 @@ class RefReader:
     def __init__(self, git_dir: Path) -> None:
         self._root = str(git_dir)
         self._packed_path = f"{git_dir}/{PACKED_REFS}"
+        self._searches = 0
+        """Number of searches in the file since its lines were last read."""
         self._seen: tuple[int, int, int] | None = None
         self._content: bytes | None = None
         """The content that was read last, if it is compared with the next one."""
@@ -169,7 +178,7 @@ class RefReader:
             return None
         raw = _content(f"{self._root}/{name}")
         if raw is None:
-            first, value = next(_packed_from(self._packed_refs(), name), ("", None))
+            first, value = next(self._packed_from(name), ("", None))
             return value if first == name else None
         found = _VALUE.fullmatch(raw)
         if not found:
@@ -181,7 +190,7 @@ class RefReader:
     def list(self, prefix: str) -> dict[str, RefValue]:
         """Return the values of all refs whose names start with ``prefix``. Like git, ignore invalid files."""
         loose = self.list_loose(prefix)
-        return {**dict(_packed_from(self._packed_refs(), prefix)), **loose}
+        return {**dict(self._packed_from(prefix)), **loose}
 
     def list_loose(self, prefix: str) -> dict[str, RefValue]:
         """Return the loose refs whose names start with ``prefix``."""
@@ -222,25 +231,44 @@ class RefReader:
             found[PACKED_REFS] = f"contains {lines} {_excerpt(self._bad[0])}"
         return found
 
+    def _packed_from(self, prefix: str) -> Iterator[tuple[str, RefValue]]:
+        """Yield the packed refs whose names start with ``prefix``.
+
+        Most processes read few refs, and the file has several lines for each session. So the first reads search the
+        file, and only further reads load it.
+        """
+        found = None
+        if self._searches < _SEARCHES_MAX and self._packed_status() != self._seen:
+            self._searches += 1
+            found = _lines_around(self._packed_path, prefix)
+        return _packed_from(self._packed_refs() if found is None else found, prefix)
+
     def _packed_refs(self) -> bytes:
         """Return the sorted lines of ``packed-refs``; read the file again if it may have changed.
 
         A file that was written in the last second is always read again, and its lines are checked again if the content
         differs: within one tick of the clock, it can be replaced by a file with the same time, size and inode.
         """
-        try:
-            stat = os.stat(self._packed_path)
-        except FileNotFoundError:
+        seen = self._packed_status()
+        if seen is None:
             return b""
-        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen != self._seen:
+            self._searches = 0
             fresh = time.time_ns() - _FRESH_NS
             content = read_regular(self._packed_path) or b""
             if content != self._content:
                 self._packed, self._bad = _sorted_lines(content)
-            self._seen = seen if stat.st_mtime_ns < fresh else None
+            self._seen = seen if seen[0] < fresh else None
             self._content = None if self._seen else content
         return self._packed
+
+    def _packed_status(self) -> tuple[int, int, int] | None:
+        """Return the time, the size and the inode of ``packed-refs``; ``None`` if there is no such file."""
+        try:
+            stat = os.stat(self._packed_path)
+        except FileNotFoundError:
+            return None
+        return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _problem(raw: bytes) -> str:
@@ -312,6 +340,52 @@ def _content(path: str) -> bytes | None:
         return None
     finally:
         os.close(fd)
+
+
+def _lines_around(path: str, prefix: str) -> bytes | None:
+    """Return the lines of a large sorted file whose names start with ``prefix``, and some lines before and after them.
+
+    As git does, search the file without reading all lines. Return ``None`` if the file must be read as a whole: it is
+    small, it is not sorted, a line is damaged, or many lines start with ``prefix``. If a damaged name leads the search
+    to a wrong place, the line of that name is next to this place, and the lines there are not sorted.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # do not block on a named pipe
+    except OSError:
+        return None
+    try:
+        return _search(fd, os.fstat(fd).st_size, prefix.encode("utf-8", "surrogateescape"))
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def _search(fd: int, size: int, wanted: bytes) -> bytes | None:
+    header, _, _ = os.pread(fd, _LINE_BYTES_MAX, 0).partition(b"\n")
+    if size < _SEARCHED_BYTES_MIN or not header.startswith(b"# pack-refs with:") or b" sorted " not in header:
+        return None
+    begin = low = len(header) + 1
+    high = size
+    while high - low > _LINE_BYTES_MAX:
+        middle = (low + high) // 2
+        _, *line = os.pread(fd, 2 * _LINE_BYTES_MAX, middle).split(b"\n", 2)
+        if len(line) < 2 or not is_packed_line(line[0] + b"\n"):
+            return None
+        if line[0][41:] < wanted:
+            low = middle
+        else:
+            high = middle
+    start = max(low - _LINE_BYTES_MAX, begin)
+    for length in _AROUND_BYTES:
+        lines = os.pread(fd, length, start)
+        lines = lines[0 if start == begin else lines.find(b"\n") + 1 : lines.rfind(b"\n") + 1]
+        if not _is_sorted(lines) or (start > begin and lines[41 : lines.find(b"\n")] >= wanted):
+            return None
+        last = lines[lines.rfind(b"\n", 0, -1) + 42 : -1]
+        if start + length >= size or (last > wanted and not last.startswith(wanted)):
+            return lines
+    return None
 
 
 def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:

@@ -188,6 +188,62 @@ def test_packed_refs_are_found_one_by_one_and_by_prefix(git_dir, refs, count):
         assert refs.read("refs/heads/zzz") is None
 
 
+def many_lines(count=2000):
+    names = sorted(f"refs/heads/sessions/{n:04d}/{branch}" for n in range(count) for branch in ("main", "meta"))
+    return {name: f"{n:040x}" for n, name in enumerate(names, 1)}
+
+
+def write_lines(git_dir, values):
+    lines = [f"{oid} {name}\n" for name, oid in values.items()]
+    (git_dir / "packed-refs").write_text("# pack-refs with: peeled fully-peeled sorted \n" + "".join(lines))
+
+
+def test_a_few_refs_are_found_in_large_packed_refs_without_reading_all_lines(git_dir, monkeypatch):
+    values = many_lines()
+    write_lines(git_dir, values)
+    monkeypatch.setattr(ref_files, "_sorted_lines", lambda data: pytest.fail("all lines were read"))
+    for name in (*list(values)[:5], *list(values)[1990:2010], *list(values)[-5:]):
+        assert RefReader(git_dir).read(name) == values[name]
+    for name in ("refs/a", "refs/heads/sessions/1000/a", "refs/heads/sessions/1000/z", "refs/zzz", f"refs/{'x' * 180}"):
+        assert RefReader(git_dir).read(name) is None
+    for prefix in ("refs/heads/sessions/1000/", "refs/heads/sessions/100", "refs/heads/sessions/1999/", "refs/a"):
+        expected = {name: oid for name, oid in values.items() if name.startswith(prefix)}
+        assert RefReader(git_dir).list(prefix) == expected
+
+
+def test_many_reads_of_large_packed_refs_read_all_lines_once(git_dir, refs, monkeypatch):
+    values = many_lines()
+    write_lines(git_dir, values)
+    os.utime(git_dir / "packed-refs", (0, 0))
+    searched = []
+    search = ref_files._lines_around
+    monkeypatch.setattr(ref_files, "_lines_around", lambda *args: searched.append(args) or search(*args))
+    assert {name: refs.read(name) for name in values} == values
+    assert len(searched) == ref_files._SEARCHES_MAX
+    assert RefReader(git_dir).list("refs/heads/sessions/") == values
+
+
+@pytest.mark.parametrize("line", range(0, 4000, 101))
+@pytest.mark.parametrize("damaged", ["{oid}  {name}", "{oid} refs/a", "{oid} refs/zzz", "", "{oid} {name}{name}" * 40])
+def test_a_damaged_line_of_large_packed_refs_hides_no_other_line(git_dir, line, damaged):
+    values = many_lines()
+    write_lines(git_dir, values)
+    lines = (git_dir / "packed-refs").read_text().splitlines(keepends=True)
+    name = lines[line + 1][41:-1]
+    lines[line + 1] = damaged.format(oid=values[name], name=name) + "\n"
+    (git_dir / "packed-refs").write_text("".join(lines))
+    for other in list(values)[line % 37 :: 37]:
+        assert RefReader(git_dir).read(other) == (values[other] if other != name else None)
+
+
+def test_a_new_value_in_large_packed_refs_is_found_at_once(git_dir, refs):
+    values = many_lines()
+    for oid in (OID, OID2):
+        values["refs/heads/sessions/1000/main"] = oid
+        write_lines(git_dir, values)
+        assert refs.read("refs/heads/sessions/1000/main") == oid
+
+
 @pytest.mark.promise("P15")
 def test_packed_refs_that_look_like_those_of_a_moment_ago_are_read_again(git_dir, refs, faults):
     """Two runs of `git pack-refs` within one tick of the clock can result in the same size, time and inode."""
