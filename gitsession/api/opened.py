@@ -105,10 +105,11 @@ class Catalogues:
         self._objects = objects
         self._open: dict[tuple[int, int], Catalogue] = {}
 
-    def get(self, *, fresh: bool = True) -> Catalogue:
+    def get(self, *, fresh: bool = True, newest: int | None = None) -> Catalogue:
         """Return the catalog of this thread.
 
-        ``fresh``: whether to update the catalog first, which reads each changed session in full.
+        ``fresh``: whether to update the catalog first, which reads each changed session in full. ``newest``: if given,
+        the update may end when the rows of this number of newest sessions are certain.
         """
         key = (os.getpid(), threading.get_ident())
         found = self._open.get(key)
@@ -118,7 +119,7 @@ class Catalogues:
             from gitsession.index import update
 
             with self._objects.without_fetching():
-                update.refresh(found, self._objects)
+                update.refresh(found, self._objects, newest=newest)
         return found
 
     def close(self) -> None:

@@ -289,9 +289,14 @@ class Store:
         found = sessions.StoredSession.open(self.objects, row.sid, self._opened.clock, row.active, view=row.view)
         return Session(self._opened, found)
 
-    def sessions(self) -> list[Row]:
-        """Return all sessions, the newest first."""
-        return self.catalogue().sessions()
+    def sessions(self, newest: int | None = None) -> list[Row]:
+        """Return the sessions, the newest first.
+
+        Args:
+            newest: Maximum number of sessions. If the catalog of a large store is new, a short list is returned without
+                reading all sessions. Defaults to no limit.
+        """
+        return self._opened.catalogues.get(newest=newest).sessions(newest)
 
     def catalogue(self, *, fresh: bool = True) -> Catalogue:
         """Return the catalog (the derived index of the store) of the calling thread.

@@ -217,7 +217,7 @@ def _show_status(app: App) -> None:
             say()
             say(expiry_text(sweep))
         return
-    from gitsession.cli.commands.sessions import short_ids, table
+    from gitsession.cli.commands.sessions import table
 
     rows = app.catalogue().sessions()
     nearby = of_folder(rows, here())
@@ -228,7 +228,7 @@ def _show_status(app: App) -> None:
     if shown:
         say()
         say("The newest here:" if nearby else "\nThe newest:")
-        paged(table(shown, short_ids(rows)))
+        paged(table(shown))
     else:
         say("  gitsession import --all    import your agents' sessions")
 

@@ -106,19 +106,27 @@ class App:
 
     def catalogue(self) -> Catalogue:
         """Return an up-to-date catalog. Open the store only if the catalog is stale or the spool must be ingested."""
+        return self._fresh_catalogue() or self.store().catalogue()
+
+    def sessions(self, newest: int | None) -> list[Row]:
+        """Return the sessions as ``Store.sessions`` does. Open the store only if necessary, as for ``catalogue``."""
+        catalogue = self._fresh_catalogue()
+        return self.store().sessions(newest) if catalogue is None else catalogue.sessions(newest)
+
+    def _fresh_catalogue(self) -> Catalogue | None:
+        """Return an up-to-date catalog without opening the store; ``None`` if the store must be opened."""
         from gitsession.index.catalogue import Catalogue
 
         if self._store is not None:
-            return self._store.catalogue()
+            return None
         self.require()
         if spool.is_due(self.location):
-            return self.store().catalogue()
+            return None
         if self._catalogue is None:
             self._catalogue = Catalogue(self.location)
         if not self._catalogue.is_fresh():
             self._catalogue.close()
             self._catalogue = None
-            return self.store().catalogue()
         return self._catalogue
 
     def objects(self) -> GitStore:

@@ -28,11 +28,8 @@ Base = tuple[int, bytes]
 
 
 def read(
-    file: RandomAccessFile,
-    locations: Sequence[tuple[int, bytes]],
-    base_at: Callable[[int], Base],
-    bytes_max: int,
-    only: int = 0,
+    file: RandomAccessFile, locations: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
+    only: int = 0
 ) -> Iterator[tuple[Oid, Kind, bytes]]:
     """Yield the objects at ``locations``: sorted pairs of an offset in the pack and a 20-byte object id.
 

@@ -21,12 +21,13 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 17
+VERSION = 18
 FILE = "gitsession/index.db"
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
-CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE refs (name TEXT PRIMARY KEY, value TEXT NOT NULL, loose INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX refs_loose ON refs (name) WHERE loose;
 CREATE TABLE entries (
     sid TEXT NOT NULL, oid TEXT NOT NULL, chain BLOB NOT NULL, digest BLOB NOT NULL, kind TEXT NOT NULL,
     source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, inner INTEGER NOT NULL, depth INTEGER NOT NULL,
@@ -60,6 +61,7 @@ CREATE TABLE sessions (
     active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL, view INTEGER NOT NULL, identity TEXT,
     parent TEXT, delegated INTEGER NOT NULL, continues TEXT, copied INTEGER NOT NULL, meta TEXT, leaf TEXT,
     counted INTEGER NOT NULL, waiting INTEGER NOT NULL, cost REAL NOT NULL, changed INTEGER NOT NULL) WITHOUT ROWID;
+CREATE INDEX sessions_newest ON sessions (updated_ms DESC, sid);
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -192,9 +194,9 @@ class Catalogue:
         self.db.close()
         self.db = connect(":memory:", _prepare, _TABLES)
 
-    def sessions(self) -> list[Row]:
-        """Return all sessions, the newest first."""
-        return self._rows("")
+    def sessions(self, newest: int | None = None) -> list[Row]:
+        """Return all sessions, or only the ``newest`` newest ones, the newest first."""
+        return self._rows("", limit=newest)
 
     def session(self, sid: str) -> Row | None:
         return next(iter(self._rows("WHERE sid = ?", (sid,))), None)
@@ -255,11 +257,12 @@ class Catalogue:
         folder = f"'{here.cwd}'" if here.cwd else "a deleted folder"
         raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 
-    def _rows(self, where: str, values: Sequence[str] = ()) -> list[Row]:
+    def _rows(self, where: str, values: Sequence[str] = (), *, limit: int | None = None) -> list[Row]:
+        limited = f"ORDER BY updated_ms DESC, sid LIMIT {-1 if limit is None else limit}"
         texts = [storable(value) for value in values]
         try:
-            found = self.db.execute(f"{_SELECT} {where} ORDER BY updated_ms DESC, sid", texts).fetchall()
-            branches = self._branches([str(row[0]) for row in found], all_sessions=not where)
+            found = self.db.execute(f"{_SELECT} {where} {limited}", texts).fetchall()
+            branches = self._branches([str(row[0]) for row in found], all_sessions=not where and limit is None)
             at = Row._fields.index("branches")
             return [Row._make((*row[:at], branches.get(row[0], {}), *row[at:])) for row in found]
         except (sqlite3.DatabaseError, ValueError, AttributeError) as error:

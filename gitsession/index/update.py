@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from gitsession import progress
+from gitsession.errors import Malformed
+from gitsession.git.objects import parse_commit
+from gitsession.git.ref_files import RefReader
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
 from gitsession.index.catalogue import Catalogue
@@ -38,14 +44,17 @@ PART_SECONDS = 5.0
 _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
-def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
+def refresh(catalogue: Catalogue, store: ObjectStore, *, newest: int | None = None) -> None:
     """Update ``catalogue``. If other processes write at the same time, the result may lack their latest writes.
 
     If the disk is full or cannot be written, a new catalog is built in memory, because readers must not depend on free
     space.
+
+    ``newest``: if given, the update ends when the rows of this number of newest sessions are certain. The catalog
+    remains stale, and the next update continues.
     """
     try:
-        _refresh(catalogue, store)
+        _refresh(catalogue, store, newest)
     except sqlite3.DatabaseError as error:
         if is_damage(error):
             catalogue.reset()
@@ -53,81 +62,149 @@ def refresh(catalogue: Catalogue, store: ObjectStore) -> None:
             catalogue.begin_in_memory()
         else:
             raise  # locked, not damaged
-        _refresh(catalogue, store)
+        _refresh(catalogue, store, newest)
 
 
-def _refresh(catalogue: Catalogue, store: ObjectStore) -> None:
-    while not _refresh_part(catalogue, store):
-        pass
+class _Waiting(NamedTuple):
+    """The refs that have moved since the last update, by session.
 
-
-def _refresh_part(catalogue: Catalogue, store: ObjectStore) -> bool:
-    """Update the catalog in one transaction; return whether it is complete.
-
-    A long update ends early, so that an interruption keeps most of it and other processes can read the catalog.
+    ``fingerprint``: of the store, before its refs were read. ``version``: a number that changes if another process
+    writes the catalog. ``loose``: the names of refs that may not be in ``packed-refs``. ``ordered``: the sessions, in
+    the order in which they are read. ``times``: the latest possible time of the newest entry of each, Unix time in ms.
+    ``numbered``: the sessions that were not read yet, each with its number.
     """
-    end = time.monotonic() + PART_SECONDS
+
+    fingerprint: str
+    version: int
+    moves: Mapping[str, Sequence[Move]]
+    loose: Collection[str]
+    ordered: Sequence[str]
+    times: Sequence[float]
+    numbered: Iterator[tuple[int, str]]
+
+
+def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> None:
+    """Update the catalog in transactions of some seconds.
+
+    So an interruption keeps most of a long update, and meanwhile other processes can read the catalog.
+    """
+    waiting, remain = None, True
+    while remain:
+        with catalogue.transaction() as db:
+            version = db.execute("PRAGMA data_version").fetchone()[0]
+            if waiting is None or waiting.version != version:
+                waiting = _waiting(catalogue, db, store, version)
+            remain = _update_part(db, store, waiting, newest)
+
+
+def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, version: int) -> _Waiting:
     fingerprint = change_stamp.fingerprint(catalogue.git_dir)
-    with catalogue.transaction() as db:
-        moves = _moves_in_journal(catalogue, db, store)
-        if moves is None:
-            moves = _moves(db, {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)})
-        by_session: dict[str, list[Move]] = {}
-        for move in moves:
-            by_session.setdefault(_sid(move.ref), []).append(move)
-        done = by_session.pop("", [])
-        ahead = SessionsAhead(store)
-        ordered = _in_pack_order(store, by_session)
-        for number, sid in enumerate(progress.each("Reading sessions", ordered)):
-            if number % SESSIONS == 0:
-                if number and time.monotonic() > end:
-                    break
-                new = [each for each in ordered[number : number + SESSIONS] if _summary(db, each) is None]
-                ahead.load(move.new for each in new for move in by_session[each] if move.new)
-            try:
-                _session(db, ahead, sid, by_session[sid])
-            except DAMAGE:
-                _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
-            done += by_session[sid]
-        db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in done])
-        db.executemany("INSERT INTO refs VALUES (?, ?)", [(move.ref, move.new) for move in done if move.new])
-        if len(done) == len(moves):
-            db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(fingerprint),))
-        return len(done) == len(moves)
+    moves, loose = _moves(catalogue, db, store)
+    by_session: dict[str, list[Move]] = {}
+    for move in moves:
+        by_session.setdefault(_sid(move.ref), []).append(move)
+    times = _latest_times(db, store, by_session)
+    ordered = sorted(by_session, key=times.__getitem__, reverse=True)
+    numbered = enumerate(progress.each("Reading sessions", ordered))
+    return _Waiting(fingerprint, version, by_session, loose, ordered, [times[sid] for sid in ordered], numbered)
 
 
-def _in_pack_order(store: ObjectStore, by_session: Mapping[str, Sequence[Move]]) -> list[str]:
-    """Return the sessions in the order in which their tips are stored, because neighbors are read fast."""
-    session_of = {move.new: sid for sid, moves in by_session.items() for move in moves if move.new}
-    stored = [session_of[oid] for oid, _, _ in store.read_all(session_of)]
-    return list(dict.fromkeys([*stored, *by_session]))
+def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, newest: int | None) -> bool:
+    """Read the next sessions; return whether sessions remain to be read."""
+    end = time.monotonic() + PART_SECONDS
+    ahead = SessionsAhead(store)
+    done: list[Move] = []
+    is_enough = is_complete = False
+    for number, sid in waiting.numbered:
+        if number % SESSIONS == 0:
+            new = [each for each in waiting.ordered[number : number + SESSIONS] if _summary(db, each) is None]
+            ahead.load(move.new for each in new for move in waiting.moves[each] if move.new)
+        try:
+            if sid:
+                _session(db, ahead, sid, waiting.moves[sid])
+        except DAMAGE:
+            _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
+        done += waiting.moves[sid]
+        if (number + 1) % SESSIONS == 0:
+            is_enough = newest is not None and _has_newest(db, newest, waiting.times[number + 1 : number + 2])
+            if is_enough or time.monotonic() > end:
+                break
+    else:
+        is_complete = True
+        db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(waiting.fingerprint),))
+    rows = [(move.ref, move.new, move.ref in waiting.loose) for move in done if move.new]
+    db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in done])
+    db.executemany("INSERT INTO refs VALUES (?, ?, ?)", rows)
+    return not is_enough and not is_complete
 
 
-def _moves(db: sqlite3.Connection, now: Mapping[str, RefValue]) -> list[Move]:
-    """Return the refs whose value has changed since the last update of the catalog."""
-    before = dict(db.execute("SELECT name, value FROM refs").fetchall())
-    names = before.keys() | now.keys()
-    return [Move(name, before.get(name), now.get(name)) for name in names if before.get(name) != now.get(name)]
+def _latest_times(
+    db: sqlite3.Connection, store: ObjectStore, by_session: Mapping[str, Sequence[Move]]
+) -> Mapping[str, float]:
+    """Return the latest possible time of each session's newest entry, Unix time in ms.
+
+    The committer time of an entry is never earlier than those of the entries before it. It is not known for a session
+    whose entries are not all in packs. A session in the catalog is read first, because its row is out of date.
+    """
+    if len(by_session) <= SESSIONS:
+        return dict.fromkeys(by_session, math.inf)
+    tips = {sid: {move.new for move in moves if move.new and _is_branch(move.ref)} for sid, moves in by_session.items()}
+    seconds: dict[Oid, int] = {}
+    for oid, kind, data in store.read_all(oid for each in tips.values() for oid in each):
+        with suppress(Malformed):
+            seconds[oid] = parse_commit(data).committer_seconds if kind == "commit" else 0
+    known = {sid for (sid,) in db.execute("SELECT sid FROM sessions")}
+    return {
+        sid: math.inf if sid in known else max((seconds.get(oid, math.inf) for oid in each), default=math.inf) * 1000
+        for sid, each in tips.items()
+    }
 
 
-def _moves_in_journal(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> list[Move] | None:
-    """Return the same moves as ``_moves``, read only from the journal; ``None`` if other refs may have moved.
+def _has_newest(db: sqlite3.Connection, newest: int, next_time: Sequence[float]) -> bool:
+    """Return whether the catalog has the ``newest`` newest sessions, if the next session to read is not newer."""
+    query = "SELECT updated_ms FROM sessions ORDER BY updated_ms DESC LIMIT 1 OFFSET ?"
+    oldest = db.execute(query, (newest - 1,)).fetchone()
+    return oldest is not None and all(oldest[0] >= at_ms + 1000 for at_ms in next_time)
 
-    No other ref can have moved if, since the last update, git's refs are unchanged, and the journal has only grown. The
-    journal is read before git's refs are checked, because a flush moves git's refs and then removes journal files.
+
+def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> tuple[list[Move], Collection[str]]:
+    """Return the refs whose values have changed since the last update, and the names of refs that may be loose.
+
+    While ``packed-refs`` is unchanged, only refs can move that are, or were, in the journal or in files of their own. A
+    flush moves git's refs and then removes journal files, and git packs a ref before it removes the file. So the
+    journal is read first, then the files, and each time, git's refs are checked for changes afterwards.
     """
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
-    pending = store.pending_refs()
-    if found is None or not change_stamp.has_only_grown(
-        os.fsdecode(found[0]), change_stamp.fingerprint(catalogue.git_dir)
-    ):
-        return None
+    before = os.fsdecode(found[0]) if found is not None else None
+    prefixes = refs.SESSIONS, refs.ACTIVE
+    pending = {name: new for name, new in store.pending_refs().items() if name.startswith(prefixes)}
+    if before is not None and change_stamp.has_only_grown(before, change_stamp.fingerprint(catalogue.git_dir)):
+        return _moved(db, pending), pending.keys()
+    reader = RefReader(Path(catalogue.git_dir))
+    loose = pending.keys() | {name for prefix in prefixes for name in reader.list_loose(prefix)}
+    if before is not None and change_stamp.has_same_packed_refs(before, change_stamp.fingerprint(catalogue.git_dir)):
+        were_loose = {name for (name,) in db.execute("SELECT name FROM refs WHERE loose")}
+        return _moved(db, {name: store.ref(name) for name in loose | were_loose}), loose
+    now = {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)}
+    db.execute("UPDATE refs SET loose = 0 WHERE loose")
+    db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
+    old = dict(db.execute("SELECT name, value FROM refs").fetchall())
+    moves = (Move(name, old.get(name), now.get(name)) for name in old.keys() | now.keys())
+    return [move for move in moves if move.old != move.new], loose
+
+
+def _moved(db: sqlite3.Connection, now: Mapping[str, RefValue | None]) -> list[Move]:
+    """Return the refs in ``now`` whose values differ from those in the catalog."""
     moves = []
-    for name, new in pending.items():
-        if name.startswith((refs.SESSIONS, refs.ACTIVE)):
-            old = db.execute("SELECT value FROM refs WHERE name = ?", (name,)).fetchone()
-            moves.append(Move(name, old[0] if old else None, new))
+    for name, new in now.items():
+        old = db.execute("SELECT value FROM refs WHERE name = ?", (name,)).fetchone()
+        moves.append(Move(name, old[0] if old else None, new))
     return [move for move in moves if move.old != move.new]
+
+
+def _is_branch(name: str) -> bool:
+    parsed = refs.parse(name)
+    return parsed is not None and refs.is_branch(parsed[1])
 
 
 def _sid(name: str) -> str:

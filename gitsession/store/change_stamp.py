@@ -39,6 +39,11 @@ def fingerprint(git_dir: str | os.PathLike[str]) -> str:
     return "\n".join(parts) + _JOURNAL + journal
 
 
+def has_same_packed_refs(before: str, now: str) -> bool:
+    """Return whether, between two fingerprints, ``packed-refs`` was not replaced."""
+    return before.partition("\n")[0] == now.partition("\n")[0]
+
+
 def has_only_grown(before: str, now: str) -> bool:
     """Return whether, between two fingerprints, no ref moved in git and the journal lost no data."""
     repository, _, journal = before.rpartition(_JOURNAL)

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -290,6 +291,85 @@ def test_update_by_one_entry_costs_the_same_in_a_large_store(
         assert listed <= 2  # the first listing, and one when the folders of the store are no longer new
         assert max(reads[60:]) <= max(reads[1:20])
         assert_as_if_made_anew(store)
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
+def test_update_after_a_flush_does_not_list_all_refs(tmp_path: Path, packed: bool) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = [begun(store, f"session {number}") for number in range(3)]
+        store.flush()
+        if packed:
+            store.maintain()
+        store.catalogue()
+        steps: list[Callable[[], object]] = [
+            lambda: held[0].append(Message.user("more")),
+            lambda: held[1].branch("side"),
+            lambda: held[1].switch("side"),
+            lambda: begun(store, "another session"),
+            store.undo,
+        ]
+        for step in steps:
+            step()
+            store.flush()
+            asked = Asked(store.objects)
+            with closing(Catalogue(store.objects.git_dir)) as catalogue:
+                update.refresh(catalogue, asked)
+                assert catalogue.is_fresh()
+            assert asked.listed == 0
+            assert_as_if_made_anew(store)
+
+
+def test_a_new_catalog_lists_the_refs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "SESSIONS", 2)
+    monkeypatch.setattr(update, "PART_SECONDS", -1.0)
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number in range(9):
+            begun(store, f"session {number}")
+        asked = Asked(store.objects)
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            update.refresh(catalogue, asked)
+        assert asked.listed == 1
+        assert_as_if_made_anew(store)
+
+
+def test_the_newest_sessions_are_listed_without_reading_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "SESSIONS", 2)
+    read, sids = update._session, list[str]()
+    monkeypatch.setattr(update, "_session", lambda *row: sids.append(row[2]) or read(*row))
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number in range(20):
+            begun(store, f"session {number}")
+        store.flush()
+        listed = store.sessions(3)
+        assert [row.name for row in listed] == ["session 19", "session 18", "session 17"]
+        assert len(sids) < 10
+        assert not Catalogue(store.objects.git_dir).is_fresh()
+        assert store.sessions()[:3] == listed
+        assert len(sids) == 20
+        assert_as_if_made_anew(store)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    times=st.lists(st.lists(st.integers(0, 5_000), min_size=1, max_size=4), min_size=1, max_size=9),
+    newest=st.integers(1, 4),
+)
+def test_a_short_list_is_the_beginning_of_the_whole_list(times: list[list[int]], newest: int) -> None:
+    """The clock of an agent can go back, and two sessions can have entries in the same second."""
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(update, "SESSIONS", 1)
+        with Store.create(Path(folder) / "store.git", clock=lambda: START_MS) as store:
+            for each in times:
+                held = store.new_session(agent="agent")
+                for at_ms in each:
+                    held.append(Message.user("hi", at_ms=START_MS + at_ms))
+                if len(each) > 2:
+                    held.branch("side", held.history()[1])
+            store.flush()
+            listed = store.sessions(newest)
+            assert listed == store.sessions()[:newest]
 
 
 def test_undone_and_repeated_labels_are_distinguished(store: Store) -> None:

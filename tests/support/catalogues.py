@@ -26,6 +26,8 @@ def told(db: sqlite3.Connection) -> dict[str, list[Any]]:
 
 
 def _query(db: sqlite3.Connection, table: str) -> str:
+    if table == "refs":  # without ``loose``, which depends on the time of the update
+        return "SELECT name, value FROM refs ORDER BY name"
     if table != "entries":
         return f"SELECT * FROM {table} ORDER BY {_ORDER[table]}"
     names = [name for _, name, *_ in db.execute("PRAGMA table_info(entries)") if name not in _NUMBERS]

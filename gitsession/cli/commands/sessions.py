@@ -82,9 +82,10 @@ def ls_command(
         return _away(app, number, filters["since"], archive=in_archive)
     if nul and format is None:
         raise click.UsageError("-z can be combined only with --format")
-    catalogue = app.catalogue()
-    found = catalogue.sessions()
-    rows = list(_filtered(catalogue, found, **filters))
+    is_filtered = sort != "-updated" or any(value for value in filters.values())
+    rows = found = app.sessions(None if is_filtered else number)
+    if is_filtered:
+        rows = list(_filtered(app.catalogue(), found, **filters))
     if sort != "-updated":
         rows.sort(key=_SORTS[sort.removeprefix("-")], reverse=sort.startswith("-"))
     rows = rows[:number]
@@ -94,7 +95,7 @@ def ls_command(
         return exits.OK if rows else exits.NOTHING
     total = count(len(found), "session")
     nothing = no_such_agent(filters["agent"] or "", found) or f"no sessions found ({total} in {app.location})"
-    code = print_list("ls", "sessions", map(as_object, rows), table(rows, short_ids(found)), nothing=nothing)
+    code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
     app.warn_of_damage()
     return code
 
@@ -167,15 +168,11 @@ _WIDE = 100
 _PROJECT_MAX, _SHORT_MIN = 20, 7
 
 
-def table(rows: Sequence[gitsession.Row], shorts: Mapping[str, str]) -> Iterator[str]:
-    """Yield a header and a line for each session. If there are no sessions, yield nothing.
-
-    Args:
-        rows: The sessions.
-        shorts: The short ids of the sessions (``short_ids``).
-    """
+def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
+    """Yield a header and a line for each session. If there are no sessions, yield nothing."""
     if not rows:
         return
+    shorts = short_ids(rows)
     now_ms = time.time_ns() // 1_000_000
     shown: dict[str, list[str]] = {
         "SESSION": [shorts[row.sid] for row in rows],
@@ -212,7 +209,10 @@ _NUMBERS = frozenset({"TOKENS", "ENTRIES", "BRANCHES", "FILES", "COST"})
 
 
 def short_ids(rows: Iterable[gitsession.Row]) -> dict[str, str]:
-    """Return a short id of each session: the beginning of the part after the date that no other session has."""
+    """Return a short id of each session: the beginning of the part after the date that no other of ``rows`` has.
+
+    Seven characters have 2**35 values, so a session that is not in ``rows`` hardly ever begins in the same way.
+    """
     parts = {row.sid: row.sid.rpartition("-")[2] for row in rows}
     length = _SHORT_MIN
     while len({part[:length] for part in parts.values()}) < len(parts) and length < max(map(len, parts.values())):
