@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -44,6 +45,8 @@ _EXPIRES_NEVER = 4102444800
 _BYTES_MAX = 1 << 20
 """Growth of the reflog, in bytes, after which the reflog is reduced to the last line of each branch."""
 
+_TAIL_BYTES = 1 << 16
+"""Bytes at the end of an intact reflog that a process checks: a power failure may have lost some of them."""
 
 _LOG_LINE = re.compile(rb"^[0-9a-f]{40} [0-9a-f]{40} [^\n\0]*> [0-9]+ [+-][0-9]{4}(?:\t[^\n\0]*)?\n", re.MULTILINE)
 """A well-formed line of a reflog in git's format."""
@@ -54,7 +57,7 @@ def append_reflog(
     moved: Mapping[str, RefValue | None],
     read_initial: Callable[[], Mapping[str, RefValue]],
     *,
-    check_all_lines: bool = False,
+    check_lines: bool = False,
 ) -> None:
     """Append the values of ``moved`` to the reflog of ``main``.
 
@@ -68,14 +71,15 @@ def append_reflog(
     Needs the store's lock. The file is not fsynced: an entry without a line is as safe as in any git repository. A
     purge removes all reflogs, and the next flush starts a new file with the existing branches. If the file is not a
     well-formed reflog, a flush also starts a new file, which begins with the complete lines of the old one. Each flush
-    checks the end of the file; with ``check_all_lines``, it checks the whole file. Raises ``OSError``.
+    checks that the last line is complete; with ``check_lines``, it checks all lines that may be damaged (``_mark``).
+    Raises ``OSError``.
     """
     problem = reflog_problem(git_dir)
     if problem:
         raise OSError(errno.ENOTDIR, problem, REFLOG)
     path = git_dir / REFLOG
     path.parent.mkdir(parents=True, exist_ok=True)
-    intact = _damaged_reflog(path, check_all_lines=check_all_lines)
+    intact = _damaged_reflog(path, check_lines=check_lines)
     if intact is not None:
         replace(path, intact + _reflog_lines({**read_initial(), **moved}), by=path.with_suffix(".gitsession-tmp"))
         return
@@ -83,7 +87,10 @@ def append_reflog(
     try:
         size = os.fstat(fd).st_size
         text = _reflog_lines(moved if size else {**read_initial(), **moved})
+        is_marked = size == 0 or _is_marked(fd)
         write_all(fd, text, size)
+        if is_marked or check_lines:
+            _mark(fd)
     finally:
         os.close(fd)
     if size // _BYTES_MAX != (size + len(text)) // _BYTES_MAX:
@@ -99,7 +106,20 @@ def reflog_problem(git_dir: Path) -> str:
     return f"'{path}' is a folder" if path.is_dir() and not path.is_symlink() else ""
 
 
-def _damaged_reflog(path: Path, *, check_all_lines: bool) -> bytes | None:
+def _mark(fd: int) -> None:
+    """Set the time of a well-formed reflog to its size in seconds. A write by another program changes this time.
+
+    So the next processes need not check all lines, which a reflog has for each branch of the store.
+    """
+    os.utime(fd, (time.time(), os.fstat(fd).st_size))
+
+
+def _is_marked(fd: int) -> bool:
+    stat = os.fstat(fd)
+    return stat.st_mtime == stat.st_size
+
+
+def _damaged_reflog(path: Path, *, check_lines: bool) -> bytes | None:
     """Return the complete lines of a malformed reflog; ``None`` if the file is well-formed, empty or missing."""
     if not os.path.lexists(path):
         return None
@@ -108,12 +128,22 @@ def _damaged_reflog(path: Path, *, check_all_lines: bool) -> bytes | None:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
-        if file.read() in (b"", b"\n") and not check_all_lines:
-            return None
+        if file.read() in (b"", b"\n"):
+            if not check_lines:
+                return None
+            if size > _TAIL_BYTES and _is_marked(file.fileno()):
+                file.seek(size - _TAIL_BYTES)
+                tail = file.read().partition(b"\n")[2]
+                if tail == _well_formed(tail):
+                    return None
         file.seek(0)
         data = file.read()
-    intact = b"".join(_LOG_LINE.findall(data))
+    intact = _well_formed(data)
     return None if intact == data else intact
+
+
+def _well_formed(data: bytes) -> bytes:
+    return b"".join(_LOG_LINE.findall(data))
 
 
 def _reflog_lines(values: Mapping[str, RefValue | None]) -> bytes:

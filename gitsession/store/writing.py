@@ -219,9 +219,9 @@ class StoreWriter:
             flush_record.append(self._git_dir, moved, journal=overlay.first)
             values = {name: after for name, (_, after) in moved.items()}
             with suppress(OSError):  # the reflog is optional: no entry depends on it
-                check_whole, self._is_reflog_checked = not self._is_reflog_checked, True
+                check_lines, self._is_reflog_checked = not self._is_reflog_checked, True
                 flushing.append_reflog(
-                    self._git_dir, values, lambda: state.refs(refs.SESSIONS), check_all_lines=check_whole
+                    self._git_dir, values, lambda: state.refs(refs.SESSIONS), check_lines=check_lines
                 )
             self.set_aside += state.replace_journal(remaining)
             if not remaining:

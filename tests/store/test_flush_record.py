@@ -144,6 +144,41 @@ def test_intact_lines_of_a_damaged_reflog_are_kept(case: Case):
     assert case.line[-1] in (case.path / flushing.REFLOG).read_text()
 
 
+def test_lines_of_an_intact_reflog_are_checked_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(flushing, "_TAIL_BYTES", 600)
+    checked, check = list[int](), flushing._well_formed
+    monkeypatch.setattr(flushing, "_well_formed", lambda data: checked.append(len(data)) or check(data))
+    case, path = Case(tmp_path / "store.git", entries=20), tmp_path / "store.git" / flushing.REFLOG
+
+    def flush(times: int = 1) -> list[bool]:
+        """Flush in a new process; return for each check whether it read the whole file."""
+        checked.clear()
+        size = path.stat().st_size
+        with Store.open(case.path, clock=Clock()) as store:
+            for _ in range(times):
+                store.session(case.sid).append(Message.user("more"))
+                store.flush()
+        return [length >= size for length in checked]
+
+    assert flush() == [False]
+    assert flush(times=3) == [False]
+    with path.open("r+b") as file:  # in the middle, and with the same size
+        file.seek(1000)
+        file.write(bytes(10))
+    assert flush() == [True]
+    assert b"\0" not in path.read_bytes()
+    assert flush(times=2) == [True]
+    assert flush() == [False]
+    size, tail = path.stat().st_size, path.read_bytes()[-300:]
+    with path.open("r+b") as file:  # a power failure may lose the last bytes and keep the time
+        file.seek(size - 300)
+        file.write(bytes(200) + tail[200:])
+        file.flush()
+        os.utime(file.fileno(), (0, size))
+    assert flush() == [False, True]
+    assert b"\0" not in path.read_bytes()
+
+
 REFLOG_BLOCKED = {
     "logs is a file": lambda git_dir: (git_dir / "logs").write_bytes(b""),
     "logs is a symlink": lambda git_dir: (git_dir / "logs").symlink_to(git_dir.parent / "elsewhere"),
