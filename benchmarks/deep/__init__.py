@@ -1,6 +1,6 @@
 """Long runs that test the promises of docs/explanation/reliability.md: `python -m benchmarks.deep`.
 
-Each module here except ``__main__`` tests some promises and has
+Each module here except ``__main__`` and ``large_store`` tests some promises and has
 
     PROMISES = ("P7", "P8")               the promises that it tries to break
     def faults(seed) -> Iterator[Fault]    without end, or until all faults that exist have been injected

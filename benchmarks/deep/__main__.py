@@ -60,9 +60,10 @@ def write(rows: list[Row]) -> None:
 
 
 def found() -> list[ModuleType]:
-    """Return the other modules of this folder, sorted by name."""
+    """Return the modules of this folder that inject faults, sorted by name."""
     names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
-    return [importlib.import_module(f"benchmarks.deep.{name}") for name in names if not name.startswith("_")]
+    modules = [importlib.import_module(f"benchmarks.deep.{name}") for name in names if not name.startswith("_")]
+    return [module for module in modules if hasattr(module, "faults")]
 
 
 def run(module: ModuleType, seed: int, *, seconds: float) -> Row:

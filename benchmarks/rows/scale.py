@@ -11,7 +11,8 @@ sides are gitsession. Each operation has a *growth*, from which its bar follows:
 *Archived*: all sessions except the newest 50 are in the archive, on the server too. A sync or a push
 lists the server's refs, so without an archive its cost grows with the sessions. *First* operations
 build the catalog, the search index, or the copy on the server. Commands include the start of Python.
-`python -m benchmarks --only scale --sessions 100000` compares 100,000 sessions with 10,000.
+`python -m benchmarks --only scale --sessions 100000` compares 100,000 sessions with 10,000, and
+`python -m benchmarks.deep.large_store` measures one store of that size.
 """
 
 from __future__ import annotations
@@ -176,6 +177,11 @@ def _append(grown: Grown) -> Step:
     return lambda number: session.append(Message.user(f"one more, {number}"))
 
 
+def _flush_and_list(grown: Grown) -> None:
+    grown.store.flush()
+    grown.command("ls", "-n", "10")(0)
+
+
 def _append_anew(grown: Grown) -> Step:
     sid = grown.store.sessions()[0].sid
 
@@ -204,6 +210,7 @@ _SYNC = _command("sync", "--yes")
 _PUSH = _after_one_entry(lambda grown: grown.store.remotes.push())
 
 CASES: Mapping[str, Case] = {
+    "first ls -n 10": Case(SESSIONS, _command("ls", "-n", "10"), once=True),
     "first ls": Case(SESSIONS, _command("ls"), once=True),
     "first search": Case(SESSIONS, _find, once=True),
     "first sync": Case(SESSIONS, _SYNC, once=True),
@@ -215,6 +222,7 @@ CASES: Mapping[str, Case] = {
     "open, append, close": Case(CONSTANT, _append_anew),
     "append, flush": Case(CONSTANT, _after_one_entry(lambda grown: grown.store.flush())),
     "append, ls -n 10": Case(NEW, _after_one_entry(lambda grown: grown.command("ls", "-n", "10")(0))),
+    "append, flush, ls -n 10": Case(NEW, _after_one_entry(_flush_and_list)),
     "append, push": Case(SESSIONS, _PUSH),
     "sync with nothing new": Case(SESSIONS, _SYNC),
     "maintain with nothing new": Case(CONSTANT, _command("maintain")),
