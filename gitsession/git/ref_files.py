@@ -139,10 +139,11 @@ def _packed_parts(data: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
     """Return the header, and each ref name with its lines."""
     header = b""
     rows: list[tuple[str, bytes]] = []
+    is_valid = _is_sorted(data.partition(b"\n")[2] if data.startswith(b"#") else data)
     for line in data.splitlines(keepends=True):
         if line.startswith(b"#"):
             header += line
-        elif not is_packed_line(line):
+        elif not is_valid and not is_packed_line(line):
             what = f"cannot read {PACKED_REFS}: invalid line {line[:60]!r}"
             raise Corrupt(what, hint="run `gitsession repair`")
         elif line.startswith(b"^") and rows:
@@ -178,14 +179,18 @@ class RefReader:
             return None
         raw = _content(f"{self._root}/{name}")
         if raw is None:
-            first, value = next(self._packed_from(name), ("", None))
-            return value if first == name else None
+            return self.read_packed(name)
         found = _VALUE.fullmatch(raw)
         if not found:
             problem = _problem(raw)
             hint = "run `gitsession repair` to restore the last recorded value"
             raise Corrupt(f"cannot read ref {name}: it {problem}", hint=hint)
         return found[1].decode()
+
+    def read_packed(self, name: str) -> RefValue | None:
+        """Return the value of ``name`` in ``packed-refs``."""
+        first, value = next(self._packed_from(name), ("", None))
+        return value if first == name else None
 
     def list(self, prefix: str) -> dict[str, RefValue]:
         """Return the values of all refs whose names start with ``prefix``. Like git, ignore invalid files."""

@@ -356,9 +356,8 @@ class RefWriter:
 
     def _unlink_packed(self, loose: Mapping[str, RefValue], names: list[str]) -> None:
         """Unlink locked loose refs whose packed values equal those in ``loose``."""
-        packed = ref_files.packed_values(self._packed())
         # Another program may have deleted the ref and created it again before it was locked.
-        self._unlink([name for name in names if packed.get(name) == loose[name]])
+        self._unlink([name for name in names if self.refs.read_packed(name) == loose[name]])
 
     def _unlink(self, names: Iterable[str]) -> None:
         paths = [self._git_dir / name for name in names]
