@@ -141,13 +141,9 @@ def _disk(store: Path) -> Iterator[str]:
         yield f"| disk: {what} | | | {quantity(size, 'bytes')} |\n"
 
 
-def _newest(store: Store) -> str:
-    return max(store.objects.refs("refs/heads/sessions/")).split("/")[3]
-
-
 def _append(folder: Path, *_: object) -> None:
     with Store.open(folder / "store.git", flush_on_close=False) as store:
-        store.session(_newest(store)).append(Message.user(f"one more {NEEDLE}, {time.time()}"))
+        store.session(store.sessions(1)[0].sid).append(Message.user(f"one more {NEEDLE}, {time.time()}"))
 
 
 def _flush(folder: Path, *_: object) -> None:
