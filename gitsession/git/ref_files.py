@@ -122,11 +122,27 @@ def changed_packed(data: bytes, *, put: Mapping[str, Oid] | None = None, drop: C
     Raises ``Corrupt`` if a line is damaged: its ref must not be lost, and the line must not be joined with the next
     one.
     """
+    comment = data[: data.find(b"\n") + 1] if data.startswith(b"#") else b""
+    if _is_sorted(data[len(comment) :]):
+        return comment + _with_lines(data[len(comment) :], {**dict.fromkeys(drop), **(put or {})})
     header, rows = _packed_parts(data)
     rows = [(name, lines) for name, lines in rows if name not in drop and name not in (put or {})]
     rows += [(name, f"{oid} {name}\n".encode()) for name, oid in (put or {}).items()]
     rows.sort(key=lambda row: row[0].encode("utf-8", "surrogateescape"))
     return (header or (b"" if data else _HEADER)) + b"".join(lines for _, lines in rows)
+
+
+def _with_lines(data: bytes, values: Mapping[str, Oid | None]) -> bytes:
+    """Return the sorted lines ``data`` with new values of refs; ``None`` removes a ref. Other lines are copied."""
+    parts: list[bytes] = []
+    at = 0
+    for name, oid in sorted((name.encode("utf-8", "surrogateescape"), oid) for name, oid in values.items()):
+        start = end = _find_line(data, name)
+        while end < len(data) and data.startswith(name + b"\n", end + 41):
+            end += 42 + len(name)
+        parts += [data[at:start], b"%b %b\n" % (oid.encode(), name) if oid else b""]
+        at = end
+    return b"".join([*parts, data[at:]])
 
 
 def rebuilt_packed(data: bytes, put: Mapping[str, Oid]) -> bytes:
@@ -396,6 +412,18 @@ def _search(fd: int, size: int, wanted: bytes) -> bytes | None:
 def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
     """Yield the packed refs whose names start with ``prefix``, by binary search."""
     wanted = prefix.encode("utf-8", "surrogateescape")
+    low = _find_line(data, wanted)
+    while low < len(data):
+        end = data.index(b"\n", low)
+        name = data[low + 41 : end]
+        if not name.startswith(wanted):
+            return
+        yield name.decode("utf-8", "surrogateescape"), data[low : low + 40].decode()
+        low = end + 1
+
+
+def _find_line(data: bytes, wanted: bytes) -> int:
+    """Return the start of the first line in ``data`` whose name is not less than ``wanted``."""
     low, high = 0, len(data)
     while low < high:
         middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
@@ -404,10 +432,4 @@ def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
             high = middle
         else:
             low = end + 1
-    while low < len(data):
-        end = data.index(b"\n", low)
-        name = data[low + 41 : end]
-        if not name.startswith(wanted):
-            return
-        yield name.decode("utf-8", "surrogateescape"), data[low : low + 40].decode()
-        low = end + 1
+    return low

@@ -10,6 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from raw import git
 from ref_files import OID, OID2, child_of, first, traces
 
@@ -188,6 +190,9 @@ def test_packed_refs_are_found_one_by_one_and_by_prefix(git_dir, refs, count):
         assert refs.read("refs/heads/zzz") is None
 
 
+NAMES = [f"refs/heads/sessions/{name}" for name in ("a", "a/b", "a/bc", "a-b", "a.b", "b", "é")]
+
+
 def many_lines(count=2000):
     names = sorted(f"refs/heads/sessions/{n:04d}/{branch}" for n in range(count) for branch in ("main", "meta"))
     return {name: f"{n:040x}" for n, name in enumerate(names, 1)}
@@ -242,6 +247,21 @@ def test_a_new_value_in_large_packed_refs_is_found_at_once(git_dir, refs):
         values["refs/heads/sessions/1000/main"] = oid
         write_lines(git_dir, values)
         assert refs.read("refs/heads/sessions/1000/main") == oid
+
+
+@given(
+    before=st.dictionaries(st.sampled_from(NAMES), st.sampled_from([OID, OID2])),
+    put=st.dictionaries(st.sampled_from(NAMES), st.sampled_from([OID, OID2])),
+    drop=st.sets(st.sampled_from(NAMES)),
+)
+def test_changed_packed_refs_have_the_new_values_in_order(before, put, drop):
+    header = b"# pack-refs with: peeled fully-peeled sorted \n"
+    lines = [f"{oid} {name}\n".encode() for name, oid in sorted(before.items())]
+    drop -= put.keys()
+    expected = {name: oid for name, oid in before.items() if name not in drop} | put
+    written = header + b"".join(f"{oid} {name}\n".encode() for name, oid in sorted(expected.items()))
+    assert ref_files.changed_packed(header + b"".join(lines), put=put, drop=drop) == written
+    assert ref_files.changed_packed(header + b"".join(reversed(lines)), put=put, drop=drop) == written
 
 
 @pytest.mark.promise("P15")
