@@ -189,8 +189,8 @@ def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> 
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())
-    moves = (Move(name, old.get(name), now.get(name)) for name in old.keys() | now.keys())
-    return [move for move in moves if move.old != move.new], loose
+    changed = [name for name in old.keys() | now.keys() if old.get(name) != now.get(name)]
+    return [Move(name, old.get(name), now.get(name)) for name in changed], loose
 
 
 def _moved(db: sqlite3.Connection, now: Mapping[str, RefValue | None]) -> list[Move]:
