@@ -25,6 +25,7 @@ FLOORS = [
     ["importing", "validation"],
     ["purge", "repair"],
     ["server", "sync"],
+    ["web"],
     ["api"],
     ["cli"],
 ]

@@ -176,7 +176,7 @@ class StoredSecrets:
             NotFound: There is no such session. The error is raised during the iteration.
         """
         sids = [sid] if sid is not None else [row.sid for row in self._opened.catalogues.get().sessions()]
-        return SecretSearch(self._objects, self._guard(), sids, frozenset(secret_scan.allowances(self._objects)))
+        return SecretSearch(self._objects, self.guard(), sids, frozenset(secret_scan.allowances(self._objects)))
 
     def redact(self, found: Iterable[FoundSecret]) -> Redaction:
         """Replace secrets in entries with placeholders, and keep the originals in the vault.
@@ -194,7 +194,7 @@ class StoredSecrets:
             Refused: A copy of a secret would remain.
             Unavailable: Other processes keep writing to the store.
         """
-        guard = self._guard()
+        guard = self.guard()
         nodes = {each.node.oid: each.node for each in found if not each.path}
         redacted = {}
         originals = []
@@ -214,6 +214,6 @@ class StoredSecrets:
             self._opened.forget()
         return Redaction(len(redacted), applied.moved)
 
-    def _guard(self) -> Guard:
-        """Return the guard that detects secrets, even if redaction is disabled in the store."""
+    def guard(self) -> Guard:
+        """Return the rules that detect secrets, even if redaction is disabled in the store."""
         return self._objects.guard or Guard.load(config.redaction(self._objects.git_dir).rules)

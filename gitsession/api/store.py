@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Self
 from gitsession import paths
 from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
-from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, require
+from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, Refused, require
 from gitsession.formats import FORMATS
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of
@@ -442,7 +442,7 @@ class Store:
         original: bool = False,
         with_secrets: bool = False,
     ) -> ExportResult:
-        """Export a session in an agent's format, or as JSON Lines or Markdown.
+        """Export a session in an agent's format, or as JSON Lines, Markdown or HTML.
 
         In the format of the session's own agent, imported lines are exported unchanged. Entries that gitsession wrote
         are converted to that format and follow the imported lines.
@@ -451,9 +451,10 @@ class Store:
             session: The id of the session, or another address that ``Store.session`` accepts.
             at: The last entry of the exported history. By default, all branches are exported.
             to: The format: an agent (``"aider"``, ``"claude"``, ``"codex"``, ``"librecode"``, ``"omp"``, ``"opencode"``
-                or ``"pi"``), ``"jsonl"`` or ``"markdown"``. Defaults to the agent of the session.
+                or ``"pi"``), ``"jsonl"``, ``"markdown"`` or ``"html"``. Defaults to the agent of the session.
             original: Whether to export only the imported lines.
             with_secrets: Whether to export the secrets whose originals are in the local vault, instead of placeholders.
+                HTML never contains them.
 
         Returns:
             The content of the file. ``other_files`` contains the session's other files, and the files of the sessions
@@ -462,12 +463,16 @@ class Store:
         Raises:
             NotFound: No session matches.
             Ambiguous: Several sessions match.
-            Refused: The format is unknown.
+            Refused: The format is unknown, or ``with_secrets`` is combined with HTML.
             Corrupt: An entry to be exported cannot be read.
+            Unavailable: HTML requires libraries that are not installed.
         """
+        from gitsession import web
         from gitsession.exporting import export_session, session_files
 
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
+        if to == web.FORMAT and not original:
+            return self._export_html(session, at, with_secrets=with_secrets)
         sid = self._sid_of(session)
         shown = RevealedStore(self.objects, reveals=with_secrets)
         sent = export_session.export_original(shown, sid, at) if original else export_session.export(shown, sid, to, at)
@@ -475,6 +480,24 @@ class Store:
         files = [*bases, *(session_files.other_files(shown, sent.agent, sid, sent.data) if at is None else ())]
         beside = {file.name: file.data for file in reversed(files)}
         return replace(sent, other_files=tuple(sorted(beside.items()))).from_store(shown)
+
+    def _export_html(self, session: str, at: Node | None, *, with_secrets: bool) -> ExportResult:
+        from gitsession import web
+        from gitsession.exporting.export_session import ExportResult
+        from gitsession.sync import secret_scan
+
+        if with_secrets:
+            what = f"cannot export session {session} as HTML with secrets: an HTML file is made to be shared"
+            raise Refused(what, hint="omit --with-secrets")
+        web.check_installed()
+        from gitsession.web import export
+
+        allowed = frozenset(secret_scan.allowances(self.objects))
+        catalogue, row = self.catalogue(), self._opened.find(session)
+        done = export.export(self.objects, catalogue, row, self.secrets.guard(), at=at, allowed=allowed)
+        notes = {"left out: entries without a readable form": done.left_out} if done.left_out else {}
+        suspicious = tuple(map(str, done.suspicious))
+        return ExportResult(web.FORMAT, done.data, notes=notes, hidden=done.hidden, suspicious=suspicious)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
         """Ingest agents' spooled hook events: import new entries of the sessions, and record checkpoints.

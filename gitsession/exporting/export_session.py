@@ -60,6 +60,7 @@ class ExportResult:
         problems: The reasons why the originals of redacted payloads could not be read.
         path: The path of the file below the agent's folder, if the path cannot be derived from ``session``.
         other_files: The names and contents of the session's other files, and of the files that the session continues.
+        suspicious: Descriptions of text that looks like a secret, although no rule found it. Only HTML is searched.
     """
 
     agent: str
@@ -73,6 +74,7 @@ class ExportResult:
     problems: tuple[str, ...] = ()
     path: str = ""
     other_files: tuple[tuple[str, bytes], ...] = ()
+    suspicious: tuple[str, ...] = ()
 
     def from_store(self, store: RevealedStore) -> ExportResult:
         """Return a copy of the result with the placeholders and problems that ``store`` counted.

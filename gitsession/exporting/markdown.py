@@ -87,7 +87,7 @@ def _no_html(text: str) -> str:
     return _TAG.sub("&lt;", text)
 
 
-def _safe(text: str) -> str:
+def printable(text: str) -> str:
     """Return ``text`` without terminal control characters. Tabs are kept, because code may contain them."""
     return "\t".join(map(clean, text.split("\t")))
 
@@ -140,7 +140,7 @@ def _block(block: Block) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    safe = _safe(text)
+    safe = printable(text)
     longest = max((len(run) for run in re.findall(r"`+", safe)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{safe}\n{fence}"
@@ -156,7 +156,7 @@ def _escape(text: str) -> str:
     lines: list[str] = []
     paragraph: list[str] = []
     fence, is_certain = "", True
-    for line in _safe(text).split("\n"):
+    for line in printable(text).split("\n"):
         found = _FENCE.match(line)
         if fence:
             closes = found and found[2].startswith(fence) and not line[found.end() :].strip()

@@ -15,8 +15,18 @@ import click
 import gitsession
 from gitsession.cli.invocation import App, split
 from gitsession.cli.options import command, option
-from gitsession.cli.output import current_folder, emit, json_option, say, wants_json, warn, warn_of_hidden
-from gitsession.cli.text import count, shell_command
+from gitsession.cli.output import (
+    confirm,
+    current_folder,
+    emit,
+    is_attended,
+    json_option,
+    say,
+    wants_json,
+    warn,
+    warn_of_hidden,
+)
+from gitsession.cli.text import count, first, shell_command
 from gitsession.errors import Malformed, Refused, Unavailable
 
 
@@ -26,25 +36,33 @@ from gitsession.errors import Malformed, Refused, Unavailable
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write in the format of this agent, or as markdown or jsonl. Default: the format of the session's own agent.",
+    help="Write in the format of this agent, or as html, markdown or jsonl. Default: the format of the session's own "
+    "agent.",
 )
 @option("--original", is_flag=True, help="Write only the records that the agent wrote.")
 @option("--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault.")
 @option("-o", "--output", type=click.Path(path_type=Path),
               help="Write to a new file, or into an existing folder. Default: standard output.")  # fmt: skip
+@option(
+    "--yes",
+    "consent",
+    is_flag=True,
+    help="Write an HTML file even if its text may contain secrets. Required if standard input is not a terminal.",
+)
 @click.pass_obj
 def export_command(
-    app: App, session: str, agent: str | None, original: bool, with_secrets: bool, output: Path | None
+    app: App, session: str, agent: str | None, original: bool, with_secrets: bool, output: Path | None, consent: bool
 ) -> None:
     """Write a session to a file in an agent's format.
 
     The records that the agent wrote are unchanged. Entries that gitsession created follow these records. With ENTRY,
     export only the history up to that entry.
     """
+    from gitsession import web
     from gitsession.exporting.export_session import READABLE_FORMATS
     from gitsession.formats import FORMATS
 
-    formats = [*FORMATS, *READABLE_FORMATS]
+    formats = [*FORMATS, *READABLE_FORMATS, web.FORMAT]
     if agent is not None and agent not in formats:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(formats)}")
     found, entry = app.entry(session)
@@ -62,6 +80,7 @@ def export_command(
     _warn_of_notes(sent.notes)
     if at is None and not sent.added:
         _report_unimported(app.store().catalogue().files_of(found.id), sent.data)
+    _confirm_suspicious(sent.suspicious, consent=consent)
     if sent.other_files and not (output is not None and output.is_dir()):
         more = count(len(sent.other_files), "other file")
         warn(f"not written: {more} of this session (pass -o FOLDER to write all files)")
@@ -72,6 +91,29 @@ def export_command(
     for path, data in _files(sent, output):
         _write(path, data)
         app.store().agents.record_export(found.id, path, sent.agent, data)
+
+
+def _confirm_suspicious(found: Sequence[str], *, consent: bool) -> None:
+    """List text that looks like a secret, and ask for confirmation.
+
+    Raises ``UsageError`` if standard input is not a terminal, and ``Refused`` if the answer is no.
+    """
+    if not found:
+        return
+    warn(f"{count(len(found), 'text')} in this session may be {'a secret' if len(found) == 1 else 'secrets'}:")
+    for line in first(found, _SUSPICIOUS_SHOWN, "", indent="  "):
+        warn(line)
+    if consent:
+        return
+    if not is_attended():
+        raise click.UsageError(
+            "cannot ask for confirmation: standard input is not a terminal (pass --yes; nothing was written)"
+        )
+    if not confirm("Write the file?"):
+        raise Refused("cancelled: nothing was written")
+
+
+_SUSPICIOUS_SHOWN = 20
 
 
 def _files(sent: gitsession.ExportResult, output: Path) -> list[tuple[Path, bytes]]:

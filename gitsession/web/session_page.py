@@ -1,0 +1,122 @@
+"""The page of one session: the same for a file and for the server, except for the way in which its parts are loaded."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from markupsafe import Markup
+
+from gitsession.formats.base.fields import to_iso
+from gitsession.index import names
+from gitsession.index.catalogue import Catalogue, Row
+from gitsession.redaction.guard import Guard
+from gitsession.sessions import graph
+from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
+from gitsession.web.page import EntryRenderer, PartView, SectionView, render
+from gitsession.web.reading import EntryReader, ReadEntry
+from gitsession.web.transcript import PART_ENTRIES, Part, Transcript, TreeRow
+
+_ROWS_AT_ONCE = 500
+"""Number of rows of the branch tree in one part."""
+
+_GAPS_MAX = 100
+
+
+class SessionPage:
+    """A session, ordered and ready to be rendered in parts.
+
+    Attributes:
+        row: The session in the catalog.
+        transcript: The entries in the order of the page.
+        parts: The parts of each section.
+        renderer: The renderer of the entries.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        catalogue: Catalogue,
+        row: Row,
+        guard: Guard,
+        *,
+        at: Node | None = None,
+        allowed: Collection[str] = (),
+        on_read: Callable[[ReadEntry], None] = lambda _: None,
+    ) -> None:
+        """Order the entries. ``at``: if it is set, only the history of this entry. See also ``EntryReader``."""
+        self.row = row
+        tree = graph.tree(store, row.sid)
+        labels = names.names(catalogue, row.sid).labels
+        self.transcript = Transcript(tree, row.active, labels, at=at)
+        self.parts = self.transcript.parts()
+        reader = EntryReader(store, row.sid, guard, allowed)
+        self.renderer = EntryRenderer(store, self.transcript, reader, row.project or "", on_read)
+        self._problems = [f"Entry {gap.oid[:12]} cannot be read: {gap.problem}" for gap in tree.gaps[:_GAPS_MAX]]
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return the facts below the title, as names and values."""
+        row = self.row
+        branches = len(self.transcript.sections)
+        facts = {
+            "Agent": row.agent,
+            "Folder": row.project or "",
+            "Started": _clock(row.created_ms),
+            "Updated": _clock(row.updated_ms) if _clock(row.updated_ms) != _clock(row.created_ms) else "",
+            "Entries": f"{sum(len(section.shown) for section in self.transcript.sections):,}",
+            "Branches": f"{branches:,}" if branches > 1 else "",
+            "Tokens": f"{row.tokens:,}" if row.tokens else "",
+            "Session": row.sid,
+        }
+        return [(name, value) for name, value in facts.items() if value]
+
+    def html(self, sections: list[SectionView], **values: Any) -> str:
+        """Return the page with ``sections``. ``values``: the other values of the template."""
+        rows = self.transcript.rows()
+        defaults = {"pages": (), "live": "", "tips": "", "where": ""}
+        return render(
+            "session.html", title=self.row.name, facts=self.facts(), sections=sections, problems=self._problems,
+            chunks=_chunks(rows), footer="Times are in UTC. Secrets are replaced by placeholders.",
+            **{**defaults, **values},
+        )  # fmt: skip
+
+    def sections(self, part_view: Callable[[Part], PartView]) -> list[SectionView]:
+        """Return the sections for the template. ``part_view``: a function that returns a part for the template."""
+        return [
+            SectionView(section.name, (section.onto or "")[:12], section.tip, map(part_view, parts))
+            for section, parts in zip(self.transcript.sections, self.parts, strict=True)
+        ]
+
+    def part_at(self, number: int) -> Part | None:
+        """Return the part with an index; ``None`` if there is none."""
+        return next((part for part in itertools.chain(*self.parts) if part.number == number), None)
+
+    def part_of(self, prefix: str) -> int | None:
+        """Return the index of the part with the entry whose oid begins with ``prefix``; ``None`` if there is none."""
+        parts = itertools.chain(*self.parts)
+        return next((part.number for part in parts if any(node.oid.startswith(prefix) for node in part.nodes)), None)
+
+    def loaded(self, part: Part, more: str = "") -> PartView:
+        """Return a part with its entries as HTML."""
+        return PartView(part.number, len(part.nodes), _prompts(part), self.renderer.html_of(part.nodes), more)
+
+    def postponed(self, part: Part, address: str) -> PartView:
+        """Return a part without its entries, which are loaded from ``address``."""
+        first = part.number * PART_ENTRIES + 1
+        entries = f"{first:,} to {first + len(part.nodes) - 1:,}"
+        return PartView(part.number, len(part.nodes), _prompts(part), Markup(), address, entries)
+
+
+def _prompts(part: Part) -> int:
+    return sum(node.role == "user" for node in part.nodes)
+
+
+def _chunks(rows: Iterator[TreeRow]) -> Iterator[list[TreeRow]]:
+    while chunk := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+        yield chunk
+
+
+def _clock(at_ms: int) -> str:
+    return to_iso(at_ms)[:16].replace("T", " ") if at_ms > 0 else ""
