@@ -67,6 +67,7 @@ GROUPS = {
         "context": ("context", "Show the context that the model receives"),
         "diff": ("checkpoints", "Show file changes between two entries"),
         "stats": ("stats", "Show prompts, tokens, cost, tool calls, and changed lines"),
+        "serve": ("web", "Show all sessions as web pages"),
     },
     "Work": {
         "branch": ("branches", "List or create branches"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -37,7 +38,7 @@ _CALLS_MAX = 1000
 
 
 class EntryRenderer:
-    """A renderer of the entries of one session.
+    """A renderer of the entries of one session. Threads can share it.
 
     ``on_read``: a function that receives each entry before it is rendered.
     """
@@ -53,14 +54,16 @@ class EntryRenderer:
         self._store, self._transcript, self._reader, self._folder = store, transcript, reader, folder
         self._on_read = on_read
         self._calls: dict[str, ToolCall] = {}
+        self._rendering = threading.Lock()
         self.left_out = 0
 
     def html_of(self, nodes: Sequence[Node]) -> Markup:
         """Return consecutive entries as HTML."""
-        self._remember_calls_before(nodes[0])
-        return Markup(template("entries.html").render(entries=self.views(nodes)))
+        with self._rendering:
+            self._remember_calls_before(nodes[0])
+            return Markup(template("entries.html").render(entries=self._views(nodes)))
 
-    def views(self, nodes: Sequence[Node]) -> Iterator[EntryView]:
+    def _views(self, nodes: Sequence[Node]) -> Iterator[EntryView]:
         """Yield the views of entries. Entries without a readable form are left out, and counted in ``left_out``."""
         for read in self._reader.read(nodes):
             self._on_read(read)

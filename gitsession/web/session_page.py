@@ -31,6 +31,7 @@ class SessionPage:
     Attributes:
         row: The session in the catalog.
         transcript: The entries in the order of the page.
+        tips: The tips of all branches.
         parts: The parts of each section.
         renderer: The renderer of the entries.
     """
@@ -49,6 +50,7 @@ class SessionPage:
         """Order the entries. ``at``: if it is set, only the history of this entry. See also ``EntryReader``."""
         self.row = row
         tree = graph.tree(store, row.sid)
+        self.tips = frozenset(tree.branches.values())
         labels = names.names(catalogue, row.sid).labels
         self.transcript = Transcript(tree, row.active, labels, at=at)
         self.parts = self.transcript.parts()
@@ -89,14 +91,10 @@ class SessionPage:
             for section, parts in zip(self.transcript.sections, self.parts, strict=True)
         ]
 
-    def part_at(self, number: int) -> Part | None:
-        """Return the part with an index; ``None`` if there is none."""
-        return next((part for part in itertools.chain(*self.parts) if part.number == number), None)
-
-    def part_of(self, prefix: str) -> int | None:
-        """Return the index of the part with the entry whose oid begins with ``prefix``; ``None`` if there is none."""
+    def part_with(self, prefix: str) -> Part | None:
+        """Return the part with the entry whose oid begins with ``prefix``; ``None`` if there is none."""
         parts = itertools.chain(*self.parts)
-        return next((part.number for part in parts if any(node.oid.startswith(prefix) for node in part.nodes)), None)
+        return next((part for part in parts if any(node.oid.startswith(prefix) for node in part.nodes)), None)
 
     def loaded(self, part: Part, more: str = "") -> PartView:
         """Return a part with its entries as HTML."""

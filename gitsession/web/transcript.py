@@ -115,10 +115,11 @@ class Transcript:
                 oid = tree.parent(oid)
             if nodes:
                 nodes.reverse()
-                shown = tuple(node for node in nodes if self._is_shown(node))
+                shown = tuple(node for node in nodes if self.is_shown(node))
                 yield Section(name, tuple(nodes), shown, oid)
 
-    def _is_shown(self, node: Node) -> bool:
+    def is_shown(self, node: Node) -> bool:
+        """Return whether a page shows entries of the kind of ``node``."""
         return node.kind not in _HIDDEN or node.oid in self.labels
 
     def _ordered(self, sections: Sequence[Section]) -> Iterator[Section]:

@@ -64,7 +64,7 @@
         && each.firstElementChild.textContent.includes(`id="${short}`));
       if (!part && main.dataset.where) {
         const answer = await fetch(`${main.dataset.where}?entry=${short.slice(2)}`);
-        if (answer.ok) part = document.querySelector(`[data-number="${+(await answer.text())}"]`);
+        if (answer.ok) part = document.querySelector(`[data-more*="/part/${await answer.text()}/"]`);
       }
       if (part) await load(part);
     }

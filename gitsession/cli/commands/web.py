@@ -1,0 +1,57 @@
+"""The command ``gitsession serve``."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from gitsession import web
+from gitsession.cli import exits
+from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
+from gitsession.cli.output import say_painted, warn
+from gitsession.cli.text import paint
+
+_INGEST_SECONDS = 1.0
+"""Minimum time between two ingestions of hook events."""
+
+
+@command()
+@option("--port", type=click.IntRange(1, 65535), metavar="N", help="Listen on this port. Default: a free port.")
+@option("--open", "opens", is_flag=True, help="Open the pages in the browser.")
+@click.pass_obj
+def serve_command(app: App, port: int | None, opens: bool) -> int:
+    """Show all sessions as web pages, until you press Ctrl-C.
+
+    The pages can be opened only on this machine, and only with the token in the printed address. They change nothing.
+    A page of a session shows new entries while an agent works.
+    """
+    web.check_installed()
+    store = app.store()
+    from gitsession.web.server import WebServer
+    from gitsession.web.site import Site
+
+    last = 0.0
+
+    def refresh() -> None:
+        nonlocal last
+        if time.monotonic() - last >= _INGEST_SECONDS:
+            app.drain()
+            last = time.monotonic()
+
+    def report(error: Exception) -> None:
+        warn(f"error: {error}")
+
+    with WebServer(Site(store, store.secrets.guard(), refresh), port or 0, report) as server:
+        say_painted([paint(server.address)])
+        warn("hint: open this address in a browser on this machine; press Ctrl-C to stop")
+        if opens:
+            import webbrowser
+
+            webbrowser.open(server.address)
+        try:
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            warn("")
+    return exits.OK
