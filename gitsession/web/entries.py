@@ -32,6 +32,7 @@ from gitsession.model.entries import (
     Tombstone,
 )
 from gitsession.model.file_edits import FileEdit, edits_in_text
+from gitsession.model.headline import line_count
 from gitsession.model.plain import plain
 from gitsession.model.results import unfold
 from gitsession.model.tool_actions import action_of, outcome_of
@@ -187,24 +188,32 @@ def _blocks(entry: Entry, folder: str, find_call: FindCall) -> Iterator[BlockVie
             for each in unfold(entry):
                 if each.role == "tool":
                     yield from _result(each, find_call)
-                    continue
-                for block in each.content:
-                    yield from _block(block, folder)
+                else:
+                    yield from _content(each, folder)
             if entry.failed:
                 error = f": {entry.error}" if entry.error else ""
                 yield BlockView("note", title=text.on_one_line(f"{entry.stop}{error}"), failed=True)
         case CustomMessage():
-            for block in entry.content:
-                yield from _block(block, folder)
+            yield from _content(entry, folder)
         case Compaction() | BranchSummary():
             yield BlockView("folded", _markdown(entry.summary), title="Summary", is_open=len(entry.summary) < 1500)
         case Instructions():
             parts = [part for part in (entry.system_prompt, entry.task) if part]
-            yield from (BlockView("folded", _preformatted(part), title=f"{len(part):,} characters") for part in parts)
+            yield from (BlockView("folded", _preformatted(part), title=line_count(part)) for part in parts)
         case _:
             note = _note(entry)
             if note:
                 yield BlockView("note", title=text.on_one_line(note), failed=isinstance(entry, Opaque))
+
+
+def _content(entry: Message | CustomMessage, folder: str) -> Iterator[BlockView]:
+    """Yield the blocks of a message. Text that neither the user nor the model wrote is folded."""
+    folds = isinstance(entry, CustomMessage) or entry.role not in ("user", "assistant")
+    for block in entry.content:
+        if folds and isinstance(block, Text) and block.text.strip():
+            yield BlockView("folded", _preformatted(block.text), title=line_count(block.text))
+        else:
+            yield from _block(block, folder)
 
 
 def _note(entry: Entry) -> str:

@@ -26,6 +26,8 @@ _AT_ONCE = 256
 _WORD = re.compile(r"(?<![\w+/=.-])[A-Za-z0-9_+/=.~-]{20,200}(?![\w+/=.-])")
 _HARMLESS = re.compile(
     r"[0-9a-fA-F-]+"  # digests and UUIDs
+    r"|[.~]{0,2}/.*"  # paths
+    r"|[A-Za-z_.:/=~-]+\d{0,2}"  # names in programs
     r"|sha\d{3}-.*"  # integrity of packages
     r"|(?:call|toolu|msg|req|resp|fc|rs|item|chatcmpl)[_-].*"  # ids of agents' calls and messages
     r"|.*[./](?:\w{1,5})(?::\d+)?"  # names of files

@@ -8,6 +8,7 @@ other request requires the cookie, so that neither other users of the machine no
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
@@ -22,6 +23,10 @@ from gitsession.web.site import Answer, Site
 LOOPBACK = "127.0.0.1"
 _READ_TIMEOUT_SECONDS = 30
 _NOT_MODIFYING = ("GET", "HEAD")
+
+
+_PATH = re.compile(r"/(?:[\w-]+/)*[\w-]*", re.ASCII)
+"""The paths of pages. A browser could interpret another path, such as ``//host``, as the address of another site."""
 
 
 class WebServer(ThreadingHTTPServer):
@@ -99,7 +104,8 @@ class _Handler(BaseHTTPRequestHandler):
         values = dict(parse_qsl(url.query, max_num_fields=20))
         token = values.pop("token", "")
         if token and self.server.is_token(token):
-            target = url.path.replace("//", "/") + (f"?{urlencode(values)}" if values else "")
+            path = url.path if _PATH.fullmatch(url.path) else "/"
+            target = path + (f"?{urlencode(values)}" if values else "")
             cookie = f"{self.server.cookie_name}={token}; Path=/; HttpOnly; SameSite=Strict"
             return Answer(status=HTTPStatus.SEE_OTHER, headers=(("Location", target), ("Set-Cookie", cookie)))
         if not self.server.is_token(self._cookie()):

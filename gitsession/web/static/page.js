@@ -7,7 +7,7 @@
   const tree = one("tree"), find = one("find"), toggle = one("toggle-tree"), help = one("help");
   const ENTRY_HEIGHT = 90, ROW_HEIGHT = 28, LOADED_AT_ONCE_MAX = 5000, EVERY_MS = 2000;
 
-  /* Parts. A part that was not shown yet is text in a <noscript>, or an address of the server. */
+  /* Parts. A part that was not shown yet is text in a noscript element, or has an address of the server. */
   const height = (part) => part.classList.contains("rows") ? ROW_HEIGHT
     : one("f-prompts").checked || one("f-labelled").checked ? 0 : ENTRY_HEIGHT;
   const waiting = () => [...document.querySelectorAll("[data-more]")];
