@@ -14,7 +14,7 @@ from gitsession.store.interface import ObjectStore
 from gitsession.web.page import PartView
 from gitsession.web.reading import ReadEntry, SuspiciousText, suspicious_in
 from gitsession.web.session_page import SessionPage
-from gitsession.web.transcript import Part
+from gitsession.web.transcript import PagePart
 
 
 class HtmlExport(NamedTuple):
@@ -64,6 +64,6 @@ def export(
     return HtmlExport(html.encode("utf-8", "replace"), hidden, tuple(suspicious.values()), page.renderer.left_out)
 
 
-def _view(page: SessionPage, part: Part) -> PartView:
+def _view(page: SessionPage, part: PagePart) -> PartView:
     """Return a part of the page. All parts but the first are parsed when they are shown, if scripts are enabled."""
     return page.loaded(part, "inline" if part.number else "")

@@ -17,7 +17,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 from gitsession.web.page import EntryRenderer, PartView, SectionView, render
 from gitsession.web.reading import EntryReader, ReadEntry
-from gitsession.web.transcript import PART_ENTRIES, Part, Transcript, TreeRow
+from gitsession.web.transcript import PART_ENTRIES, PagePart, Transcript, TreeRow
 
 _ROWS_AT_ONCE = 500
 """Number of rows of the branch tree in one part."""
@@ -84,30 +84,30 @@ class SessionPage:
             **{**defaults, **values},
         )  # fmt: skip
 
-    def sections(self, part_view: Callable[[Part], PartView]) -> list[SectionView]:
+    def sections(self, part_view: Callable[[PagePart], PartView]) -> list[SectionView]:
         """Return the sections for the template. ``part_view``: a function that returns a part for the template."""
         return [
             SectionView(section.name, (section.onto or "")[:12], section.tip, map(part_view, parts))
             for section, parts in zip(self.transcript.sections, self.parts, strict=True)
         ]
 
-    def part_with(self, prefix: str) -> Part | None:
+    def part_with(self, prefix: str) -> PagePart | None:
         """Return the part with the entry whose oid begins with ``prefix``; ``None`` if there is none."""
         parts = itertools.chain(*self.parts)
         return next((part for part in parts if any(node.oid.startswith(prefix) for node in part.nodes)), None)
 
-    def loaded(self, part: Part, more: str = "") -> PartView:
+    def loaded(self, part: PagePart, more: str = "") -> PartView:
         """Return a part with its entries as HTML."""
         return PartView(part.number, len(part.nodes), _prompts(part), self.renderer.html_of(part.nodes), more)
 
-    def postponed(self, part: Part, address: str) -> PartView:
+    def postponed(self, part: PagePart, address: str) -> PartView:
         """Return a part without its entries, which are loaded from ``address``."""
         first = part.number * PART_ENTRIES + 1
         entries = f"{first:,} to {first + len(part.nodes) - 1:,}"
         return PartView(part.number, len(part.nodes), _prompts(part), Markup(), address, entries)
 
 
-def _prompts(part: Part) -> int:
+def _prompts(part: PagePart) -> int:
     return sum(node.role == "user" for node in part.nodes)
 
 

@@ -28,7 +28,7 @@ from gitsession.store.interface import ObjectStore
 from gitsession.web.entries import ID_CHARS
 from gitsession.web.page import PartView, render, template
 from gitsession.web.session_page import SessionPage
-from gitsession.web.transcript import Part
+from gitsession.web.transcript import PagePart
 
 SESSIONS_AT_ONCE = 100
 """Number of sessions on one page of the list."""
@@ -163,7 +163,7 @@ class Site:
         is_short = sum(len(part.nodes) for part in parts) <= INLINE_ENTRIES_MAX
         base = f"/session/{sid}"
 
-        def view(part: Part) -> PartView:
+        def view(part: PagePart) -> PartView:
             if is_short or part.number == number:
                 return page.loaded(part)
             return page.postponed(part, f"{base}/part/{_first(part)}/{len(part.nodes)}")
@@ -243,7 +243,7 @@ def _after(store: ObjectStore, tip: Oid, known: set[Oid]) -> tuple[list[Node], O
     The entry is "" if the entries begin at a root.
     """
     near, oid = _back(store, tip, known, _NEAR_ENTRIES)
-    if oid is not None and oid not in known:  # a branch that begins at an older entry
+    if oid not in known:  # a branch that begins at an older entry
         older: set[Oid] = set()
         for one in known:
             if store.contains(one):
@@ -261,7 +261,7 @@ def _back(store: ObjectStore, tip: Oid, known: set[Oid], most: int | None) -> tu
     return nodes, oid
 
 
-def _first(part: Part) -> str:
+def _first(part: PagePart) -> str:
     return part.nodes[0].oid[:ID_CHARS]
 
 

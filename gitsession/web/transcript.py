@@ -57,7 +57,7 @@ class Section(NamedTuple):
         return self.nodes[-1].oid
 
 
-class Part(NamedTuple):
+class PagePart(NamedTuple):
     """Some consecutive entries of a section. ``number``: the index of the part in the page."""
 
     number: int
@@ -129,13 +129,13 @@ class Transcript:
             yield section
             stack += [child for node in reversed(section.nodes) for child in reversed(self.begins.get(node.oid, ()))]
 
-    def parts(self) -> list[list[Part]]:
+    def parts(self) -> list[list[PagePart]]:
         """Return the parts of each section."""
-        found: list[list[Part]] = []
+        found: list[list[PagePart]] = []
         number = 0
         for section in self.sections:
             cuts = range(0, len(section.shown), PART_ENTRIES)
-            found.append([Part(number + n, section.shown[at : at + PART_ENTRIES]) for n, at in enumerate(cuts)])
+            found.append([PagePart(number + n, section.shown[at : at + PART_ENTRIES]) for n, at in enumerate(cuts)])
             number += len(cuts)
         return found
 

@@ -148,10 +148,13 @@ def test_list_has_all_sessions_and_filters(client: Client, store: Store) -> None
     other.append(Message.user("Write a poem"))
     page = client.page("/")
     assert "A bug" in page.text and "Write a poem" in page.text and "2 sessions" in page.text
-    for query, shown in {
-        "agent=claude": "Write a poem", "project=/work": "A bug", "text=POEM": "Write a poem", "text=%2Felse": "Write a poem",
-        "agent=none": "No session found",
-    }.items():  # fmt: skip
+    for query, shown in (
+        ("agent=claude", "Write a poem"),
+        ("project=/work", "A bug"),
+        ("text=POEM", "Write a poem"),
+        ("text=%2Felse", "Write a poem"),
+        ("agent=none", "No session found"),
+    ):
         page = client.page(f"/?{query}")
         assert shown in page.text
         assert ("A bug" in page.text) + ("Write a poem" in page.text) <= 1
@@ -267,10 +270,11 @@ def test_new_entries_follow_the_known_tip(client: Client, store: Store) -> None:
     assert news(client, session, tips) == (tips, [])
 
 
+@pytest.mark.parametrize("near", [2, 500])
 def test_new_branch_from_an_old_entry_has_only_its_own_entries(
-    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch, near: int
 ) -> None:
-    monkeypatch.setattr(sites, "_NEAR_ENTRIES", 2)
+    monkeypatch.setattr(sites, "_NEAR_ENTRIES", near)
     session = conversation(store)
     tips = tips_of(client, session)
     start = session.history()[2]

@@ -117,7 +117,7 @@
   }
   async function move(forward) {
     const box = current?.getBoundingClientRect();
-    const from = box && box.bottom > 0 && box.top < innerHeight ? current : onScreen();
+    const from = box && (!isShown(current) || (box.bottom > 0 && box.top < innerHeight)) ? current : onScreen();
     const entry = from && !current && isShown(from) && scrollY > 0 ? from : await beside(from, forward);
     if (!entry) return;
     select(entry);
