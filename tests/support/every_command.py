@@ -8,6 +8,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "checkpoint": [["checkpoint", "@"]],
     "export": [["export", "pi:", "-o", "out.jsonl"]],
     "diff": [["checkpoint", "@"], ["diff", "@@root"]],
+    "serve": [["serve", "--help"], ["export", "@", "--to", "html", "-o", "page.html", "--yes"]],
     "enable": [["enable", "claude", "--yes"]],
     "disable": [["disable", "claude", "--yes"]],
     "watch": [["watch", "--once"]],
