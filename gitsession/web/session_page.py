@@ -13,6 +13,7 @@ from gitsession.index import names
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.redaction.guard import Guard
 from gitsession.sessions import graph
+from gitsession.sessions.graph import Tree
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 from gitsession.web.page import EntryRenderer, PartView, SectionView, render
@@ -43,13 +44,18 @@ class SessionPage:
         row: Row,
         guard: Guard,
         *,
+        tree: Tree | None = None,
         at: Node | None = None,
         allowed: Collection[str] = (),
         on_read: Callable[[ReadEntry], None] = lambda _: None,
     ) -> None:
-        """Order the entries. ``at``: if it is set, only the history of this entry. See also ``EntryReader``."""
+        """Order the entries.
+
+        ``tree``: the entries; ``None`` for all of them. ``at``: if it is set, only the history of this entry is shown.
+        See also ``EntryReader``.
+        """
         self.row = row
-        tree = graph.tree(store, row.sid)
+        tree = tree or graph.tree(store, row.sid)
         self.tips = frozenset(tree.branches.values())
         labels = names.names(catalogue, row.sid).labels
         self.transcript = Transcript(tree, row.active, labels, at=at)
@@ -77,7 +83,7 @@ class SessionPage:
     def html(self, sections: list[SectionView], **values: Any) -> str:
         """Return the page with ``sections``. ``values``: the other values of the template."""
         rows = self.transcript.rows()
-        defaults = {"pages": (), "live": "", "tips": "", "where": ""}
+        defaults = {"pages": (), "live": "", "tips": "", "where": "", "all": ""}
         return render(
             "session.html", title=self.row.name, facts=self.facts(), sections=sections, problems=self._problems,
             chunks=_chunks(rows), footer="Times are in UTC. Secrets are replaced by placeholders.",

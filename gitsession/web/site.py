@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -26,7 +27,7 @@ from gitsession.sessions.node import Node, load
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.web.entries import ID_CHARS
-from gitsession.web.page import PartView, render, template
+from gitsession.web.page import PartView, SectionView, render, template
 from gitsession.web.session_page import SessionPage
 from gitsession.web.transcript import PagePart
 
@@ -35,6 +36,12 @@ SESSIONS_AT_ONCE = 100
 
 INLINE_ENTRIES_MAX = 400
 """Maximum number of entries of a session that are sent with its page. The parts of a longer one are loaded later."""
+
+NEWEST_FROM, NEWEST_ENTRIES = 10_000, 200
+"""Minimum number of entries of a session of which only the newest are shown at first, and their number.
+
+To order all entries takes seconds.
+"""
 
 _HITS_MAX = 100
 _NEAR_ENTRIES = 500
@@ -155,24 +162,39 @@ class Site:
 
     def _session(self, sid: str, values: Mapping[str, str]) -> Answer:
         self._ingest()
+        row = self._row(sid)
+        if row.entries >= NEWEST_FROM and not values and not self._is_ordered(row):
+            threading.Thread(target=self._prepare, args=(sid,), daemon=True).start()
+            page = self._newest(row)
+            return self._page_answer(page, page.sections(page.loaded), row.branches.values(), all="?all=1")
         page = self._page(sid)
         entry = values.get("entry", "")
         chosen = page.part_with(entry) if _PREFIX.fullmatch(entry) else None
         parts = list(itertools.chain(*page.parts))
         number = chosen.number if chosen is not None else _number(values.get("part", "0"))
         is_short = sum(len(part.nodes) for part in parts) <= INLINE_ENTRIES_MAX
-        base = f"/session/{sid}"
 
         def view(part: PagePart) -> PartView:
             if is_short or part.number == number:
                 return page.loaded(part)
-            return page.postponed(part, f"{base}/part/{_first(part)}/{len(part.nodes)}")
+            return page.postponed(part, f"/session/{sid}/part/{_first(part)}/{len(part.nodes)}")
 
+        return self._page_answer(page, page.sections(view), page.tips)
+
+    def _page_answer(
+        self, page: SessionPage, sections: list[SectionView], tips: Iterable[Oid], **values: str
+    ) -> Answer:
+        base = f"/session/{page.row.sid}"
         html = page.html(
-            page.sections(view), pages=PAGES, current="", is_served=True, live=f"{base}/new",
-            tips=",".join(sorted(page.tips)), where=f"{base}/where",
+            sections, pages=PAGES, current="", is_served=True, live=f"{base}/new", tips=",".join(sorted(tips)),
+            where=f"{base}/where", **values,
         )  # fmt: skip
         return Answer(html.encode("utf-8", "replace"))
+
+    def _prepare(self, sid: str) -> None:
+        """Order all entries of a session in the background, so that the link to them is fast."""
+        with contextlib.suppress(Exception):  # for example, the server ended
+            self._page(sid)
 
     def _part(self, sid: str, first: str, count: str) -> Answer:
         page = self._page(sid)
@@ -198,7 +220,7 @@ class Site:
             raise NotFound(f"there is no session {sid}")
         if known >= set(branches.values()):
             return Answer(status=HTTPStatus.NO_CONTENT)
-        page = self._page(sid)
+        page = self._newest(self._row(sid))
         sections = []
         for name, tip in branches.items():
             nodes, after = _after(objects, tip, known)
@@ -215,19 +237,40 @@ class Site:
 
     def _page(self, sid: str) -> SessionPage:
         """Return the page of a session, in the order of its current entries."""
-        catalogue = self._store.catalogue()
-        row = catalogue.session(sid)
-        if row is None:
-            raise NotFound(f"there is no session {sid}")
-        state = (row, names.names(catalogue, sid).labels)
+        row = self._row(sid)
+        state = self._state(row)
         with self._ordering:
             kept = self._pages.pop(sid, None)
             if kept is None or kept[0] != state:
-                kept = (state, SessionPage(self._store.objects, catalogue, row, self._guard))
+                kept = (state, SessionPage(self._store.objects, self._store.catalogue(), row, self._guard))
             self._pages[sid] = kept
             while len(self._pages) > _PAGES_KEPT:
                 del self._pages[next(iter(self._pages))]
             return kept[1]
+
+    def _state(self, row: Row) -> object:
+        """Return a value that changes when the order or the labels of a session's entries change."""
+        return row, names.names(self._store.catalogue(), row.sid).labels
+
+    def _is_ordered(self, row: Row) -> bool:
+        kept = self._pages.get(row.sid)
+        return kept is not None and kept[0] == self._state(row)
+
+    def _newest(self, row: Row) -> SessionPage:
+        """Return a page with only the newest entries of the active branch. It is ready at once."""
+        objects, tip = self._store.objects, row.branches[row.active]
+        nodes = {node.oid: node for node in itertools.islice(graph.history(objects, tip), NEWEST_ENTRIES)}
+        children: dict[Oid | None, list[Oid]] = {}
+        for node in nodes.values():
+            children.setdefault(node.parent if node.parent in nodes else None, []).append(node.oid)
+        tree = graph.Tree({row.active: tip}, nodes, children)
+        return SessionPage(objects, self._store.catalogue(), row, self._guard, tree=tree)
+
+    def _row(self, sid: str) -> Row:
+        row = self._store.catalogue().session(sid)
+        if row is None:
+            raise NotFound(f"there is no session {sid}")
+        return row
 
     def _ingest(self) -> None:
         if self._refreshing.acquire(blocking=False):

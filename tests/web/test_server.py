@@ -241,6 +241,24 @@ def test_missing_page_is_not_found(client: Client, long: Session, path: str) -> 
     assert_harmless(html)
 
 
+def test_very_long_session_opens_with_its_newest_entries(
+    client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sites, "NEWEST_FROM", 5)
+    monkeypatch.setattr(sites, "NEWEST_ENTRIES", 3)
+    session = conversation(store)
+    page = client.page(f"/session/{session.id}")
+    assert page.entries == [f"e-{node.oid[:12]}" for node in session.history()[-3:]]
+    assert {"href": "?all=1"} in page.all("a")
+    assert len(client.page(f"/session/{session.id}?all=1").entries) == 10
+    assert len(client.page(f"/session/{session.id}?entry={session.history()[1].oid[:12]}").entries) == 10
+    page = client.page(f"/session/{session.id}")  # they are ordered now
+    assert len(page.entries) == 10
+    added = session.append(Message.user("One more"))
+    _, [section] = news(client, session, page.all("main")[0]["data-tips"])
+    assert Page(section["html"]).entries == [f"e-{added.oid[:12]}"]
+
+
 # ---- new entries
 
 

@@ -65,6 +65,7 @@
       if (!part && main.dataset.where) {
         const answer = await fetch(`${main.dataset.where}?entry=${short.slice(2)}`);
         if (answer.ok) part = document.querySelector(`[data-more*="/part/${await answer.text()}/"]`);
+        if (answer.ok && !part) { location.search = `?entry=${short.slice(2)}`; return; }  // only the newest are shown
       }
       if (part) await load(part);
     }
