@@ -467,11 +467,10 @@ class Store:
             Corrupt: An entry to be exported cannot be read.
             Unavailable: HTML requires libraries that are not installed.
         """
-        from gitsession import web
-        from gitsession.exporting import export_session, session_files
+        from gitsession.exporting import HTML, export_session, session_files
 
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
-        if to == web.FORMAT and not original:
+        if to == HTML and not original:
             return self._export_html(session, at, with_secrets=with_secrets)
         sid = self._sid_of(session)
         shown = RevealedStore(self.objects, reveals=with_secrets)
@@ -483,6 +482,7 @@ class Store:
 
     def _export_html(self, session: str, at: Node | None, *, with_secrets: bool) -> ExportResult:
         from gitsession import web
+        from gitsession.exporting import HTML
         from gitsession.exporting.export_session import ExportResult
         from gitsession.sync import secret_scan
 
@@ -497,7 +497,7 @@ class Store:
         done = export.export(self.objects, catalogue, row, self.secrets.guard(), at=at, allowed=allowed)
         notes = {"left out: entries without a readable form": done.left_out} if done.left_out else {}
         suspicious = tuple(map(str, done.suspicious))
-        return ExportResult(web.FORMAT, done.data, notes=notes, hidden=done.hidden, suspicious=suspicious)
+        return ExportResult(HTML, done.data, notes=notes, hidden=done.hidden, suspicious=suspicious)
 
     def drain(self, *, wait_seconds: float = 0.0) -> IngestResult:
         """Ingest agents' spooled hook events: import new entries of the sessions, and record checkpoints.

@@ -22,7 +22,7 @@ from gitsession import durable
 from gitsession.dataclass import dataclass
 from gitsession.discovery import sources
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.exporting import resume
+from gitsession.exporting import HTML, resume
 from gitsession.formats import FORMATS, Importing, Source, with_capability
 from gitsession.importing import import_session
 from gitsession.model.blocks import Text, Thinking, ToolCall
@@ -83,7 +83,10 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         except OSError as error:
             problems.append(PurgeProblem(export.path, f"it cannot be read: {error.strerror}"))
             continue
-        if data is None or not (export.session in purged.sessions or purged.is_in(data)):
+        if data is None:
+            continue
+        is_hit = export.session in purged.sessions or purged.is_in(data) or _is_page_of(export, data, plan)
+        if not is_hit:
             continue
         source = _source(export, data)
         tombstones, count = _tombstones(source, export, purged)
@@ -92,6 +95,12 @@ def with_exports(objects: GitStore, view: ObjectStore, plan: PurgePlan, text: st
         if with_capability(export.agent, Importing) is not None:
             problems.append(PurgeProblem(export.path, f"{export.agent} has a copy of this session in its own database"))
     return replace(plan, more=more, exports=tuple(hits), texts=purged.texts, problems=(*plan.problems, *problems))
+
+
+def _is_page_of(export: ExportedFile, data: bytes, plan: PurgePlan) -> bool:
+    """Return whether ``data`` is a web page with purged entries. Markup can divide the purged text in a page."""
+    hits = (*plan.entries, *plan.redacted) if export.agent == HTML else ()
+    return any(hit.session == export.session or f"e-{hit.node.oid[:12]}".encode() in data for hit in hits)
 
 
 def redact(objects: GitStore, plan: PurgePlan) -> list[RedactedExport]:
@@ -210,6 +219,8 @@ def _redact_file(export: ExportedFile, purged: _PurgedText) -> ExportedFile:
     """
     path = Path(export.path)
     hide = _hide_all if export.session in purged.sessions else _text_hider(purged.texts)
+    if export.agent == HTML and os.path.lexists(path):
+        raise Malformed("text in a web page cannot be found reliably", hint="delete the file, and export it again")
     for _ in range(_TRIES):
         before = path.lstat()
         if stat.S_ISLNK(before.st_mode):

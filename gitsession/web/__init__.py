@@ -6,9 +6,6 @@ from importlib.util import find_spec
 
 from gitsession.errors import Unavailable
 
-FORMAT = "html"
-"""The name of the export format."""
-
 _LIBRARIES = ("jinja2", "markdown_it", "pygments")
 
 

@@ -218,6 +218,15 @@ def test_export_to_a_file_of_its_own_is_listed(run: Run, session: str, here: Pat
     assert SECRET not in (here / "page.md").read_text()
 
 
+def test_page_with_purged_entries_is_named_and_left_alone(run: Run, session: str, here: Path) -> None:
+    run("export", session, "--to", "html", "-o", "page.html", "--yes")
+    before = (here / "page.html").read_text()
+    told = json.loads(run("purge", "--match", SECRET, "--exports", "--yes", "--json", code=exits.REFUSED))
+    assert [(each["path"], each["redacted"]) for each in told["exports"]] == [(str(here / "page.html"), False)]
+    assert "cannot be found reliably" in told["exports"][0]["problem"]
+    assert (here / "page.html").read_text() == before
+
+
 def test_export_that_became_a_link_is_listed_and_left_alone(run: Run, session: str, here: Path) -> None:
     run("export", session, "--to", "jsonl", "-o", "copy.jsonl")
     (here / "copy.jsonl").rename(here / "elsewhere.jsonl")

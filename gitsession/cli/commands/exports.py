@@ -58,11 +58,11 @@ def export_command(
     The records that the agent wrote are unchanged. Entries that gitsession created follow these records. With ENTRY,
     export only the history up to that entry.
     """
-    from gitsession import web
+    from gitsession.exporting import HTML
     from gitsession.exporting.export_session import READABLE_FORMATS
     from gitsession.formats import FORMATS
 
-    formats = [*FORMATS, *READABLE_FORMATS, web.FORMAT]
+    formats = [*FORMATS, *READABLE_FORMATS, HTML]
     if agent is not None and agent not in formats:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(formats)}")
     found, entry = app.entry(session)
