@@ -99,12 +99,17 @@ class EntryRenderer:
 class PartView(NamedTuple):
     """A part in a page: its entries as HTML, or the address from which they are loaded.
 
-    ``more``: ``inline`` if the page contains the entries in a form that is not parsed before they are shown.
+    Attributes:
+        number: The index of the part in the page.
+        entries: The number of entries.
+        html: The entries; "" if they are loaded later.
+        more: The address from which the entries are loaded, or ``inline`` if the page contains them in a form that is
+            not parsed before they are shown.
+        names: The numbers of the entries, such as ``201 to 400``, if they are loaded later.
     """
 
     number: int
     entries: int
-    prompts: int
     html: Markup
     more: str = ""
     names: str = ""

@@ -104,17 +104,13 @@ class SessionPage:
 
     def loaded(self, part: PagePart, more: str = "") -> PartView:
         """Return a part with its entries as HTML."""
-        return PartView(part.number, len(part.nodes), _prompts(part), self.renderer.html_of(part.nodes), more)
+        return PartView(part.number, len(part.nodes), self.renderer.html_of(part.nodes), more)
 
     def postponed(self, part: PagePart, address: str) -> PartView:
         """Return a part without its entries, which are loaded from ``address``."""
         first = part.number * PART_ENTRIES + 1
         entries = f"{first:,} to {first + len(part.nodes) - 1:,}"
-        return PartView(part.number, len(part.nodes), _prompts(part), Markup(), address, entries)
-
-
-def _prompts(part: PagePart) -> int:
-    return sum(node.role == "user" for node in part.nodes)
+        return PartView(part.number, len(part.nodes), Markup(), address, entries)
 
 
 def _chunks(rows: Iterator[TreeRow]) -> Iterator[list[TreeRow]]:

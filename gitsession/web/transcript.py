@@ -28,7 +28,7 @@ _HIDDEN = frozenset(
         kinds.ContextEdit, kinds.Prune, kinds.Injection,
     )
 )  # fmt: skip
-_SUMMARIES = (kinds.Compaction.kind, kinds.BranchSummary.kind)
+_SUMMARIES = {kinds.Compaction.kind: "Summary of earlier entries", kinds.BranchSummary.kind: "Summary of a branch"}
 
 
 class Section(NamedTuple):
@@ -158,13 +158,13 @@ class Transcript:
 
     def row_of(self, node: Node, depth: int = 0) -> TreeRow | None:
         """Return the row of an entry; ``None`` if the branch tree does not show the entry."""
-        label = self.labels.get(node.oid, "")
+        label, text = self.labels.get(node.oid, ""), node.subject.partition(": ")[2]
         if node.kind == kinds.Message.kind and node.role == "user":
             form = "prompt"
         elif node.kind in _SUMMARIES:
-            form = "summary"
+            form, text = "summary", text or _SUMMARIES[node.kind]
         elif label:
             form = "labelled"
         else:
             return None
-        return TreeRow(node.oid[:ID_CHARS], depth, form, node.subject.partition(": ")[2] or node.subject, label)
+        return TreeRow(node.oid[:ID_CHARS], depth, form, text or node.subject, label)

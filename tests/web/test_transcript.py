@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from builders import Clock
 
-from gitsession import Message, Session, Store
+from gitsession import Compaction, Message, Session, Store
 from gitsession.web import transcript
 from gitsession.web.transcript import Transcript
 
@@ -75,6 +75,12 @@ def test_labelled_answers_are_rows(session: Session) -> None:
     say(session, "A", "b", "c")
     session.label("leaf~1", "good")
     assert [(row.form, row.label) for row in ordered(session).rows()] == [("prompt", ""), ("labelled", "good")]
+
+
+def test_summary_is_a_row(session: Session) -> None:
+    say(session, "A", "b")
+    session.append(Compaction(summary="It was fixed."))
+    assert rows(ordered(session))[1] in ("0 summary Summary of earlier entries", "0 summary It was fixed.")
 
 
 def test_parts_cover_every_entry_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
