@@ -14,6 +14,7 @@ from gitsession.index.names import Names
 from gitsession.live import follow as following
 from gitsession.live.follow import NewEntry
 from gitsession.model.entries import Entry, Seal
+from gitsession.sessions import graph
 from gitsession.sessions import session as sessions
 from gitsession.sessions.gaps import Gap
 from gitsession.sessions.graph import Tree
@@ -91,6 +92,14 @@ class Session:
     def history_with_gaps(self) -> list[Node | Gap]:
         """Return the same entries as ``history``, but with a ``Gap`` in place of each unreadable entry."""
         return self._session.history_with_gaps()
+
+    @restoring
+    def walk(self, at: str | Node = "leaf") -> Iterator[Node | Gap]:
+        """Yield the entries of ``history_with_gaps``, from ``at`` back to the root. Each is read when it is requested.
+
+        Raises ``NotFound`` if no entry matches, and ``Ambiguous`` if several entries match.
+        """
+        return graph.history_with_gaps(self._opened.objects, self.id, self._session.resolve(at).oid)
 
     @restoring
     def tree(self) -> Tree:

@@ -17,7 +17,7 @@ from gitsession.api.session import Session
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, Refused, require
 from gitsession.formats import FORMATS
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.current_folder import is_of
+from gitsession.index.current_folder import is_of, of_folder
 from gitsession.index.names import marks_of
 from gitsession.live import follow as following
 from gitsession.live import spool
@@ -298,6 +298,18 @@ class Store:
         """
         return self._opened.catalogues.get(newest=newest).sessions(newest)
 
+    def sessions_of(self, folder: str | Path, among: Sequence[Row] | None = None) -> list[Row]:
+        """Return the sessions from which ``session("@", cwd=folder)`` selects, the newest first.
+
+        Args:
+            folder: The folder.
+            among: The sessions to select from, as ``sessions`` returns them. Defaults to all sessions.
+
+        Returns:
+            The sessions of the folder, of the folders above it, and of its project.
+        """
+        return of_folder(self.sessions() if among is None else among, folder_of(os.fspath(folder)))
+
     def catalogue(self, *, fresh: bool = True) -> Catalogue:
         """Return the catalog (the derived index of the store) of the calling thread.
 
@@ -576,13 +588,8 @@ class Store:
     ) -> RewindResult:
         from gitsession.api import workspaces
         from gitsession.checkpoints import undoing
-        from gitsession.sessions import operation_log
 
-        scope: UndoScope = operation_log.unlimited
-        if session is not None:
-            scope = workspaces.of_session(self._sid_of(session))
-        elif project is not None:
-            scope = workspaces.of_folder(self.objects, self.sessions(), folder_of(os.fspath(project)))
+        scope = self._undo_scope(session, project)
 
         def open_root(files: WorkspaceWrite) -> WorkspaceRoot:
             return workspaces.open_root(self._opened, files.session, workspace, recorded=files.workspace, writes=True)
@@ -593,6 +600,22 @@ class Store:
         return undoing.take_next(
             self.objects, verb, self._opened.clock, open_root=open_root, open_session=open_session, scope=scope
         )
+
+    def next_undo(self, *, session: str | None = None, project: str | Path | None = None) -> str:
+        """Return the command that ``undo`` would undo. See ``undo`` for the arguments and errors."""
+        from gitsession.sessions import operation_log
+
+        return operation_log.next_step(self.objects, "undo", self._undo_scope(session, project)).command
+
+    def _undo_scope(self, session: str | None, project: str | Path | None) -> UndoScope:
+        from gitsession.api import workspaces
+        from gitsession.sessions import operation_log
+
+        if session is not None:
+            return workspaces.of_session(self._sid_of(session))
+        if project is not None:
+            return workspaces.of_folder(self.objects, self.sessions(), folder_of(os.fspath(project)))
+        return operation_log.unlimited
 
     def _sid_of(self, address: str) -> str:
         """Return the id of a session, which need not be in the catalog if ``address`` is its full id."""
