@@ -27,6 +27,7 @@ FLOORS = [
     ["server", "sync"],
     ["web"],
     ["api"],
+    ["browse"],
     ["cli"],
 ]
 """Layers from the lowest up. Packages of one layer do not import each other."""
@@ -156,9 +157,15 @@ def test_sqlite_is_only_used_by_the_index_the_vault_and_agents_databases():
     assert outside == ["discovery/databases.py", "redaction/vault.py"]
 
 
-def test_click_and_rich_stay_in_the_command_line():
-    for library in ("click", "rich"):
-        assert {module.split("/")[0] for module in importers_of(library)} <= {"cli", "__main__.py"}
+def test_libraries_for_terminals_stay_in_the_command_line_and_the_browser():
+    homes = {
+        "click": {"cli", "__main__.py"},
+        "rich": {"cli", "browse"},
+        "textual": {"browse"},
+        "markdown_it": {"browse"},
+    }
+    for library, packages in homes.items():
+        assert {module.split("/")[0] for module in importers_of(library)} <= packages
 
 
 def is_outside(module):

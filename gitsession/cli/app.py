@@ -68,6 +68,7 @@ GROUPS = {
         "diff": ("checkpoints", "Show file changes between two entries"),
         "stats": ("stats", "Show prompts, tokens, cost, tool calls, and changed lines"),
         "serve": ("web", "Show all sessions as web pages"),
+        "browse": ("browse", "Browse sessions in the terminal"),
     },
     "Work": {
         "branch": ("branches", "List or create branches"),

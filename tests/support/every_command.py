@@ -16,6 +16,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "drain": [["drain"]],
     "ls": [["ls"], []],
     "search": [["search", "words"], []],
+    "browse": [["browse"]],
     "log": [["log", "@"]],
     "tree": [["tree", "@"]],
     "show": [["show", "@@leaf"]],
