@@ -267,8 +267,9 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     check("import", "session.jsonl", "--dry-run")
     check("import", "session.jsonl")
     check("import", "--all", code=1)
-    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "search words", "drain"):
+    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "stats", "search words"):
         check(*words.split())
+    check("drain")
     check("resume", "@", "--in", "claude", "--dry-run")
     check("enable", "claude", "--yes")
     check("disable", "claude", "--yes")

