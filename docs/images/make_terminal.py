@@ -1,4 +1,6 @@
-"""Write terminal.svg, the picture of the README, from real output: ``python docs/images/make_terminal.py``.
+"""Write the pictures of the docs from real output: ``python docs/images/make_terminal.py``.
+
+``terminal.svg`` shows commands, and ``browse.svg`` the terminal browser.
 
 The commands run in a new store with the sample session of docs/examples. Ids of entries follow from the path of the
 project, so the project is always at ``/tmp/shop``, which must not exist.
@@ -6,7 +8,9 @@ project, so the project is always at ``/tmp/shop``, which must not exist.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -33,9 +37,26 @@ def main() -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             lines = transcript(Path(folder))
+            asyncio.run(picture_browser(Path(folder) / "store.git"))
     finally:
         shutil.rmtree(SHOP)
     (HERE / "terminal.svg").write_text(svg(lines), encoding="utf-8")
+
+
+async def picture_browser(store: Path) -> None:
+    """Write a picture of the terminal browser with the tree of the newest session."""
+    from gitsession import Store
+    from gitsession.browse.app import first_screens
+    from gitsession.browse.browser import Browser
+
+    with Store.open(store) as opened:
+        session = opened.session(opened.sessions()[0].sid)
+        browser = Browser(opened, lambda: first_screens(session), folder=str(SHOP))
+        async with browser.run_test(size=(100, 21)) as pilot:
+            await pilot.pause(1)
+            picture = browser.export_screenshot(title="gitsession browse")
+    fonts = re.compile(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", re.DOTALL)  # a viewer has its own fixed-width font
+    (HERE / "browse.svg").write_text(fonts.sub("", picture), encoding="utf-8")
 
 
 def transcript(folder: Path) -> list[str]:
