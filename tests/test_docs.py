@@ -267,9 +267,10 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     check("import", "session.jsonl", "--dry-run")
     check("import", "session.jsonl")
     check("import", "--all", code=1)
-    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "stats", "search words"):
+    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "search words"):
         check(*words.split())
-    check("drain")
+    for words in ("stats", "status-line", "drain"):
+        check(words)
     check("resume", "@", "--in", "claude", "--dry-run")
     check("enable", "claude", "--yes")
     check("disable", "claude", "--yes")

@@ -66,6 +66,7 @@ GROUPS = {
         "show": ("show", "Show one entry"),
         "context": ("context", "Show the context that the model receives"),
         "diff": ("checkpoints", "Show file changes between two entries"),
+        "status-line": ("status_line", "Print one line for the status bar of an agent"),
         "stats": ("stats", "Show prompts, tokens, cost, tool calls, and changed lines"),
         "serve": ("web", "Show all sessions as web pages"),
         "browse": ("browse", "Browse sessions in the terminal"),
@@ -140,7 +141,7 @@ class Commands(PlainGroup):
         if cmd_name != "ls":  # the only command of a store that needs no paths
             import_fast("pathlib")
         module = import_module(f"gitsession.cli.commands.{COMMANDS[cmd_name][0]}")
-        found: click.Command = getattr(module, f"{cmd_name}_command")
+        found: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return found
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

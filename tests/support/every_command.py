@@ -17,6 +17,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "ls": [["ls"], []],
     "search": [["search", "words"], []],
     "browse": [["browse"]],
+    "status-line": [["status-line", "@"]],
     "stats": [["stats"], ["stats", "--by", "model", "--csv"]],
     "log": [["log", "@"]],
     "tree": [["tree", "@"]],
