@@ -39,10 +39,11 @@ def status_line_command(app: App, session: str | None, window: int | None) -> in
     try:
         row = catalogue.find(session or named, here())
     except GitSessionError:
-        if session is not None:
-            raise
-        say("no stored session")  # a new session is not stored yet
-        return exits.OK
+        if session is None:
+            say("no stored session")  # a new session is not stored yet
+            return exits.OK
+        row, _ = app.row(session, restores=False)
+        catalogue = app.catalogue()
     query = (
         "SELECT input + output + cache_read + cache_write, model FROM answers WHERE sid = ? ORDER BY at_ms DESC LIMIT 1"
     )
