@@ -390,7 +390,8 @@ def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute("BEGIN IMMEDIATE")
     if not _is_current(db):
-        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+        tables = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite@_%' ESCAPE '@'"
+        for (name,) in db.execute(tables).fetchall():
             db.execute(f'DROP TABLE "{name}"')
         create_tables(db, _SCHEMA, VERSION)
     db.execute("COMMIT")

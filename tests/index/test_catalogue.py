@@ -546,7 +546,9 @@ def test_damaged_or_missing_file_is_rebuilt(tmp_path: Path, damage: Callable[[Pa
         with Store.open(tmp_path / "store.git", clock=Clock()) as store:
             assert store.sessions() == before
             assert_as_if_made_anew(store)
-    assert path.exists()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM sessions").fetchone() == (2,)  # in the file, not only in memory
+        assert db.execute("PRAGMA user_version").fetchone() == (catalogue_module.VERSION,)
 
 
 def cannot_be_opened(path: str, *rest: Any) -> sqlite3.Connection:
