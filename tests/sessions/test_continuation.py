@@ -59,6 +59,10 @@ def test_a_resumed_session_names_the_one_it_continues(run: Run, original: str, a
     assert [
         line for line in run("ls").splitlines() if "↳" in line and other.rpartition("-")[2].startswith(line.split()[0])
     ]
+    lines = run("tree", original).splitlines()
+    [at] = [number for number, line in enumerate(lines) if "↳" in line]
+    assert other.rpartition("-")[2][:7] in lines[at]
+    assert lines[at - 1].startswith(entry[:8])
     [index] = Path.home().rglob("index.db")
     index.unlink()
     assert sessions(run) == found

@@ -125,17 +125,44 @@ def tree_command(app: App, session: str) -> int:
         emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
     else:
         names_after = names_of(tree.branches, found.names().labels, active=row.active)
-        paged(
-            gap_line(it, indent=at)
-            if isinstance(it, Gap)
-            else as_line(it, names_after.get(it.oid, []), indent=at, actions=actions(it.oid))
-            for it, at in _drawn(tree)
-        )
+        begun = _begun(app, row, tree)
+
+        def lines() -> Iterator[str]:
+            for it, at in _drawn(tree):
+                if isinstance(it, Gap):
+                    yield gap_line(it, indent=at)
+                else:
+                    yield as_line(it, names_after.get(it.oid, []), indent=at, actions=actions(it.oid))
+                    yield from (_begun_line(each, indent=at) for each in begun.get(it.oid, []))
+
+        paged(lines())
     for gap in tree.gaps:
         problem = "is not an entry" if gap.foreign else "cannot be read"
         unknown = ", and its parent cannot be determined" if gap.is_open else ""
         warn(f"warning: {gap.oid} {problem}{unknown}: {gap.problem}")
     return exits.INTEGRITY if tree.gaps else 0
+
+
+def _begun(app: App, row: gitsession.Row, tree: gitsession.Tree) -> dict[str, list[gitsession.Row]]:
+    """Return the sessions that a session started or that continue it, by the oid of the entry where they began.
+
+    If the entry is unknown, it is the root.
+    """
+    found: dict[str, list[gitsession.Row]] = {}
+    for each in app.catalogue().sessions():
+        is_child = row.source_id is not None and (each.agent, each.parent) == (row.agent, row.source_id)
+        if is_child or each.continues == row.sid:
+            origin = app.session(each.sid).origin()
+            root = next(iter(tree.children.get(None, [])), "")
+            found.setdefault(origin.entry.oid if origin is not None and origin.entry else root, []).append(each)
+    return found
+
+
+def _begun_line(row: gitsession.Row, *, indent: str) -> str:
+    """Return a line such as ``↳ up24ahy  Count the files``, below the entry where the session began."""
+    margin = " " * len("1a2b3c4d  2025-11-20 23:33  ") + "".join("│" if char in "├│" else " " for char in indent)
+    text = f"↳ {row.sid.rpartition('-')[2][:7]}  {row.name}"
+    return margin + paint(shorten(text, max(width() - columns(margin), 1)), fg="magenta")
 
 
 def _drawn(tree: gitsession.Tree) -> Iterator[tuple[Node | Gap, str]]:
@@ -228,7 +255,7 @@ def _text(subject: str, actions: Actions, room: int) -> str:
         return shorten(subject, room)
     words = _CALL_COUNT.sub("", subject)
     titles = "; ".join(call.title for call in actions.calls)
-    if words == actions.calls[0].tool:  # the answer has no text
+    if ", ".join(call.tool for call in actions.calls).startswith(words.removesuffix("…")):  # the answer has no text
         return shorten(titles, room)
     words = shorten(words, max(room // 2, room - columns(titles) - len(_ARROW)))
     return f"{words}{_ARROW}{shorten(titles, room - columns(words) - len(_ARROW))}"
