@@ -31,12 +31,14 @@ class ToolAction(NamedTuple):
         verb: ``run``, ``edit``, ``read``, ``search``, ``delegate`` or ``other``.
         subject: The command, the paths, the query, or the task, on one line; "" if there is none.
         edits: The requested changes of files.
+        command: The whole command, with its line ends; "" if the call runs none.
     """
 
     tool: str
     verb: str
     subject: str
     edits: tuple[FileEdit, ...] = ()
+    command: str = ""
 
     @property
     def title(self) -> str:
@@ -61,7 +63,8 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
     for name in _COMMANDS:
         command = _command(arguments.get(name))
         if command:
-            return ToolAction(tool, "run", _one_line(command.removeprefix(f"cd {folder} && ")))
+            subject = _one_line(command.removeprefix(f"cd {folder} && "))
+            return ToolAction(tool, "run", subject, command=command)
     path, query = relative(first_text(arguments, PATHS) or "", folder), first_text(arguments, _QUERIES)
     if query:
         return ToolAction(tool, "search", _one_line(query) + (f" in {_one_line(path)}" if path else ""))

@@ -11,7 +11,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, paged
-from gitsession.cli.text import clock, count, paint
+from gitsession.cli.text import clock, count, on_a_line, paint
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
 from gitsession.index.catalogue import Row
@@ -153,7 +153,7 @@ def _block_lines(block: Any, folder: str, *, thinking: bool) -> list[str]:
     if block.type == "tool_call":
         return _call_lines(block, folder)
     if block.type == "image":
-        return [paint(f"[image {block.mime}, {len(block.data):,} bytes]")]
+        return [paint(on_a_line(f"[image {block.mime}, {len(block.data):,} bytes]"))]
     if block.type == "thinking":
         first, *others = _plain_lines(block.text)
         if others and not thinking:
@@ -166,7 +166,7 @@ def _block_lines(block: Any, folder: str, *, thinking: bool) -> list[str]:
         if result is not None:
             return _plain_lines(f"<- {result.text}")
         kind = block.value.get("type") if isinstance(block.value, dict) else None
-        return [paint(f"[{kind if isinstance(kind, str) else block.type}]")]
+        return [paint(on_a_line(f"[{kind if isinstance(kind, str) else block.type}]"))]
     return _plain_lines(str(getattr(block, "text", "") or f"[{block.type}]"))
 
 
@@ -182,11 +182,10 @@ def _call_lines(call: ToolCall, folder: str) -> list[str]:
         lines = [paint(f"-> {action.tool}", fg="yellow")]
         for edit in action.edits:
             moved = f" -> {edit.moved_to}" if edit.moved_to else ""
-            lines.append(paint(f"{edit.path}{moved}  {edit.change} {edit.size}", bold=True))
+            lines.append(paint(on_a_line(f"{edit.path}{moved}  {edit.change} {edit.size}"), bold=True))
             lines += [paint(line, fg=_DIFF_COLORS.get(line[:1])) for line in edit.lines]
         return lines
-    commands = [value for value in call.arguments.values() if isinstance(value, str)]
-    if action.verb == "run" and commands:
-        first, *others = _plain_lines(commands[0])
+    if action.command:
+        first, *others = _plain_lines(action.command)
         return [paint(f"-> {action.tool}: {first}", fg="yellow"), *others]
-    return [paint(f"-> {call.name} {json.dumps(plain(call.arguments), ensure_ascii=False)}", fg="yellow")]
+    return [paint(f"-> {action.tool} {json.dumps(plain(call.arguments), ensure_ascii=False)}", fg="yellow")]
