@@ -15,6 +15,7 @@ from gitsession.context.value import Item
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.entries import BranchSummary, Compaction, Entry
+from gitsession.model.file_edits import PATH_CHARS_MAX, PATHS
 from gitsession.sessions.node import Node
 
 # Files that the agent has read and changed. Each summary lists them, with those of the previous summary (rule 28).
@@ -24,14 +25,6 @@ CHANGES = frozenset(
     {"write", "edit", "Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "edit_file", "str_replace"}
 )
 """Names of the agents' tools that read files (``READS``) and change them (``CHANGES``)."""
-
-PATH_CHARS_MAX = 4096
-"""Maximum length of a path in characters. No operating system accepts a longer one.
-
-Longer strings are ignored, because every later compaction would copy them.
-"""
-
-ARGUMENTS = ("path", "file_path", "filePath", "notebook_path")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +107,7 @@ def touched_files(entries: Iterable[Entry], listed: Iterable[TouchedFiles] = ())
         read.update(map(valid_text, files.read))
         changed.update(map(valid_text, files.modified))
     for call in (call for entry in entries if is_message(entry, "assistant") for call in calls_in(entry)):
-        values = (call.arguments.get(name) for name in ARGUMENTS)
+        values = (call.arguments.get(name) for name in PATHS)
         paths = (valid_text(path) for path in values if isinstance(path, str) and len(path) <= PATH_CHARS_MAX)
         if path := next(paths, ""):
             read.update([path] if call.name in READS else [])

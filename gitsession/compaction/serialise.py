@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from gitsession.dataclass import dataclass
 from gitsession.model.blocks import File, Image, Text, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message
+from gitsession.model.file_edits import PATHS, first_text
 
 RESULT_CHARS_MAX = 2000
 CHARS_PER_TOKEN = 4
@@ -116,7 +117,8 @@ def _paragraphs_of(entry: Entry) -> Iterable[TranscriptItem]:
         for block in entry.content:
             if isinstance(block, ToolCall):
                 arguments = json.dumps(block.arguments, ensure_ascii=False, default=_encode_value)
-                yield TranscriptItem("call", cut(arguments, RESULT_CHARS_MAX), block.name, _path(block))
+                path = first_text(block.arguments, PATHS) or ""
+                yield TranscriptItem("call", cut(arguments, RESULT_CHARS_MAX), block.name, path)
 
 
 def _paragraph(by: Speaker, text: str) -> Iterable[TranscriptItem]:
@@ -135,11 +137,6 @@ def _text(blocks: Iterable[object]) -> str:
             case File():
                 parts.append(f"[file {block.name}]")
     return "\n".join(parts)
-
-
-def _path(call: ToolCall) -> str:
-    values = (call.arguments.get(name) for name in ("path", "file_path", "filePath", "filename"))
-    return next((value for value in values if isinstance(value, str)), "")
 
 
 def _encode_value(value: Any) -> str:

@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 PATHS = ("path", "file_path", "filePath", "notebook_path", "filename")
 """Names of the arguments with the path of a file."""
 
+PATH_CHARS_MAX = 4096
+"""Maximum length of a path in characters. No operating system accepts a longer one, so a longer one is ignored."""
+
 _OLD = ("old_string", "oldString", "oldText", "old_text", "old_str")
 _NEW = ("new_string", "newString", "newText", "new_text", "new_str", "new_source")
 _WHOLE = ("content", "file_text", "contents")
