@@ -5,10 +5,12 @@
 
 from __future__ import annotations
 
+import posixpath
 import sqlite3
 from typing import NamedTuple
 
 from gitsession.git.types import Oid
+from gitsession.index.derived import storable
 
 
 class CallRow(NamedTuple):
@@ -62,14 +64,8 @@ def actions_of(db: sqlite3.Connection, oid: Oid) -> Actions:
 
 def sessions_with_model(db: sqlite3.Connection, text: str) -> set[str]:
     """Return the ids of the sessions with an answer of a model whose name contains ``text``."""
-    found = db.execute("SELECT DISTINCT sid FROM answers WHERE instr(lower(model), lower(?))", (text,))
+    found = db.execute("SELECT DISTINCT sid FROM answers WHERE instr(lower(model), lower(?))", (storable(text),))
     return {sid for (sid,) in found}
-
-
-def sessions_with_label(db: sqlite3.Connection, text: str) -> set[str]:
-    """Return the ids of the sessions with a label that contains ``text``."""
-    query = "SELECT DISTINCT sid FROM marks WHERE what = 'label' AND instr(lower(value), lower(?))"
-    return {sid for (sid,) in db.execute(query, (text,))}
 
 
 def sessions_that_changed(db: sqlite3.Connection, path: str, name: str) -> set[str]:
@@ -82,9 +78,12 @@ def sessions_that_changed(db: sqlite3.Connection, path: str, name: str) -> set[s
             as the same file in another clone.
     """
     query = "SELECT DISTINCT sid FROM changes WHERE path = ?1 OR substr(path, 1, length(?1) + 1) = ?1 || '/'"
-    found = {sid for (sid,) in db.execute(query, (path,))}
-    if not name.startswith(("/", ".")):
-        end = "/" + name.rstrip("/")
-        ending = "SELECT DISTINCT sid FROM changes WHERE substr(path, -length(?1)) = ?1 OR instr(path, ?1 || '/')"
-        found |= {sid for (sid,) in db.execute(ending, (end,))}
+    found = {sid for (sid,) in db.execute(query, (storable(path.rstrip("/")),))}
+    if name.partition("/")[0] not in ("", ".", ".."):
+        # The path of a change is relative if the folder of its session is unknown.
+        ending = (
+            "SELECT DISTINCT sid FROM changes WHERE substr('/' || path, -length(?1)) = ?1 OR "
+            "instr('/' || path, ?1 || '/')"
+        )
+        found |= {sid for (sid,) in db.execute(ending, (storable("/" + posixpath.normpath(name)),))}
     return found

@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 18
+VERSION = 19
 FILE = "gitsession/index.db"
 
 _SCHEMA = """
@@ -74,8 +74,8 @@ CREATE TABLE results (
     oid TEXT NOT NULL, number INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, failed INTEGER NOT NULL,
     outcome TEXT NOT NULL, PRIMARY KEY (oid, number)) WITHOUT ROWID;
 CREATE TABLE changes (
-    sid TEXT NOT NULL, oid TEXT NOT NULL, number INTEGER NOT NULL, path TEXT NOT NULL, change TEXT NOT NULL,
-    added INTEGER NOT NULL, removed INTEGER NOT NULL, copied INTEGER NOT NULL,
+    sid TEXT NOT NULL, oid TEXT NOT NULL, number INTEGER NOT NULL, call TEXT NOT NULL, path TEXT NOT NULL,
+    change TEXT NOT NULL, added INTEGER NOT NULL, removed INTEGER NOT NULL, copied INTEGER NOT NULL,
     PRIMARY KEY (sid, oid, number)) WITHOUT ROWID;
 CREATE INDEX changes_path ON changes (path);
 """

@@ -81,6 +81,13 @@ def _label_of(db: sqlite3.Connection, sid: str, oid: Oid, chain: str) -> str | N
     return rules.labels(_select_marks(db, clauses, (sid, *targets)), dict.fromkeys(targets, oid)).get(oid)
 
 
+def sessions_with_label(catalogue: Catalogue, text: str) -> set[str]:
+    """Return the ids of the sessions in which an entry now has a label that contains ``text``, in any case."""
+    sids = catalogue.db.execute("SELECT DISTINCT sid FROM marks WHERE what = 'label'").fetchall()
+    part = storable(text).casefold()
+    return {sid for (sid,) in sids if any(part in label.casefold() for label in names(catalogue, sid).labels.values())}
+
+
 def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:
     """Return the session id and the oid of every entry whose payload has the digest ``digest`` (32 bytes)."""
     found = catalogue.db.execute("SELECT sid, oid FROM entries WHERE digest = ? ORDER BY sid, oid", (digest,))

@@ -9,10 +9,12 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from gitsession.index.derived import TIME_MAX, TIME_MIN, storable
+
 PAUSE_SECONDS = 600
 """Time between two entries from which on the user is considered absent, in seconds."""
 
-_TIME = "CASE WHEN at_ms > 0 THEN strftime('{}', at_ms / 1000, 'unixepoch', 'localtime') ELSE '' END"
+_TIME = "coalesce(CASE WHEN at_ms > 0 THEN strftime('{}', at_ms / 1000, 'unixepoch', 'localtime') END, '')"
 _KEYS = {
     "day": _TIME.format("%Y-%m-%d"),
     "week": _TIME.format("%Y-%m-%d").replace("'localtime'", "'localtime', 'weekday 0', '-6 days'"),
@@ -24,7 +26,10 @@ _KEYS = {
     "tool": "c.tool",
 }
 GROUPS = tuple(_KEYS)
-"""The groups of ``statistics``. The key of a week is the date of its Monday; that of an unknown time or model is ""."""
+"""The groups of ``statistics``.
+
+The key of a week is the date of its Monday; that of an unknown time, project, or model is "".
+"""
 
 
 class Price(NamedTuple):
@@ -52,8 +57,8 @@ class Statistics(NamedTuple):
         calls: The number of tool calls.
         failures: The number of tool calls that failed.
         active_seconds: The time with activity, in seconds. Pauses of ``PAUSE_SECONDS`` or more do not count.
-        added: The number of lines that tool calls added to files.
-        removed: The number of lines that tool calls removed from files.
+        added: The number of lines that changes added to files. Changes by tool calls that failed do not count.
+        removed: The number of lines that changes removed from files, with the same exception.
     """
 
     key: str
@@ -91,7 +96,8 @@ FROM calls c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
 WHERE NOT c.copied AND at_ms BETWEEN :since AND :until GROUP BY 1, 2"""
 _CHANGES = """
 SELECT {key}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
-WHERE NOT c.copied AND at_ms BETWEEN :since AND :until GROUP BY 1, 2"""
+WHERE NOT c.copied AND at_ms BETWEEN :since AND :until
+    AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed)) GROUP BY 1, 2"""
 _ACTIVE = """
 SELECT {key}, s.sid, sum(gap) / 1000 FROM (
     SELECT sid, at_ms, line, at_ms - lag(at_ms) OVER (PARTITION BY sid ORDER BY at_ms) AS gap FROM entries) e
@@ -100,8 +106,8 @@ WHERE gap < :pause AND at_ms BETWEEN :since AND :until AND coalesce(line, s.copi
 
 
 def statistics(
-    db: sqlite3.Connection, sids: Iterable[str], by: str, *, since_ms: int, until_ms: int, model: str = "",
-    prices: Mapping[str, Price] | None = None,
+    db: sqlite3.Connection, sids: Iterable[str], by: str, *, since_ms: int | None = None, until_ms: int | None = None,
+    model: str = "", prices: Mapping[str, Price] | None = None,
 ) -> list[Statistics]:  # fmt: skip
     """Return the statistics of sessions, in groups, ordered by their key.
 
@@ -109,13 +115,18 @@ def statistics(
         db: The database of the catalog.
         sids: The ids of the sessions.
         by: One of ``GROUPS``. A model has no prompts, calls, or times, and a tool has only calls.
-        since_ms: The time of the first event, Unix time in ms.
-        until_ms: The time of the last event, Unix time in ms.
+        since_ms: If given, only events at or after this time are counted, Unix time in ms.
+        until_ms: If given, only events before this time are counted, Unix time in ms.
         model: A part of the names of the models whose answers are counted; "" for all.
         prices: The prices by a part of the name of the model, for answers without a recorded cost.
     """
     _select(db, sids)
-    values = {"since": since_ms, "until": until_ms, "model": model.lower(), "pause": PAUSE_SECONDS * 1000}
+    values = {
+        "since": TIME_MIN if since_ms is None else since_ms,
+        "until": TIME_MAX if until_ms is None else until_ms - 1,
+        "model": storable(model.lower()),
+        "pause": PAUSE_SECONDS * 1000,
+    }
     found: dict[str, Statistics] = {}
     seen: dict[str, set[str]] = {}
 

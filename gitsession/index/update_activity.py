@@ -10,13 +10,11 @@ from gitsession.git.types import Oid
 from gitsession.index.derived import storable
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Entry, Fork, Message, SessionHeader
-from gitsession.model.file_edits import FileEdit, edits_in_text
+from gitsession.model.file_edits import PATH_CHARS_MAX, FileEdit, edits_in_text
 from gitsession.model.results import result_in
 from gitsession.model.tool_actions import action_of, outcome_of
 
 _TITLE_CHARS_MAX = 200
-_PATH_CHARS_MAX = 4096
-"""Maximum length of a path in characters. No operating system accepts a longer one, so a longer one is ignored."""
 
 
 class ActivityRecorder:
@@ -48,20 +46,27 @@ class ActivityRecorder:
             self._record_answer(oid, entry, copied=copied)
 
     def _record_answer(self, oid: Oid, entry: Message, *, copied: bool) -> None:
-        edits: list[FileEdit] = []
+        changes: list[tuple[object, ...]] = []
         for number, block in enumerate(entry.content):
             if isinstance(block, ToolCall):
                 action = action_of(block, self._folder)
                 title = storable(action.title[:_TITLE_CHARS_MAX])
                 row = (oid, number, self._sid, storable(block.id), storable(action.tool), title, copied)
                 self._calls.append(row)
-                edits += action.edits
+                changes += self._changes_in(action.edits, call=storable(block.id))
             elif isinstance(block, Text):
-                edits += edits_in_text(block.text)
+                changes += self._changes_in(edits_in_text(block.text), call="")
             elif (result := result_in(block)) is not None:
                 self._record_result(oid, number, result)
-        changes = enumerate(_changes(edits, self._folder)) if edits else ()
-        self._changes += [(self._sid, oid, number, *change, copied) for number, change in changes]
+        self._changes += [(self._sid, oid, number, *change, copied) for number, change in enumerate(changes)]
+
+    def _changes_in(self, edits: Iterable[FileEdit], *, call: str) -> Iterator[tuple[object, ...]]:
+        """Yield a row for each path in ``edits``. The lines of a moved file count only in the row of its old path."""
+        for edit in edits:
+            rows = (edit.path, edit.change, edit.added, edit.removed), (edit.moved_to, "write", 0, 0)
+            for path, *change in rows:
+                if path and len(path) <= PATH_CHARS_MAX:
+                    yield call, absolute(storable(path), self._folder), *change
 
     def _record_result(self, oid: Oid, number: int, result: Message) -> None:
         outcome = outcome_of(result)
@@ -72,14 +77,7 @@ class ActivityRecorder:
         """Write the recorded rows to the database of the catalog."""
         db.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", self._calls)
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?)", self._results)
-        db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", self._changes)
-
-
-def _changes(edits: Iterable[FileEdit], folder: str) -> Iterator[tuple[str, str, int, int]]:
-    for edit in edits:
-        for path, change in ((edit.path, edit.change), (edit.moved_to, "write")):
-            if path and len(path) <= _PATH_CHARS_MAX:
-                yield absolute(storable(path), folder), change, edit.added, edit.removed
+        db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._changes)
 
 
 def absolute(path: str, folder: str) -> str:

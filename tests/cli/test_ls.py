@@ -58,6 +58,27 @@ def test_each_filter_selects_sessions(run: Run, two: tuple[str, str]) -> None:
         assert selected(run, *words, "none") == [], words
 
 
+def test_a_hidden_file_is_found_in_any_folder(run: Run, two: tuple[str, str], here: Path) -> None:
+    writing = call("c", "Write", file_path="/work/.github/ci.yml", content="1\n")
+    lines = [user("a", None), assistant("b", "a", writing)]
+    (here / f"{SESSION}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    run("import", f"{SESSION}.jsonl")
+    for name in (".github/ci.yml", ".github", ".github//ci.yml", "/work/", "/"):
+        assert selected(run, "--file", name) == [two[1]], name
+    assert selected(run, "--file", "./.github/ci.yml", "none") == []
+
+
+def test_a_replaced_label_selects_nothing(run: Run, two: tuple[str, str]) -> None:
+    run("label", f"{two[0]}@leaf", "Überprüft")
+    assert selected(run, "--label", "before", "none") == []
+    assert selected(run, "--label", "ÜBER") == [two[0]]
+
+
+def test_bytes_that_are_not_utf_8_select_nothing(run: Run, two: tuple[str, str]) -> None:
+    for name in ("--file", "--label", "--model", "--branch", "--agent", "--project"):
+        assert selected(run, name, "\udcff", "none") == []
+
+
 def test_a_commit_selects_the_sessions_that_it_names(run: Run, two: tuple[str, str], here: Path) -> None:
     def git(*words: str) -> None:
         subprocess.run(["git", *words], cwd=here, check=True, capture_output=True)

@@ -12,7 +12,12 @@ from builders import joined
 from claude_code import SESSION, assistant, call, result, user
 from commands import Run, document
 
+from gitsession.index.catalogue import _prepare
+from gitsession.index.derived import connect
+from gitsession.index.statistics import statistics
+
 DAY_SECONDS = 86_400
+OTHER = "21111111-2222-4333-8444-555555555555"
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +28,7 @@ def imported(run: Run, here: Path) -> None:
         user("a", None, at=0),
         assistant("b", "a", {"type": "text", "text": "I'll write"}, answer="msg_1", at=60),
         assistant("c", "b", writing, answer="msg_1", at=120),
-        result("d", "c", "c1", "Exit code 1\nno space", at=180, is_error=True),
+        result("d", "c", "c1", at=180),
         assistant("e", "d", call("c2", "Bash", command="ls"), at=DAY_SECONDS - 1),
     ]
     (here / f"{SESSION}.jsonl").write_bytes(joined(*lines))
@@ -40,6 +45,30 @@ def test_events_are_counted_by_agent(run: Run) -> None:
         "key": "claude", "sessions": 1, "prompts": 1, "answers": 2, "input_tokens": 20, "output_tokens": 10,
         "tokens": 30, "calls": 2, "active_seconds": 180, "added": 3,
     }  # fmt: skip
+
+
+def test_a_failed_call_changes_no_lines(run: Run, here: Path) -> None:
+    failed = {"tool_use_id": "c1", "type": "tool_result", "content": "no space", "is_error": True}
+    lines = [assistant("x", None, call("c1", "Write", file_path="a", content="1\n")), user("y", "x", [failed])]
+    (here / f"{OTHER}.jsonl").write_bytes(joined(*lines).replace(SESSION.encode(), OTHER.encode()))
+    run("import", f"{OTHER}.jsonl")
+    row = groups(run, "--by", "agent")["claude"]
+    assert (row["calls"], row["failures"], row["added"]) == (3, 1, 3)
+
+
+@pytest.mark.parametrize("at_ms", [-1, 0, 253_402_300_800_000, 2**63 - 1])
+@pytest.mark.parametrize("by", ["day", "week", "month"])
+def test_events_without_a_valid_time_are_in_a_group(at_ms: int, by: str) -> None:
+    db = connect(":memory:", _prepare, ())
+    db.execute("INSERT INTO answers VALUES ('s', 'a', 3, 1, 2, 0, 0, 0, ?, NULL, 'o')", (at_ms,))
+    db.execute("INSERT INTO answers VALUES ('s', 'b', 3, 1, 2, 0, 0, 0, 1000000000000, NULL, 'o')")
+    names = "sid, start, agent, created_ms, updated_ms, entries, active, tokens, superseded, view, delegated, copied"
+    db.execute(
+        f"INSERT INTO sessions ({names}, counted, waiting, cost, changed) "
+        "VALUES ('s', 'o', 'pi', 0, 0, 1, 'main', 3, '[]', 1, 0, 0, 3, 0, 0, 0)"
+    )
+    unknown, known = statistics(db, ["s"], by)
+    assert (unknown.key, unknown.tokens, known.key[:7]) == ("", 3, "2001-09")
 
 
 def test_each_group_has_its_events(run: Run) -> None:

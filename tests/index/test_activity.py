@@ -12,7 +12,8 @@ from claude_code import SESSION, assistant, call, result, user
 from gitsession import Message, ToolCall
 from gitsession.api import Store
 from gitsession.formats import FORMATS
-from gitsession.index.activity import actions_of
+from gitsession.index.activity import actions_of, sessions_that_changed
+from gitsession.index.statistics import statistics
 
 
 @pytest.fixture
@@ -68,3 +69,17 @@ def test_an_undone_entry_is_removed(store: Store) -> None:
     assert (store.sessions()[0].changed, len(titles(store))) == (1, 1)
     store.undo()
     assert (store.sessions()[0].changed, titles(store)) == (0, [])
+
+
+def test_the_lines_of_a_moved_file_count_once(store: Store) -> None:
+    patch = "*** Begin Patch\n*** Update File: a\n*** Move to: b\n@@\n-1\n+2\n+3\n*** End Patch"
+    session = store.new_session(agent="codex")  # the folder is unknown, so the paths remain relative
+    session.append(Message.user("move it"))
+    session.append(Message.assistant([ToolCall("c", "apply_patch", {"input": patch})]))
+    [found] = store.sessions()
+    db = store.catalogue().db
+    [row] = statistics(db, [found.sid], "agent")
+    assert (row.added, row.removed) == (2, 1)
+    for name in ("a", "b"):
+        assert sessions_that_changed(db, f"/elsewhere/{name}", name) == {found.sid}
+        assert not sessions_that_changed(db, f"/elsewhere/{name}", f"./{name}")

@@ -117,12 +117,12 @@ def _filtered(
         identity = identity_of(Path(project))
     selected = [_sessions_of_commit(commit)] if commit else []
     if model or file or label:
-        from gitsession.index import activity
+        from gitsession.index import activity, names
 
         selected += [
             *([activity.sessions_with_model(catalogue.db, model)] if model else []),
             *([activity.sessions_that_changed(catalogue.db, os.path.abspath(file), file)] if file else []),
-            *([activity.sessions_with_label(catalogue.db, label)] if label else []),
+            *([names.sessions_with_label(catalogue, label)] if label else []),
         ]
     for row in rows:
         if (
@@ -165,7 +165,7 @@ _BEGUN = "↳ "
 _WIDE = 100
 """Minimum number of columns for a table with numbers. A narrower table has only times, agents, and projects."""
 
-_PROJECT_MAX, _SHORT_MIN = 20, 7
+_AGENT_MAX, _PROJECT_MAX, _SHORT_MIN = 12, 20, 7
 
 
 def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
@@ -177,7 +177,7 @@ def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
     shown: dict[str, list[str]] = {
         "SESSION": [shorts[row.sid] for row in rows],
         "UPDATED": [ago(row.updated_ms, now_ms) for row in rows],
-        "AGENT": [on_a_line(row.agent) for row in rows],
+        "AGENT": [shorten(row.agent, _AGENT_MAX) for row in rows],
     }
     has_projects = len({row.project for row in rows}) > 1
     if has_projects:

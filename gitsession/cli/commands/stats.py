@@ -45,13 +45,12 @@ def stats_command(
 
         identity = identity_of(Path(project))
     selected = [row for row in sessions if (not agent or row.agent == agent) and is_of(row, project, identity)]
-    end_ms = 2**62 if until is None else until - 1
     found = statistics(
         catalogue.db,
         (row.sid for row in selected),
         by,
-        since_ms=since or 0,
-        until_ms=end_ms,
+        since_ms=since,
+        until_ms=until,
         model=model,
         prices=_prices(app),
     )
