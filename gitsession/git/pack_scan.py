@@ -30,7 +30,7 @@ Base = tuple[int, bytes]
 def read(
     file: RandomAccessFile, locations: Sequence[tuple[int, bytes]], base_at: Callable[[int], Base], bytes_max: int,
     only: int = 0
-) -> Iterator[tuple[Oid, Kind, bytes]]:
+) -> Iterator[tuple[Oid, Kind, bytes]]:  # fmt: skip
     """Yield the objects at ``locations``: sorted pairs of an offset in the pack and a 20-byte object id.
 
     ``base_at``: returns the base of a delta, by the offset of the base. ``only``: yield only objects of this type
