@@ -96,7 +96,8 @@ def test_prices_of_the_user_apply_to_answers_without_a_recorded_cost(
     config.write_text(f'[gitsession]\n\tprices = "{prices}"\n')
     prices.write_text(json.dumps({"claude": {"input": 1}, "claude-opus": {"input": 1_000_000, "output": 100_000}}))
     assert groups(run, "--by", "agent")["claude"]["cost"] == 21
-    for text in ("{", "[]", '{"a": 1}', '{"a": {"input": "x"}}'):
+    amounts = ('"x"', "null", "-1", "NaN", "1e999", "1" + "0" * 400)
+    for text in ("{", "[]", '{"a": 1}', *(f'{{"a": {{"input": {amount}}}}}' for amount in amounts)):
         prices.write_text(text)
         assert "cannot read the prices" in run("stats", code=75, err=True)
 

@@ -159,10 +159,15 @@ def _prices(app: App) -> Mapping[str, Price]:
     try:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             found = json.load(file)
-        return {
-            str(name): Price(*(float(price.get(kind, 0)) for kind in ("input", "output", "cache_read", "cache_write")))
-            for name, price in found.items()
-        }
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+        return {name: _price(price) for name, price in found.items()}
+    except (OSError, ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         hint = 'the file must contain prices, such as {"opus": {"input": 5, "output": 25}}'
         raise Unavailable(f"cannot read the prices in '{path}': {error}", hint=hint) from None
+
+
+def _price(price: Mapping[str, Any]) -> Price:
+    """Return a price of the user's file. Raises ``ValueError`` if an amount is negative or not finite."""
+    amounts = [float(price.get(kind, 0)) for kind in ("input", "output", "cache_read", "cache_write")]
+    if not all(0 <= amount < float("inf") for amount in amounts):
+        raise ValueError("a price is negative or not finite")
+    return Price(*amounts)
