@@ -281,6 +281,17 @@ def _git_setting(name: str) -> str | None:
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
+def project_identity(project: str | None) -> str | None:
+    """Return the identity of the project in the folder ``project``; ``None`` if there is no such project."""
+    if not project:
+        return None
+    from pathlib import Path
+
+    from gitsession.discovery.projects import identity_of
+
+    return identity_of(Path(project))
+
+
 class Since(click.ParamType[int]):
     """A date or an age, such as 2026-11-21, 30m, 12h, 3d or 2w. The value is a Unix time in ms."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -20,6 +19,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
 from gitsession.index import activity, names
 from gitsession.index.activity import NO_ACTIONS, Actions
+from gitsession.pattern import pattern
 from gitsession.sessions import entry_addresses, graph
 from gitsession.sessions.gaps import Gap
 from gitsession.sessions.node import Node
@@ -240,7 +240,7 @@ def as_line(node: Node, names: list[str], *, indent: str = "", actions: Actions 
     )
 
 
-_CALL_COUNT = re.compile(r" \(\+\d+ tools?\)$")
+_CALL_COUNT = pattern(r" \(\+\d+ tools?\)$")
 """The end of the subject of an answer with tool calls."""
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,12 +11,13 @@ import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.invocation import App, Since, here, no_such_agent
+from gitsession.cli.invocation import App, Since, here, no_such_agent, project_identity
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import ago, clock, columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.current_folder import is_of, of_folder
+from gitsession.pattern import pattern
 
 _SORTS: Mapping[str, Callable[[gitsession.Row], Any]] = {
     "updated": lambda row: row.updated_ms,
@@ -108,13 +108,7 @@ def _filtered(
     """Yield the sessions that pass all filters, in the order of ``rows``."""
     if in_folder:
         rows = of_folder(rows, here())
-    identity = None
-    if project:
-        from pathlib import Path
-
-        from gitsession.discovery.projects import identity_of
-
-        identity = identity_of(Path(project))
+    identity = project_identity(project)
     selected = [_sessions_of_commit(commit)] if commit else []
     if model or file or label:
         from gitsession.index import activity, names
@@ -231,7 +225,7 @@ def formatted(row: gitsession.Row, format: str) -> str:
     return _ATOM.sub(lambda found: "%" if found[0] == "%%" else on_a_line(_field(row, found[1])), format)
 
 
-_ATOM = re.compile(r"%%|%\(([^()]*)\)")
+_ATOM = pattern(r"%%|%\(([^()]*)\)")
 FIELDS: Mapping[str, Callable[[gitsession.Row], object]] = {
     "session": lambda row: row.sid,
     "title": lambda row: row.name,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from gitsession.cli.invocation import App, Since, no_such_agent
+from gitsession.cli.invocation import App, Since, no_such_agent, project_identity
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import columns, on_a_line, pad, paint, shorten, width
@@ -37,13 +37,7 @@ def stats_command(
     """
     catalogue = app.catalogue()
     sessions = catalogue.sessions()
-    identity = None
-    if project:
-        from pathlib import Path
-
-        from gitsession.discovery.projects import identity_of
-
-        identity = identity_of(Path(project))
+    identity = project_identity(project)
     selected = [row for row in sessions if (not agent or row.agent == agent) and is_of(row, project, identity)]
     found = statistics(
         catalogue.db,
