@@ -603,13 +603,13 @@ def test_reading_works_if_the_index_cannot_be_written(run: Run, imported: str, m
     real = update._refresh
     told: list[int] = []
 
-    def full_disk(catalogue: Any, objects: Any) -> None:
+    def full_disk(*arguments: Any) -> None:
         if not told:
             told.append(1)
             error = sqlite3.OperationalError("database or disk is full")
             error.sqlite_errorcode = sqlite3.SQLITE_FULL
             raise error
-        real(catalogue, objects)
+        real(*arguments)
 
     monkeypatch.setattr(update, "_refresh", full_disk)
     run("label", "@@dddd4444", "good")
