@@ -86,7 +86,8 @@ class ImportState:
 
         Raises ``RefMoved`` if the state is not current, or if an entry cannot be read.
         """
-        if not self.is_current(store):
+        branches = graph.branches(store, self.sid)
+        if not self.is_current(store):  # checked after the branches were read, so that they are those of the state
             raise RefMoved("another process changed the session during the import")
         try:
             root = load(store, self.root)
@@ -94,7 +95,7 @@ class ImportState:
         except DAMAGE as error:
             raise RefMoved(f"the session is damaged: {error}") from error
         nodes = {node.oid: node for node in (root, *at_line.values())}
-        return graph.Tree(graph.branches(store, self.sid), nodes, {None: [root.oid]}), at_line
+        return graph.Tree(branches, nodes, {None: [root.oid]}), at_line
 
 
 def refs_of(store: ObjectStore, sid: str, *, with_files: bool = False) -> dict[str, RefValue]:

@@ -30,6 +30,7 @@ from gitsession.importing.import_session import ImportResult
 from gitsession.importing.import_state import ImportState
 from gitsession.index import catalogue
 from gitsession.store import refs
+from gitsession.store.interface import ObjectStore
 
 
 class Whole(Imports):
@@ -351,6 +352,30 @@ def test_session_that_changes_during_the_import(pair: Pair, monkeypatch: pytest.
     assert count == 1 and not imports.failed
     whole = Whole(pair.whole.agents, logged=False, histories=False)
     whole.take(pair.path)
+    assert all_refs(pair.store.objects) == all_refs(pair.whole.objects)
+
+
+def test_file_that_two_processes_import_at_once(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process imports the new record after this one has compared the refs with the state."""
+    pair.take(pi_file(*LINES[:3]))
+    pair.path.write_bytes(pi_file(*LINES))
+    read, count = import_state.load, 0
+
+    def changed(store: ObjectStore, oid: str) -> object:
+        nonlocal count
+        count += 1
+        if count == 1:
+            with Store.open(pair.place / "store.git", clock=Clock()) as other:
+                Whole(other.agents, logged=False, histories=False).take(pair.path)
+        return read(store, oid)
+
+    monkeypatch.setattr(import_state, "load", changed)
+    for store, kind in ((pair.store, Counted), (pair.whole, Whole)):
+        imports = kind(store.agents, logged=False, histories=False)
+        imports.take(pair.path)
+        imports.finish()
+        assert not imports.failed
+    assert count > 0
     assert all_refs(pair.store.objects) == all_refs(pair.whole.objects)
 
 
