@@ -6,6 +6,7 @@ so all objects are equal too.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -15,7 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from builders import Clock, all_refs, assert_clean, nonces, pi_file, said, shared_files, talk
+from builders import Clock, all_refs, assert_clean, dumps, nonces, pi_file, said, shared_files, talk
 from claude_code import SESSION, assistant, call, result, user
 from growing_files import CUTS, GROWING, claude_file, versions
 from growth import calls_of
@@ -377,6 +378,19 @@ def test_file_that_two_processes_import_at_once(pair: Pair, monkeypatch: pytest.
         assert not imports.failed
     assert count > 0
     assert all_refs(pair.store.objects) == all_refs(pair.whole.objects)
+
+
+@pytest.mark.parametrize("fact", [{"cwd": "/work"}, {"version": "2"}, {"timestamp": "2026-02-01T00:00:00.000Z"}])
+def test_tail_with_a_value_for_the_header_is_replaced(tmp_path: Path, fact: dict[str, str]) -> None:
+    """The machine stops before the tail is on the disk, and the agent writes other lines instead."""
+    pair = Pair(tmp_path / "pair", f"{SESSION}.jsonl")
+    missing = {"parentUuid", *fact}
+    line = {key: value for key, value in json.loads(user("a", None)).items() if key not in missing}
+    tail = {"type": "queue-operation", "sessionId": SESSION}
+    pair.take(claude_file(dumps(line), dumps(tail | fact)))
+    rest = json.loads(user("b", "a", at=2)) | {"cwd": "/other"}
+    pair.take(claude_file(dumps(line), dumps(tail), dumps(rest)))
+    pair.close()
 
 
 def test_secret_in_a_record_imports_the_whole_file(pair: Pair) -> None:

@@ -357,7 +357,7 @@ class _Parts:
 
     def __post_init__(self) -> None:
         self._leaf = LeafFinder(of_agent=self.session_path.is_subagent)
-        self._leaf_state = self._leaf.state  # after the last record
+        self._leaf_state, self._kept_facts = self._leaf.state, self._facts  # after the last record
         self._boundaries: dict[int, Object] = {}  # line number of a summary -> its boundary line
         self._repaired: dict[int, str] = {}
 
@@ -371,6 +371,7 @@ class _Parts:
         parts.parents, parts.messages = dict(parents), set(messages)
         parts.turns = ParallelCalls.from_json(turns)
         parts._leaf.state = parts._leaf_state = tuple(leaf)
+        parts._kept_facts = parts._facts
         return parts
 
     def state(self) -> Any:
@@ -379,7 +380,7 @@ class _Parts:
         moved = {id: line for id, line in known.ids.items() if self.at_id[id] != line}
         return [
             self.groups[-1].line if self.groups else self.lines_before,
-            [self.started_ms, self.session, self.cwd, self.version, self.forked_from],
+            self._facts,
             self._leaf_state,
             list(self.parents.items()),
             sorted(self.messages),
@@ -393,10 +394,16 @@ class _Parts:
     def is_resumable(self) -> bool:
         """Return whether ``split_rest`` can continue after the last record.
 
-        It cannot before the first record with an id, after a boundary line without a summary, and if the id of a
-        boundary line does not refer to a compaction.
+        It cannot before the first record with an id, after a boundary line without a summary, if the id of a boundary
+        line does not refer to a compaction, and if a value for the header is only in the tail, which the agent can
+        replace.
         """
-        return self._pending is None and bool(self._seen) and self._seen == self.at_id.keys()
+        has_facts = self._kept_facts == self._facts
+        return has_facts and self._pending is None and bool(self._seen) and self._seen == self.at_id.keys()
+
+    @property
+    def _facts(self) -> tuple[int | str | None, ...]:
+        return self.started_ms, self.session, self.cwd, self.version, self.forked_from
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
         self._group(lines)
@@ -429,7 +436,7 @@ class _Parts:
                 self.has_boundary = True
                 continue
             self.groups.append(grouped(lines, first, number, parsed))
-            self._leaf_state = self._leaf.state
+            self._leaf_state, self._kept_facts = self._leaf.state, self._facts
             first = number
         self.tail = LF.join(lines[first:])
         self._pending = pending
