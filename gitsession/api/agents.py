@@ -14,7 +14,7 @@ from typing import Any
 from gitsession.api.opened import OpenStore
 from gitsession.discovery import projects, sources
 from gitsession.discovery.sources import LoadedSession
-from gitsession.errors import Corrupt, Malformed, MissingObject, Unavailable, require
+from gitsession.errors import Corrupt, Malformed, MissingObject, RefMoved, Unavailable, require
 from gitsession.exporting import resume
 from gitsession.exporting.resume import ResumePlan
 from gitsession.formats import Format, Remembering, Source
@@ -134,6 +134,8 @@ class AgentSessions:
         try:
             done = imported(purged_keys=local_records.purged_keys(self._objects.git_dir))
         except PurgedCopies as copied:
+            if earlier is not None:
+                raise RefMoved("the copies of purged entries are purged too") from copied
             if not dry_run:
                 self._purge_copies(copied)
             done = imported().with_problems(f"not imported: {copied}")
@@ -141,10 +143,7 @@ class AgentSessions:
         if path is not None:
             self._paths.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
-            if earlier is None:
-                done = self._with_history(format, source, path, cwd, done)
-            if done.state is not None:
-                done = replace(done, state=done.state.after_replay(self._objects))
+            done = self._with_history(format, source, path, cwd, done, earlier)
         missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
         return done.with_problems(*missing)
 
@@ -177,16 +176,25 @@ class AgentSessions:
         return Continuation(session=written.session, entry=written.entry, line=written.line)
 
     def _with_history(
-        self, format: Format, source: Source, path: Path, cwd: str | None, done: ImportResult
-    ) -> ImportResult:
-        """Add checkpoints of the file contents that the agent recorded. If this fails, the entries stay imported."""
+        self, format: Remembering, source: Source, path: Path, cwd: str | None, done: ImportResult,
+        earlier: ImportState | None,
+    ) -> ImportResult:  # fmt: skip
+        """Add checkpoints of the file contents that the agent recorded. If this fails, the entries stay imported.
+
+        If the import continued, there are no new contents. The contents that earlier lines recorded are added by the
+        next import that finds the agent's copies.
+        """
         from gitsession.importing import file_history
 
+        has_copies = cwd is not None and bool(file_history.copy_folders(format, source, path))
         try:
-            file_history.add_checkpoints(self._objects, format, source, path, done.session, cwd)
+            if earlier is None:
+                file_history.add_checkpoints(self._objects, format, source, path, done.session, cwd)
         except (MissingObject, Corrupt, Malformed) as error:
             return done.with_problems(f"cannot store the agent's file history: {error}")
-        return done
+        if done.state is None or not has_copies or (earlier is not None and not earlier.has_replayed):
+            return done
+        return replace(done, state=done.state.after_replay(self._objects))
 
     def find(self, agent: str, source_id: str) -> str | None:
         """Return the id of the session with the agent's id ``source_id``.

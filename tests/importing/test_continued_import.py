@@ -453,6 +453,36 @@ def test_recorded_changes_of_claude_are_replayed(tmp_path: Path, copies: bool) -
     assert any(name.endswith("/files") for name in all_refs(pair.store.objects)) == copies
 
 
+def test_copies_of_files_that_appear_later(tmp_path: Path) -> None:
+    pair = Pair(tmp_path / "home/projects/work", f"{SESSION}.jsonl", histories=True)
+    copies = tmp_path / "home/file-history" / SESSION
+    edit = {"type": "create", "filePath": "/work/a.txt", "content": "new\n", "originalFile": None}
+    lines = [user("a", None), assistant("b", "a", call("c1", "Write")), result("c", "b", "c1", toolUseResult=edit)]
+    lines += [user(id, above) for above, id in ("cd", "de", "ef")]
+    pair.take(claude_file(*lines[:3]))
+    pair.take(claude_file(*lines[:4]))
+    assert pair.continued == 1
+    copies.mkdir(parents=True)
+    pair.take(claude_file(*lines[:5]))
+    assert any(name.endswith("/files") for name in all_refs(pair.store.objects))
+    pair.take(claude_file(*lines))
+    assert pair.continued == 1
+
+
+def test_copies_of_files_that_disappear_and_return(tmp_path: Path) -> None:
+    pair = Pair(tmp_path / "home/projects/work", f"{SESSION}.jsonl", histories=True)
+    copies = tmp_path / "home/file-history" / SESSION
+    copies.mkdir(parents=True)
+    edit = {"type": "create", "filePath": "/work/a.txt", "content": "new\n", "originalFile": None}
+    lines = [user("a", None), result("b", "a", "c1", toolUseResult=edit), user("c", "b")]
+    pair.take(claude_file(*lines[:1]))
+    copies.rmdir()
+    pair.take(claude_file(*lines[:2]))
+    copies.mkdir()
+    pair.take(claude_file(*lines))
+    assert any(name.endswith("/files") for name in all_refs(pair.store.objects))
+
+
 def test_catalog_keeps_the_states_of_the_newest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "STATES_MAX", 2)
     with Store.create(tmp_path / "store.git") as store:

@@ -71,6 +71,15 @@ def test_importing_the_copy_again_changes_nothing(run: Run, here: Path, session:
     assert branches() == before
 
 
+def test_copies_that_are_appended_to_an_imported_file(run: Run, here: Path, session: str) -> None:
+    run("purge", "--match", SECRET, "--yes")
+    imported(run, here, code.user("u0", None, "before", at=0).replace(code.SESSION.encode(), OTHER.encode()) + b"\n")
+    own = (here / f"{OTHER}.jsonl").read_bytes()
+    assert "1 new entry is a copy of a purged one" in imported(run, here, own + forked())
+    run("search", SECRET, code=exits.NOTHING)
+    run("verify")
+
+
 def test_a_dry_run_counts_the_copies_and_purges_nothing(run: Run, here: Path, session: str) -> None:
     run("purge", "--match", SECRET, "--yes")
     before = branches()
