@@ -41,6 +41,8 @@ from gitsession.store.interface import ObjectStore
 PART_SECONDS = 5.0
 """Time after which a transaction of an update ends, if it has read at least ``SESSIONS`` sessions."""
 
+_PREFIXES = (refs.SESSIONS, refs.ACTIVE)
+
 _NOT_WRITTEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -172,25 +174,35 @@ def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> 
 
     While ``packed-refs`` is unchanged, only refs can move that are, or were, in the journal or in files of their own. A
     flush moves git's refs and then removes journal files, and git packs a ref before it removes the file. So the
-    journal is read first, then the files, and each time, git's refs are checked for changes afterwards.
+    journal is read first, then the files, and each time, git's refs are checked for changes afterwards. If all refs are
+    read, both are read again afterwards, because a ref may have been created in the meantime.
     """
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
     before = os.fsdecode(found[0]) if found is not None else None
-    prefixes = refs.SESSIONS, refs.ACTIVE
-    pending = {name: new for name, new in store.pending_refs().items() if name.startswith(prefixes)}
+    pending = _pending(store)
     if before is not None and change_stamp.has_only_grown(before, change_stamp.fingerprint(catalogue.git_dir)):
         return _moved(db, pending), pending.keys()
     reader = RefReader(Path(catalogue.git_dir))
-    loose = pending.keys() | {name for prefix in prefixes for name in reader.list_loose(prefix)}
+    loose = pending.keys() | _loose(reader)
     if before is not None and change_stamp.has_same_packed_refs(before, change_stamp.fingerprint(catalogue.git_dir)):
-        were_loose = {name for (name,) in db.execute("SELECT name FROM refs WHERE loose")}
-        return _moved(db, {name: store.ref(name) for name in loose | were_loose}), loose
+        loose |= {name for (name,) in db.execute("SELECT name FROM refs WHERE loose")}
+        return _moved(db, {name: store.ref(name) for name in loose}), loose
     now = {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)}
+    loose |= _pending(store).keys()
+    loose |= _loose(reader)
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())
     changed = [name for name in old.keys() | now.keys() if old.get(name) != now.get(name)]
     return [Move(name, old.get(name), now.get(name)) for name in changed], loose
+
+
+def _pending(store: ObjectStore) -> Mapping[str, RefValue | None]:
+    return {name: new for name, new in store.pending_refs().items() if name.startswith(_PREFIXES)}
+
+
+def _loose(reader: RefReader) -> set[str]:
+    return {name for prefix in _PREFIXES for name in reader.list_loose(prefix)}
 
 
 def _moved(db: sqlite3.Connection, now: Mapping[str, RefValue | None]) -> list[Move]:

@@ -319,6 +319,38 @@ def test_update_after_a_flush_does_not_list_all_refs(tmp_path: Path, packed: boo
             assert_as_if_made_anew(store)
 
 
+@pytest.mark.parametrize("is_updated", [False, True])
+def test_branch_that_is_created_while_the_refs_are_read_is_deleted_later(tmp_path: Path, is_updated: bool) -> None:
+    """The branch was not in a file of its own yet when these files were listed."""
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = begun(store)
+        store.flush()
+        store.maintain()
+        side, tip = refs.leaf(held.id, "side"), store.objects.ref(refs.leaf(held.id, "main"))
+        assert tip is not None
+        _update_ref(store, refs.leaf(held.id, "other"), tip)  # so that git keeps the folder
+
+        class Concurrent(Watched):
+            is_first = True
+
+            def refs(self, prefix: str) -> Mapping[str, RefValue]:
+                if self.is_first:
+                    self.is_first = False
+                    _update_ref(store, side, tip)
+                return super().refs(prefix)
+
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            update.refresh(catalogue, Concurrent(store.objects))
+            if is_updated:
+                update.refresh(catalogue, store.objects)
+        _update_ref(store, "-d", side)
+        assert_as_if_made_anew(store)
+
+
+def _update_ref(store: Store, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(store.objects.git_dir), "update-ref", *arguments], check=True)
+
+
 def test_a_new_catalog_lists_the_refs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "SESSIONS", 2)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
