@@ -27,3 +27,6 @@ class _Pattern:
         found = getattr(re.compile(*self._arguments), name)
         setattr(self, name, found)  # so that the next use is as fast as that of a compiled expression
         return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Pattern, self._arguments

@@ -1,7 +1,11 @@
 """Patterns behave like compiled regular expressions."""
 
+import copy
+import pickle
 import re
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -30,6 +34,13 @@ def test_attributes_are_those_of_the_compiled_expression(text: str | bytes) -> N
 def test_invalid_expression_fails_when_it_is_used() -> None:
     with pytest.raises(re.error):
         pattern("(").match("")
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda word: pickle.loads(pickle.dumps(word))])
+def test_pattern_can_be_copied_before_and_after_its_first_use(copied: Callable[[Any], Any]) -> None:
+    word = pattern(r"a+", re.IGNORECASE)
+    for _ in range(2):
+        assert copied(word).match("aAb")[0] == word.match("aAb")[0] == "aA"
 
 
 def test_threads_may_use_a_pattern_for_the_first_time_at_once() -> None:
