@@ -22,6 +22,8 @@ class Functions(ModuleType):
         module = self.__name__
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            if sys.modules.get(module) is self:  # another module calls the function while it is imported
+                del sys.modules[module]
             return getattr(import_module(module), name)(*args, **kwargs)
 
         return call
@@ -40,5 +42,6 @@ def import_fast(*names: str) -> None:
         for name in names:
             import_module(name)
     finally:
-        for name in placeholders:
-            del sys.modules[name]
+        for name, placeholder in placeholders.items():
+            if sys.modules.get(name) is placeholder:
+                del sys.modules[name]

@@ -44,6 +44,12 @@ def test_placeholders_are_removed_if_the_import_fails(slow: str, tmp_path: Path)
     assert slow not in sys.modules
 
 
+def test_function_that_is_called_during_the_import(slow: str, tmp_path: Path) -> None:
+    (tmp_path / "user.py").write_text("import slow\nfound = slow.doubled(2)\n")
+    import_fast("user")
+    assert (import_module("user").found, import_module(slow).value) == (4, 5)
+
+
 def test_imported_modules_are_not_replaced(slow: str) -> None:
     real = import_module(slow)
     import_fast("user")
