@@ -408,6 +408,9 @@ class _Objects:
 
 def _earlier_target(request: _Request, earlier: ImportState) -> _Target:
     """Return the session with only the entries to which the new records refer. Raises ``RefMoved``."""
+    source_id = request.source.source_id
+    if source_id != earlier.sid and refs.is_sid(source_id) and graph.branches(request.store, source_id):
+        raise RefMoved("the session from which the file was written was added to the store")
     records, last = request.source.records, max(earlier.entries, default=None)
     lines = {last, request.source.leaf, *(record.parent for record in records)} - {record.line for record in records}
     tree, at_line = earlier.tree(request.store, [line for line in lines if line is not None])

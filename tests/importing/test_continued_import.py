@@ -293,6 +293,22 @@ def test_interference_imports_the_whole_file(pair: Pair, name: str) -> None:
     assert_clean(pair.store.objects)
 
 
+def test_session_from_which_the_file_was_written_is_fetched(pair: Pair, tmp_path: Path) -> None:
+    def native(store: Store) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(os, "urandom", nonces())
+            session = store.new_session(agent="pi")
+            session.append(Message.user("mine"))
+            return session.id
+
+    with Store.create(tmp_path / "other.git", clock=Clock()) as other:
+        sid = native(other)
+    pair.take(pi_file(*LINES[:2], id=sid))
+    assert [native(store) for store in pair.stores] == [sid, sid]
+    pair.take(pi_file(*LINES[:3], id=sid))
+    pair.take(pi_file(*LINES, id=sid))
+
+
 def test_state_of_another_release_is_not_used(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     pair.take(pi_file(*LINES[:3]))
     monkeypatch.setattr(import_state, "VERSION", import_state.VERSION + 1)
