@@ -42,12 +42,12 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
     for number, start in enumerate(range(0, len(items), _AT_ONCE)):
         parts[number % count] += items[start : start + _AT_ONCE]
     own, children = parts[:1], []
-    for part in parts[1:]:
-        try:
-            children.append((part, *_start(part, work)))
-        except OSError:  # too many processes or open files, or not enough memory
-            own.append(part)
     try:
+        for part in parts[1:]:
+            try:
+                children.append((part, *_start(part, work)))
+            except OSError:  # too many processes or open files, or not enough memory
+                own.append(part)
         results = [work(part) for part in own]
         for part, receiver, _ in children:
             try:

@@ -61,3 +61,21 @@ def test_work_of_a_failed_process_is_repeated(
 def test_work_is_done_here_if_no_process_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fork", lambda: fail(BlockingIOError("too many processes")))
     assert shared(lambda: None) == [ITEMS[::2], ITEMS[1::2]]
+
+
+def test_started_processes_end_if_the_start_of_another_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(3))
+    fork, children = os.fork, list[int]()
+
+    def interrupted() -> int:
+        if children:
+            raise KeyboardInterrupt
+        child = fork()
+        children.append(child)
+        return child
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        shared(lambda: time.sleep(30))
+    with pytest.raises(ChildProcessError):
+        os.waitpid(children[0], os.WNOHANG)
