@@ -16,6 +16,7 @@ from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, Refused, require
 from gitsession.formats import FORMATS
+from gitsession.index.activity import sessions_that_changed
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of, of_folder
 from gitsession.index.names import marks_of
@@ -340,26 +341,32 @@ class Store:
         return trash.select_expired(rows, rules, labels=labels, size=lambda sid: trash.size_of(self.objects, sid))
 
     def search(
-        self, query: str, *, agent: str = "", project: str = "", role: str = "", since_ms: int = 0, most: int = 20
-    ) -> list[Hit]:
+        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", file: str = "", role: str = "",
+        since_ms: int = 0, until_ms: int | None = None, most: int = 20,
+    ) -> list[Hit]:  # fmt: skip
         """Search the conversations of all sessions.
 
         Args:
-            query: The words to search for. All words must occur. Words in quotation marks must be adjacent. ``log*``
-                matches all words that begin with ``log``.
+            query: The words to search for. All words must occur. Other forms of a word, such as ``tested`` for
+                ``testing``, match too. Longer words match the last word, and ``log*`` matches all words that begin with
+                ``log``. Words in quotation marks match exactly and must be adjacent.
+            regex: Whether ``query`` is a regular expression of Python's ``re``. All entries that pass the filters are
+                read. ``^`` and ``$`` match at each line. The time for one entry is not limited.
             agent: Search only sessions of this agent.
             project: Search only sessions that belong to the project of this folder, or whose working directory is this
                 folder or a folder below it.
+            file: Search only sessions whose tool calls changed this file, or a file in this folder.
             role: Search only text of this role: ``"user"``, ``"assistant"``, ``"tool"``, ``"shell"``, ``"custom"``,
                 ``"summary"`` or ``"title"``.
             since_ms: Search only text that is not older than this Unix time in ms.
+            until_ms: Search only text that is older than this Unix time in ms.
             most: The maximum number of hits.
 
         Returns:
-            The hits, the best first.
+            The hits, the best first; those of a regular expression, the newest first.
 
         Raises:
-            InvalidName: The role is unknown.
+            InvalidName: The role is unknown, or the regular expression is invalid.
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
         from gitsession.discovery.projects import identity_of
@@ -368,13 +375,38 @@ class Store:
 
         if role and role not in ROLES:
             raise InvalidName(f"cannot search: unknown role {role!r}", hint=f"choose one of {', '.join(ROLES)}")
+        matches = search.regular_expression(query) if regex else None
         catalogue = self.catalogue()
         identity = identity_of(Path(project)) if project else None
         rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
-        wanted = search.SearchQuery(query=query, sessions=among, role=role, since_ms=since_ms, most=most)
+        if file:
+            changed = sessions_that_changed(catalogue.db, os.path.abspath(file), file)
+            among = {sid: row for sid, row in among.items() if sid in changed}
+        wanted = search.SearchQuery(
+            query=query, sessions=among, role=role, since_ms=since_ms, until_ms=until_ms, most=most, regex=matches
+        )
         with self.objects.without_fetching():
             return search.search(catalogue, self.objects, wanted)
+
+    def suggest_query(self, query: str) -> str:
+        """Return a query with hits, in which unknown words are replaced by known ones with almost the same spelling.
+
+        Args:
+            query: A query without hits.
+
+        Returns:
+            The query; "" if there is none.
+
+        Raises:
+            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
+        """
+        from gitsession.index import search
+
+        catalogue = self.catalogue()
+        among = {row.sid: row for row in catalogue.sessions()}
+        with self.objects.without_fetching():
+            return search.suggest(catalogue, self.objects, search.SearchQuery(query=query, sessions=among))
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Yield each entry that any process appends to a branch after this call. The iterator never ends.

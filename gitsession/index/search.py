@@ -9,24 +9,41 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from gitsession import progress
 from gitsession.dataclass import dataclass
-from gitsession.errors import Unavailable
+from gitsession.errors import InvalidName, Unavailable
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.derived import begin_log, connect, create_tables, is_damage, remove, storable
 from gitsession.index.entry_rows import EntryRow, has_entry, run_of
-from gitsession.index.search_words import KINDS, expression, searchable_text, separate_characters, snippet, terms
+from gitsession.index.search_words import (
+    KINDS,
+    ROLES,
+    expression,
+    fold,
+    matcher,
+    matching_line,
+    searchable_text,
+    separate_characters,
+    snippet,
+    terms,
+)
+from gitsession.index.vocabulary import Vocabulary
 from gitsession.model.entries import Entry, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.indexed_entry import IndexedEntry, Spot
 from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
+
+T = TypeVar("T")
 
 BATCH = 5_000
 """Number of entries in one transaction. An interrupted update continues after the last committed transaction."""
@@ -36,10 +53,21 @@ RUN = 512
 
 SNIPPET_CHARS = 160
 
-_FIND = """
-SELECT docs.sid, docs.oid, docs.role, docs.at_ms FROM words JOIN docs ON docs.id = words.rowid
-WHERE words MATCH ? ORDER BY bm25(words, 10.0, 5.0, 3.0, 1.0), docs.at_ms DESC
+_MONTH_MS = 30 * 86_400_000
+
+_FIND = f"""
+SELECT docs.sid, docs.oid, docs.role, docs.at_ms FROM words JOIN docs ON docs.id = words.rowid WHERE words MATCH ?1
+ORDER BY bm25(words, 10.0, 5.0, 3.0, 1.0) * (1 + 0.5 / (1 + max(?2 - docs.at_ms, 0) / {_MONTH_MS}.0))
+* (1 + 2 * (docs.id IN (SELECT rowid FROM words WHERE words MATCH ?3))), docs.at_ms DESC
 """
+"""Query for the entries that match ?1. The result of ``bm25`` is negative, and lower for a better match.
+
+A new entry gets up to half as many points again as an old one. ?2: the time of the newest entry, Unix time in ms. An
+entry that also matches ?3, the words without their other forms, gets three times as many points. Otherwise, an entry
+with a rare form would rank higher than one with the word itself.
+"""
+
+_NEWEST = "SELECT sid, oid, role, at_ms FROM docs ORDER BY at_ms DESC, id DESC"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +80,10 @@ class Hit:
         role: The role of the text: ``user``, ``assistant``, ``tool``, ``shell``, ``custom``, ``summary`` or ``title``.
         at_ms: The time of the entry, Unix time in ms; 0 if it is unknown.
         snippet: The text around the hit.
+        before: The line before the hit; "" if there is none.
+        line: The line of the hit.
+        after: The line after the hit; "" if there is none.
+        words: The different texts in ``line`` that match.
     """
 
     session: Row
@@ -59,35 +91,68 @@ class Hit:
     role: str
     at_ms: int
     snippet: str
+    before: str = ""
+    line: str = ""
+    after: str = ""
+    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchQuery:
     """The parameters of a search.
 
-    ``sessions``: the sessions to search. ``since_ms``: the earliest time of an entry, Unix time in ms. ``role``: one of
-    ``ROLES``, or "" for any. ``most``: the maximum number of hits.
+    ``sessions``: the sessions to search. ``since_ms``: the earliest time of an entry, Unix time in ms. ``until_ms``:
+    the time before which all entries are. ``role``: one of ``ROLES``, or "" for any. ``most``: the maximum number of
+    hits. ``regex``: a regular expression to search for instead of ``query``.
     """
 
     query: str
     sessions: Mapping[str, Row]
     role: str = ""
     since_ms: int = 0
+    until_ms: int | None = None
     most: int = 20
+    regex: re.Pattern[str] | None = None
+
+    def includes(self, sid: str, role: str, at_ms: int) -> bool:
+        """Return whether an entry passes the filters."""
+        is_in_time = at_ms >= self.since_ms and (self.until_ms is None or at_ms < self.until_ms)
+        return is_in_time and (not self.role or role == self.role) and sid in self.sessions
 
 
 def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
-    """Return the hits, the best first. Titles rank highest, then prompts, summaries, answers, and all other text.
+    """Return the hits, the best first.
+
+    Titles rank highest, then prompts, summaries, answers, and all other text. Newer entries rank higher than older
+    ones. The hits of a regular expression are ordered by time, the newest first.
 
     ``catalogue`` must be up to date. Raises ``Unavailable`` if SQLite has no FTS5, or if another process has locked the
     index.
     """
+    return _with_index(catalogue, store, lambda db: _found(db, catalogue, store, wanted))
+
+
+def regular_expression(text: str) -> re.Pattern[str]:
+    """Return a pattern for the result of ``fold``. ``^`` and ``$`` match at each line. Raises ``InvalidName``."""
+    try:
+        return re.compile(fold(text), re.MULTILINE)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise InvalidName(f"cannot search for '{text}': invalid regular expression: {error}") from None
+
+
+def suggest(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> str:
+    """Return a query with hits whose words are spelled almost like those of ``wanted``; "" if there is none."""
+    return _with_index(catalogue, store, lambda db: _suggestion(db, catalogue, store, wanted))
+
+
+def _with_index(catalogue: Catalogue, store: ObjectStore, use: Callable[[sqlite3.Connection], T]) -> T:
+    """Update the index, and return the result of ``use``. A damaged index is replaced."""
     path = Path(catalogue.git_dir) / FILE
     for tries_left in (True, False):
         with contextlib.closing(open_at(path)) as db:
             try:
                 _refresh(db, catalogue, store)
-                return _found(db, catalogue, store, wanted)
+                return use(db)
             except sqlite3.DatabaseError as error:
                 if not is_damage(error):
                     raise Unavailable(f"cannot search the index: {error}", hint="try again") from None
@@ -101,36 +166,75 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
 
 
 def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
-    match_query = expression(wanted.query)
-    if not match_query:
-        return []
-    hits = list(_titles(wanted)) if wanted.role in ("", "title") else []
-    for sid, oid, role, at_ms in db.execute(_FIND, (match_query,)) if wanted.role != "title" else ():
+    entries: Iterable[tuple[str, Oid, str, int]]
+    if wanted.regex is not None:
+        matches = wanted.regex
+        rows = [row for row in db.execute(_NEWEST) if wanted.includes(row[0], *row[2:])]
+        entries = progress.each("Searching entries", rows)
+    else:
+        forms = Vocabulary(db).forms
+        match_query = expression(wanted.query, forms)
+        if not match_query:
+            return []
+        matches = matcher(wanted.query, forms)
+        newest_ms = max((row.updated_ms for row in wanted.sessions.values()), default=0)
+        values = (match_query, newest_ms, expression(wanted.query))
+        entries = (row for row in db.execute(_FIND, values) if wanted.includes(row[0], *row[2:]))
+    hits = list(_titles(wanted, matches))[: wanted.most]
+    for sid, oid, role, at_ms in entries:
         if len(hits) >= wanted.most:
             break
-        row = wanted.sessions.get(sid)
-        if row is None or at_ms < wanted.since_ms or (wanted.role and role != wanted.role):
-            continue
         if not has_entry(catalogue.db, sid, oid):
             continue  # an undo removed the entry
-        try:
-            text = searchable_text(content.entry_of(store, load(store, oid)))
-        except DAMAGE:
+        text = _text(store, oid)
+        if text is None or (wanted.regex is not None and not wanted.regex.search(fold(text))):
             continue
-        if text is not None:
-            shown = snippet(text.all, wanted.query, SNIPPET_CHARS)
-            hits.append(Hit(session=row, oid=oid, role=role, at_ms=at_ms, snippet=shown))
-    return hits[: wanted.most]
+        line = matching_line(text, matches, SNIPPET_CHARS)
+        shown = snippet(text, matches, SNIPPET_CHARS)
+        at_line = line._asdict() if role in _PROSE else line._replace(before="", after="")._asdict()
+        hits.append(Hit(session=wanted.sessions[sid], oid=oid, role=role, at_ms=at_ms, snippet=shown, **at_line))
+    return hits
 
 
-def _titles(wanted: SearchQuery) -> Iterator[Hit]:
+_PROSE = frozenset(ROLES) - {"tool", "shell"}
+"""The roles whose lines are sentences. Lines around a hit in the output of a tool are not shown."""
+
+
+def _text(store: ObjectStore, oid: Oid) -> str | None:
+    """Return the searchable text of an entry; ``None`` if it cannot be read."""
+    try:
+        text = searchable_text(content.entry_of(store, load(store, oid)))
+    except DAMAGE:
+        return None
+    return None if text is None else text.all
+
+
+def _titles(wanted: SearchQuery, matches: re.Pattern[str]) -> Iterator[Hit]:
     """Yield hits at the tips of sessions with a matching title. All titles are compared, because they are few."""
-    wanted_terms = [text.rstrip("*").casefold() for text, _ in terms(wanted.query)]
     for row in wanted.sessions.values():
-        title = (row.title or "").casefold()
-        if row.updated_ms >= wanted.since_ms and title and all(text in title for text in wanted_terms):
+        title = row.title or ""
+        if title and wanted.includes(row.sid, "title", row.updated_ms) and _is_in_title(wanted, matches, title):
             leaf = row.branches[row.active] if row.active in row.branches else next(iter(row.branches.values()))
-            yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=row.title or "")
+            words = matching_line(title, matches, len(title)).words
+            yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=title, line=title, words=words)
+
+
+def _is_in_title(wanted: SearchQuery, matches: re.Pattern[str], title: str) -> bool:
+    if wanted.regex is not None:
+        return wanted.regex.search(fold(title)) is not None
+    return all(term.text.casefold() in title.casefold() for term in terms(wanted.query))
+
+
+def _suggestion(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> str:
+    vocabulary = Vocabulary(db)
+    query = wanted.query
+    for term in terms(query):
+        nearest = vocabulary.nearest(fold(term.text))
+        if nearest:
+            query = query.replace(term.text, nearest)
+    if query == wanted.query or not _found(db, catalogue, store, replace(wanted, query=query, most=1)):
+        return ""
+    return query
 
 
 # ---- update

@@ -1,13 +1,16 @@
 """Conversion of entries and queries to text for SQLite's FTS5, without I/O.
 
 The text is divided into columns, so that prompts rank highest and results of tools lowest. A query consists of plain
-words. The operators of FTS5 have no effect.
+words. The operators of FTS5 have no effect. The index contains words as they are written; other forms of a word are
+added to the query (``index.vocabulary``).
 """
 
 from __future__ import annotations
 
 import json
 import re
+import unicodedata
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from gitsession.model import entries as kinds
@@ -102,30 +105,80 @@ def separate_characters(text: str) -> str:
     return text if text.isascii() else _UNSPACED.sub(r" \1 ", text)
 
 
-def terms(query: str) -> list[tuple[str, bool]]:
+class Term(NamedTuple):
+    """A part of a query: a word, or adjacent words.
+
+    ``is_prefix``: whether longer words match too. ``is_exact``: whether other forms of the word do not match.
+    """
+
+    text: str
+    is_prefix: bool = False
+    is_exact: bool = False
+
+
+def terms(query: str) -> list[Term]:
     """Split a query into its terms, all of which must match.
 
-    A term is a word, or adjacent words in quotation marks. The flag of a term is True if the term also matches longer
-    words, as ``log*`` does. Terms without letters and digits are left out.
+    A term is a word, or adjacent words in quotation marks, which match exactly. Longer words match the last word of
+    the query, unless it has only one character, and words that end with ``*``. Terms without letters and digits are
+    left out.
     """
     found = []
-    for quoted, bare in _PART.findall(query[:_CHARS_MAX]):
-        text = quoted or bare
+    parts = _PART.findall(query[:_CHARS_MAX])
+    for number, (quoted, bare) in enumerate(parts, 1):
+        text = quoted or bare.rstrip("*")
         if any(char.isalnum() for char in text):
-            found.append((text, bool(bare) and bare.endswith("*")))
+            is_last = bool(bare) and number == len(parts) and len(text) > 1
+            found.append(Term(text, is_prefix=is_last or bare.endswith("*"), is_exact=bool(quoted)))
     return found[:_TERMS_MAX]
 
 
-def expression(query: str) -> str:
-    """Return a query in the syntax of FTS5; "" if it has no terms. Each term is quoted, so that it has no operators."""
-    return " AND ".join(f'"{_plain(separate_characters(text))}"' + " *" * is_prefix for text, is_prefix in terms(query))
+def _no_forms(_: str) -> Sequence[str]:
+    return ()
 
 
-def snippet(text: str, query: str, width: int) -> str:
+def expression(query: str, forms: Callable[[str], Sequence[str]] = _no_forms) -> str:
+    """Return a query in the syntax of FTS5; "" if it has no terms. Each term is quoted, so that it has no operators.
+
+    ``forms``: a function that returns the other forms of a word.
+    """
+    return " AND ".join(_alternatives(term, forms) for term in terms(query))
+
+
+def _alternatives(term: Term, forms: Callable[[str], Sequence[str]]) -> str:
+    texts = [term.text, *(() if term.is_exact else forms(term.text))]
+    found = [f'"{_plain(separate_characters(text))}"' for text in texts]
+    if term.is_prefix:
+        found.insert(1, f"{found[0]} *")
+    return found[0] if len(found) == 1 else f"({' OR '.join(found)})"
+
+
+def matcher(query: str, forms: Callable[[str], Sequence[str]] = _no_forms) -> re.Pattern[str]:
+    """Return a pattern that finds the words of a query in the result of ``fold``."""
+    found: set[str] = set()
+    for term in terms(query):
+        for word in re.findall(r"\w+", term.text):
+            found.add(_word_pattern(fold(word), is_prefix=term.is_prefix))
+        found |= {_word_pattern(form) for form in (() if term.is_exact else forms(term.text))}
+    return re.compile(f"(?i){'|'.join(sorted(found, key=len, reverse=True)) or '(?!)'}")
+
+
+def _word_pattern(word: str, *, is_prefix: bool = False) -> str:
+    """Return a pattern that matches a whole word, or a part of a text in a script without spaces."""
+    if _UNSPACED.search(word):
+        return re.escape(word)
+    return rf"(?<![^\W_]){re.escape(word)}" + (r"\w*" if is_prefix else r"(?![^\W_])")
+
+
+def fold(text: str) -> str:
+    """Return ``text`` without accents. Each character is replaced by one, so that positions do not change."""
+    return text if text.isascii() else "".join(unicodedata.normalize("NFD", char)[0] for char in text)
+
+
+def snippet(text: str, matches: re.Pattern[str], width: int) -> str:
     """Return about ``width`` characters of ``text`` around the first match, or from the start if there is no match."""
-    needles = sorted({word for part, _ in terms(query) for word in re.findall(r"\w+", part)}, key=len, reverse=True)
-    spots = [found.start() for word in needles if (found := re.search(_start_pattern(word), text))]
-    start = max(min(spots, default=0) - width // 4, 0)
+    found = matches.search(fold(text))
+    start = max(found.start() - width // 4, 0) if found else 0
     if start:
         start = text.find(" ", start, start + 20) + 1 or start
     excerpt = " ".join(text[start : start + 2 * width].split())
@@ -133,10 +186,30 @@ def snippet(text: str, query: str, width: int) -> str:
     return f"…{cut}" if start else cut
 
 
-def _start_pattern(word: str) -> str:
-    """Return a pattern that matches ``word`` at the start of a word, or anywhere in a script without spaces."""
-    edge = "" if _UNSPACED.match(word) else r"\b"
-    return f"(?i){edge}{re.escape(word)}"
+class MatchingLine(NamedTuple):
+    """The first line of a text with a match, and the lines around it that are not blank; "" if there are none.
+
+    ``words``: the different texts in the line that match.
+    """
+
+    before: str
+    line: str
+    after: str
+    words: tuple[str, ...]
+
+
+def matching_line(text: str, matches: re.Pattern[str], width: int) -> MatchingLine:
+    """Return the first line with a match. Each line has about ``width`` characters at most."""
+    found = matches.search(fold(text))
+    at = found.start() if found else 0
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    end = len(text) if end < 0 else end
+    before = text[:start].rstrip().rpartition("\n")[2]
+    after = text[end:].lstrip().partition("\n")[0]
+    line = snippet(text[start:end], matches, width)
+    words = {line[each.start() : each.end()] for each in matches.finditer(fold(line))}
+    return MatchingLine(before.strip()[:width], line, after.strip()[:width], tuple(sorted(filter(None, words))))
 
 
 def _plain(text: str) -> str:

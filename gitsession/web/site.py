@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlencode
@@ -151,7 +151,7 @@ class Site:
         groups: dict[str, tuple[ListedSession, list[ListedHit]]] = {}
         for hit in hits:
             group = groups.setdefault(hit.session.sid, (_listed(hit.session), []))
-            group[1].append(ListedHit(hit.oid[:ID_CHARS], hit.role, _marked(hit.snippet, query)))
+            group[1].append(ListedHit(hit.oid[:ID_CHARS], hit.role, _marked(hit.snippet, hit.words)))
         agents = sorted({row.agent for row in self._store.catalogue().sessions()})
         return _html(
             "search.html", current="/search", query=query, agent=agent, role=role, agents=agents, roles=ROLES,
@@ -344,9 +344,9 @@ def _address(asked: Mapping[str, str], page: int | None) -> str:
     return "" if page is None else f"/?{urlencode({**values, 'page': str(page)})}"
 
 
-def _marked(text: str, query: str) -> Markup:
-    """Return ``text`` with the words of the query marked."""
-    words = sorted(re.findall(r"\w+", query), key=len, reverse=True)
-    pieces = re.split(rf"(?i)(\b(?:{'|'.join(map(re.escape, words))}))", text)
+def _marked(text: str, words: Sequence[str]) -> Markup:
+    """Return ``text`` with ``words`` marked."""
+    pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
+    pieces = re.split(f"({pattern})", text)
     shown = (Markup("<mark>{}</mark>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(pieces))
     return Markup("").join(shown)

@@ -860,11 +860,25 @@ def test_search_prints_matches_and_their_location(run: Run, imported: str) -> No
     assert document_["schema"] == "gitsession/search/1"
     hit = document_["hits"][0]
     assert (hit["session"], hit["agent"]) == (imported, "pi")
-    address = f"{hit['session']}@{hit['entry'][:12]}"
-    assert address in run("search", "redirect")
-    assert document(run("show", address, "--json"))["id"] == hit["entry"]
+    address = re.search(rf"\w+@{hit['entry'][:12]}", run("search", "redirect"))
+    assert address is not None
+    assert document(run("show", address[0], "--json"))["id"] == hit["entry"]
     assert "no entries found" in run("search", "no", "such", "words", code=1, err=True)
     assert run("search", '"', "AND (", "--role", "user", code=1) == ""
+
+
+def test_search_lists_the_hits_of_a_session_below_its_title(run: Run, imported: str) -> None:
+    lines = run("search", "redirect").splitlines()
+    assert lines[0].startswith(imported.rpartition("-")[2][:7]) and "  pi  " in lines[0]
+    assert all(line.startswith("  ") for line in lines[1:])
+    assert "hint: did you mean `gitsession search redirect`?" in run("search", "rediretc", code=1, err=True)
+    assert document(run("search", "rediretc", "--json", code=1))["suggestion"] == "redirect"
+
+
+def test_search_rejects_an_invalid_regular_expression(run: Run, imported: str) -> None:
+    assert run("search", "--regex", "redir[a-e]ct", "--until", "2100-01-01") == run("search", "--regex", "redirect")
+    assert "invalid regular expression" in run("search", "--regex", "(", code=2, err=True)
+    assert run("search", "redirect", "--file", "no/such/file", code=1) == ""
 
 
 # ---- databases of sessions

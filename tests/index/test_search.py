@@ -14,13 +14,13 @@ from opencode_files import answer, export, tool
 from opencode_files import user as asks
 
 from gitsession import Store
-from gitsession.errors import MissingObject
+from gitsession.errors import InvalidName, MissingObject
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.pi.agent import pi
 from gitsession.index import search
 from gitsession.index.search import Hit
 from gitsession.index.search_words import KINDS as SEARCHED
-from gitsession.index.search_words import ROLES, expression, snippet
+from gitsession.index.search_words import ROLES, expression, matcher, snippet
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import KINDS, Compaction, Message
 
@@ -65,7 +65,7 @@ def test_prompts_come_before_answers_and_tool_calls(store: Store):
     session.append(Message.assistant([call]))
     session.append(Message.tool(call, [Text("bread")]))
     spoken(store, "bread")
-    session.append(Compaction(summary="bread", at_ms=9))
+    session.append(Compaction(summary="bread"))
     spoken(store, "words").rename("All about bread")
     assert [hit.role for hit in store.search("bread")] == [
         "title", "user", "summary", "assistant", "tool", "assistant",
@@ -78,8 +78,114 @@ def test_every_word_must_match_in_any_order_and_case(store: Store):
     spoken(store, "The quick brown Fóx")
     assert found(store, "fox QUICK")
     assert found(store, '"quick brown"') and not found(store, '"brown quick"')
-    assert found(store, "bro*") and not found(store, "bro")
+    assert found(store, "bro*") and found(store, "quick bro") and not found(store, "bro quick")
     assert not found(store, "quick wolf")
+
+
+@pytest.mark.parametrize(
+    ("said", "query"),
+    [
+        ("the tests failed", "testing fails"), ("authentication works", "authenticated"), ("she studies", "study it*"),
+        ("hoping", "hope"), ("Sizes", "sizing"), ("a happy end", "happiness end"),
+    ],
+)  # fmt: skip
+def test_other_forms_of_a_word_are_found(store: Store, said: str, query: str):
+    spoken(store, f"{said} item")
+    assert found(store, query)
+
+
+def test_words_in_quotation_marks_match_exactly(store: Store):
+    spoken(store, "She tested two files")
+    assert found(store, '"two files"') and found(store, "test two file")
+    assert not found(store, '"two file"') and not found(store, '"test"') and not found(store, '"teste"')
+
+
+def test_a_form_of_a_word_ranks_below_the_word(store: Store):
+    spoken(store, "many words testing many words", "ok")
+    spoken(store, "many words tests many words", "ok")
+    spoken(store, "many words testing many words", "ok")
+    assert found(store, "testing words*")[-1] == "user: many words tests many words"
+
+
+def test_a_prefix_is_not_stemmed(store: Store):
+    spoken(store, "the runtime is fine")
+    assert not found(store, "running") and found(store, "runti") and found(store, "run")
+
+
+def test_newer_entries_rank_higher(store: Store):
+    year_ms = 365 * 86_400_000
+    for at_ms in (1, year_ms, 2 * year_ms):
+        store.new_session(agent="a").append(Message.user(f"bread at {at_ms}", at_ms=at_ms))
+    assert [hit.at_ms for hit in store.search("bread")] == [2 * year_ms, year_ms, 1]
+
+
+def test_filters_by_time_and_changed_file(store: Store):
+    baked = spoken(store, "bread")
+    call = ToolCall("c", "write", {"path": "/work/a/oven.py", "content": "hot"})
+    baked.append(Message.assistant([call]))
+    baked.append(Message.tool(call, [Text("written")]))
+    spoken(store, "bread too")
+    assert found(store, "bread", file="/work/a/oven.py") == ["user: bread"]
+    assert found(store, "bread", file="oven.py") == found(store, "bread", file="/work/a")
+    assert found(store, "bread", file="other.py") == []
+    assert found(store, "bread", until_ms=1) == [] and len(found(store, "bread", until_ms=2**53)) == 2
+
+
+def test_hit_has_the_line_and_the_lines_around_it(store: Store):
+    spoken(store, "one\n\ntwo\nIt was Tested twice\n\n\nthree\nfour")
+    (hit,) = store.search("test")
+    assert (hit.before, hit.line, hit.after, hit.words) == ("two", "It was Tested twice", "three", ("Tested",))
+
+
+def test_hit_in_output_of_a_tool_has_no_lines_around_it(store: Store):
+    session = spoken(store, "go")
+    session.append(Message.tool(ToolCall("c", "cat", {}), [Text("one\nneedle\ntwo")]))
+    (hit,) = store.search("needle")
+    assert (hit.before, hit.line, hit.after) == ("", "needle", "")
+
+
+def test_hit_in_a_huge_line_is_short(store: Store):
+    spoken(store, f"{'x ' * 50_000}\n{'y ' * 50_000}needle{' z' * 50_000}\n{'x ' * 50_000}")
+    (hit,) = store.search("needle")
+    assert "needle" in hit.line and max(map(len, (hit.before, hit.line, hit.after))) < 200
+
+
+# ---- regular expressions
+
+
+def test_regular_expression_is_searched_in_the_same_texts(store: Store):
+    session = spoken(store, "error 17 in\nmain.py", "Café", cwd="/work/a")
+    session.rename("All about errors")
+    spoken(store, "error 404", agent="b")
+    assert found(store, r"error \d+", regex=True) == ["user: error 404", "user: error 17 in main.py"]
+    assert found(store, r"errors?$", regex=True) == ["title: All about errors"]
+    assert found(store, r"^main\.py$", regex=True) and not found(store, "ERROR", regex=True)
+    assert found(store, r"(?i)ERROR 4", regex=True, agent="b") and not found(store, "17", regex=True, agent="b")
+    assert found(store, "Caf.", regex=True) and found(store, "Café$", regex=True)
+    assert len(found(store, "", regex=True)) == 4 and len(found(store, "", regex=True, most=2)) == 2
+
+
+@pytest.mark.parametrize("query", ["(", "[a", "*", "a{99999999999999999999}", "(?P<a>x)(?P<a>y)", "\\"])
+def test_invalid_regular_expression_is_rejected(store: Store, query: str):
+    spoken(store, "bread")
+    with pytest.raises(InvalidName, match="invalid regular expression"):
+        store.search(query, regex=True)
+
+
+# ---- suggestions
+
+
+def test_a_query_with_known_words_is_suggested(store: Store):
+    spoken(store, "the authentication of the login page", "Fixed.")
+    assert store.suggest_query("autentication") == "authentication"
+    assert store.suggest_query("login autentication") == "login authentication"
+    assert store.suggest_query("AUTHENTICATOIN page") == "authentication page"
+
+
+def test_nothing_is_suggested_without_hits(store: Store):
+    spoken(store, "the authentication", "of the login page")
+    for query in ("zebra", "login autentication", "", "🙂", "日本", *HOSTILE):
+        assert store.suggest_query(query) == "", query
 
 
 def test_names_of_code_are_found_by_their_parts_and_whole(store: Store):
@@ -112,7 +218,7 @@ def test_characters_must_be_adjacent_as_in_the_query(store: Store):
 
 
 def test_snippet_shows_the_match_in_a_script_without_spaces():
-    assert "证明" in snippet("写入" * 300 + "证明" + "写入" * 300, "证明", 60)
+    assert "证明" in snippet("写入" * 300 + "证明" + "写入" * 300, matcher("证明"), 60)
 
 
 def test_filters_narrow_it_down(store: Store):
@@ -287,7 +393,7 @@ def test_any_text_is_a_valid_query(query: str):
     asked = expression(query)
     if asked:
         db.execute("SELECT * FROM t WHERE t MATCH ?", (asked,)).fetchall()
-    assert len(snippet("some words " * 50, query, 40)) <= 41
+    assert len(snippet("some words " * 50, matcher(query), 40)) <= 41
 
 
 def test_kinds_with_text_are_searched():

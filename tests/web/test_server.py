@@ -175,7 +175,7 @@ def test_search_links_to_the_entry(client: Client, store: Store) -> None:
     page = client.page("/search?q=fixed")
     node = session.history()[6]
     assert {"href": f"/session/{session.id}?entry={node.oid[:12]}#e-{node.oid[:12]}"} in page.all("a")
-    assert len(page.all("mark")) == 1
+    assert len(page.all("mark")) == 2  # fixed, and Fix in an answer
     assert "No entry contains" in client.page("/search?q=nowhere").text
     for query in ("", "q=%22", "q=***", "q=a&role=none", "q=%00", "q=%28"):
         client.page(f"/search?{query}")

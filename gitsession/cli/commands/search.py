@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
 
 import gitsession
+from gitsession.cli.commands.sessions import short_ids
 from gitsession.cli.invocation import App, Since, no_such_agent
 from gitsession.cli.options import command, option
-from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import clock, count, paint, shorten, width
+from gitsession.cli.output import json_option, print_list, wants_json, warn
+from gitsession.cli.text import ago, clock, columns, count, on_a_line, paint, shell_command, shorten, width
 from gitsession.index.search_words import ROLES
 
 OID_CHARS = 12
+_TITLE_MIN = 12
 
 
 @command()
@@ -27,12 +31,16 @@ OID_CHARS = 12
     default=20,
     help="Show at most this many hits. Default: 20.",
 )
+@option("--regex", is_flag=True, help="Search for a regular expression in the syntax of Python.")
 @option("--agent", metavar="AGENT", default="", help="Search only sessions of this agent.")
 @option(
     "--project",
     metavar="PROJECT",
     default="",
     help="Search only sessions of this project: a folder, or an identity such as github.com/owner/name.",
+)
+@option(
+    "--file", metavar="FILE", default="", help="Search only sessions that changed this file, or a file in this folder."
 )
 @option("--role", type=click.Choice(ROLES), help="Search only entries of this role, only summaries, or only titles.")
 @option(
@@ -41,34 +49,38 @@ OID_CHARS = 12
     default=None,
     help="Search only entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
 )
+@option("--until", type=Since(), default=None, help="Search only entries before WHEN.")
 @json_option
 @click.pass_obj
 def search_command(
-    app: App,
-    query: tuple[str, ...],
-    most: int,
-    agent: str,
-    project: str,
-    role: str | None,
-    since: int | None,
-) -> int:
+    app: App, /, query: tuple[str, ...], role: str | None, since: int | None, until: int | None, *, regex: bool,
+    agent: str, **filters: Any,
+) -> int:  # fmt: skip
     """Search all sessions for text.
 
-    An entry matches if it contains all of the words in QUERY. "Words in quotation marks" match only as a phrase. log*
-    matches all words that start with log.
+    An entry matches if it contains all of the words in QUERY, or other forms of them (testing finds tested). Longer
+    words match the last word, and log* matches all words that start with log. "Words in quotation marks" match only
+    exactly and as a phrase.
     """
     asked = " ".join(query)
-    if not any(char.isalnum() for char in asked):
+    if not regex and not any(char.isalnum() for char in asked):
         raise click.UsageError("the query has no letters or digits")
     app.require()
-    hits = app.store().search(asked, agent=agent, project=project, role=role or "", since_ms=since or 0, most=most)
-    nothing = ""
+    store = app.store()
+    hits = store.search(
+        asked, regex=regex, agent=agent, role=role or "", since_ms=since or 0, until_ms=until, **filters
+    )
+    nothing, suggestion = "", ""
     if not hits:
         searched = app.catalogue().sessions()
         nothing = no_such_agent(agent, searched) or f"no entries found in {count(len(searched), 'session')}"
-        nothing += _archived(app.store())
-    lines = (line for hit in hits for line in _lines(hit, asked))
-    code = print_list("search", "hits", map(_object, hits), lines, nothing=nothing, query=asked)
+        nothing += _archived(store)
+        suggestion = "" if regex else store.suggest_query(asked)
+    code = print_list(
+        "search", "hits", map(_object, hits), _lines(hits), nothing=nothing, query=asked, suggestion=suggestion or None
+    )
+    if suggestion and not wants_json():
+        warn(f"hint: did you mean `gitsession search {shell_command([suggestion])}`?")
     app.warn_of_damage()
     return code
 
@@ -89,23 +101,55 @@ def _object(hit: gitsession.Hit) -> dict[str, Any]:
         "role": hit.role,
         "at": hit.at_ms,
         "snippet": hit.snippet,
+        "before": hit.before,
+        "line": hit.line,
+        "after": hit.after,
+        "words": list(hit.words),
         "title": row.title,
         "agent": row.agent,
         "project": row.project,
     }
 
 
-def _lines(hit: gitsession.Hit, query: str) -> list[str]:
-    address = paint(f"{hit.session.sid}@{hit.oid[:OID_CHARS]}", fg="yellow")
-    about = f"{hit.role}  {clock(hit.at_ms)}  {hit.session.agent}"
-    head = f"{address}  {paint(shorten(f'{about}  {hit.session.name}', width() - 40))}"
-    return [head, f"    {_marked(shorten(hit.snippet, width() - 4), query)}"]
+def _lines(hits: Sequence[gitsession.Hit]) -> Iterator[str]:
+    """Yield the lines of the hits by session, in the order of the best hit of each session."""
+    groups: dict[str, list[gitsession.Hit]] = {}
+    for hit in hits:
+        groups.setdefault(hit.session.sid, []).append(hit)
+    shorts = short_ids(group[0].session for group in groups.values())
+    now_ms = time.time_ns() // 1_000_000
+    for number, (sid, group) in enumerate(groups.items()):
+        if number:
+            yield ""
+        yield _head(group[0], shorts[sid], now_ms)
+        for hit in group:
+            if hit.role != "title":  # the line of the session shows the title
+                yield from _hit_lines(hit, shorts[sid])
 
 
-def _marked(text: str, query: str) -> str:
-    """Return ``text`` with the words of the query in bold."""
-    pattern = "|".join(map(re.escape, sorted(re.findall(r"\w+", query), key=len, reverse=True)))
-    if not pattern:
-        return paint(text)
-    pieces = re.split(rf"(?i)(\b(?:{pattern}))", text)
-    return "".join(paint(piece, bold=True) if at % 2 else paint(piece) for at, piece in enumerate(pieces))
+def _head(hit: gitsession.Hit, short_id: str, now_ms: int) -> str:
+    row = hit.session
+    about = f"  {on_a_line(row.agent)}  {ago(row.updated_ms, now_ms)}"
+    title = shorten(row.name, max(width() - len(short_id) - 2 - columns(about), _TITLE_MIN))
+    marked = _marked(title, hit.words if hit.role == "title" else (), bold=True)
+    return f"{paint(short_id, fg='yellow')}  {marked}{paint(about)}"
+
+
+def _hit_lines(hit: gitsession.Hit, short_id: str) -> Iterator[str]:
+    address = paint(f"{short_id}@{hit.oid[:OID_CHARS]}", fg="yellow")
+    yield f"  {address}  {paint(f'{hit.role}  {clock(hit.at_ms)}')}"
+    room = width() - 4
+    if hit.before:
+        yield f"    {paint(shorten(hit.before, room), dim=True)}"
+    yield f"    {_marked(shorten(hit.line, room), hit.words)}"
+    if hit.after:
+        yield f"    {paint(shorten(hit.after, room), dim=True)}"
+
+
+def _marked(text: str, words: Sequence[str], **style: Any) -> str:
+    """Return ``text`` with ``words`` in bold green."""
+    pattern = "|".join(map(re.escape, sorted(words, key=len, reverse=True))) or "(?!)"
+    pieces = re.split(f"({pattern})", text)
+    return "".join(
+        paint(piece, bold=True, fg="green") if at % 2 else paint(piece, **style) for at, piece in enumerate(pieces)
+    )
