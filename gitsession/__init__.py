@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from gitsession.importing.import_session import ImportResult
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
+    from gitsession.index.prompts import Prompt
     from gitsession.index.search import Hit
     from gitsession.live.follow import NewEntry
     from gitsession.live.ingesting import IngestResult
@@ -161,6 +162,7 @@ __all__ = [
     "Plan",
     "Policy",
     "PolicyInput",
+    "Prompt",
     "Prune",
     "PurgePlan",
     "PurgeResult",
@@ -260,6 +262,7 @@ _NAMES = {
     "gitsession.formats": ["Format"],
     "gitsession.git.engine": ["StoreRepository"],
     "gitsession.index.catalogue": ["Row"],
+    "gitsession.index.prompts": ["Prompt"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
     "gitsession.live.ingesting": ["IngestResult"],

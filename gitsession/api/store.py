@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from gitsession.exporting.export_session import ExportResult
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
+    from gitsession.index.prompts import Prompt
     from gitsession.index.search import Hit
     from gitsession.live.ingesting import IngestResult
     from gitsession.repair.repair import RepairResult
@@ -407,6 +408,26 @@ class Store:
         among = {row.sid: row for row in catalogue.sessions()}
         with self.objects.without_fetching():
             return search.suggest(catalogue, self.objects, search.SearchQuery(query=query, sessions=among))
+
+    def prompts(self, query: str = "", *, among: Sequence[Row] | None = None, most: int = 100) -> list[Prompt]:
+        """Return the prompts of the user in all sessions, the newest first.
+
+        Of prompts with the same text, only the newest is returned. Texts that agents insert as prompts are left out.
+
+        Args:
+            query: Words that the prompts must contain, as for ``search``.
+            among: The sessions to read, as ``sessions`` returns them. Defaults to all sessions.
+            most: The maximum number of prompts.
+
+        Raises:
+            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
+        """
+        from gitsession.index.prompts import recent_prompts
+
+        catalogue = self.catalogue()
+        rows = {row.sid: row for row in (catalogue.sessions() if among is None else among)}
+        with self.objects.without_fetching():
+            return recent_prompts(catalogue, self.objects, rows, query, most)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Yield each entry that any process appends to a branch after this call. The iterator never ends.

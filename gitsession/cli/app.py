@@ -61,6 +61,7 @@ GROUPS = {
     "Read": {
         "ls": ("sessions", "List sessions"),
         "search": ("search", "Search all sessions for text"),
+        "prompts": ("prompts", "List your recent prompts"),
         "log": ("history", "Show the history of a branch"),
         "tree": ("history", "Show all entries of a session as a tree"),
         "show": ("show", "Show one entry"),

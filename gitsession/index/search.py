@@ -129,7 +129,7 @@ def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> lis
     ``catalogue`` must be up to date. Raises ``Unavailable`` if SQLite has no FTS5, or if another process has locked the
     index.
     """
-    return _with_index(catalogue, store, lambda db: _found(db, catalogue, store, wanted))
+    return with_index(catalogue, store, lambda db: _found(db, catalogue, store, wanted))
 
 
 def regular_expression(text: str) -> re.Pattern[str]:
@@ -142,10 +142,10 @@ def regular_expression(text: str) -> re.Pattern[str]:
 
 def suggest(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> str:
     """Return a query with hits whose words are spelled almost like those of ``wanted``; "" if there is none."""
-    return _with_index(catalogue, store, lambda db: _suggestion(db, catalogue, store, wanted))
+    return with_index(catalogue, store, lambda db: _suggestion(db, catalogue, store, wanted))
 
 
-def _with_index(catalogue: Catalogue, store: ObjectStore, use: Callable[[sqlite3.Connection], T]) -> T:
+def with_index(catalogue: Catalogue, store: ObjectStore, use: Callable[[sqlite3.Connection], T]) -> T:
     """Update the index, and return the result of ``use``. A damaged index is replaced."""
     path = Path(catalogue.git_dir) / FILE
     for tries_left in (True, False):
@@ -186,7 +186,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
             break
         if not has_entry(catalogue.db, sid, oid):
             continue  # an undo removed the entry
-        text = _text(store, oid)
+        text = text_of(store, oid)
         if text is None or (wanted.regex is not None and not wanted.regex.search(fold(text))):
             continue
         line = matching_line(text, matches, SNIPPET_CHARS)
@@ -200,7 +200,7 @@ _PROSE = frozenset(ROLES) - {"tool", "shell"}
 """The roles whose lines are sentences. Lines around a hit in the output of a tool are not shown."""
 
 
-def _text(store: ObjectStore, oid: Oid) -> str | None:
+def text_of(store: ObjectStore, oid: Oid) -> str | None:
     """Return the searchable text of an entry; ``None`` if it cannot be read."""
     try:
         text = searchable_text(content.entry_of(store, load(store, oid)))

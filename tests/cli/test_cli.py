@@ -875,6 +875,17 @@ def test_search_lists_the_hits_of_a_session_below_its_title(run: Run, imported: 
     assert document(run("search", "rediretc", "--json", code=1))["suggestion"] == "redirect"
 
 
+def test_prompts_are_listed_on_one_line_each(run: Run, imported: str) -> None:
+    document_ = document(run("prompts", "--json"))
+    assert document_["schema"] == "gitsession/prompts/1"
+    texts = [prompt["text"].strip() for prompt in document_["prompts"]]
+    assert texts and run("prompts", "-z") == "".join(f"{text}\0" for text in texts)
+    assert len(run("prompts").splitlines()) == len(texts)
+    assert run("prompts", "-n", "1").startswith(texts[0][:20])
+    assert "no prompts found" in run("prompts", "zebra", code=1, err=True)
+    assert run("prompts", "zebra", "-z", code=1) == ""
+
+
 def test_search_rejects_an_invalid_regular_expression(run: Run, imported: str) -> None:
     assert run("search", "--regex", "redir[a-e]ct", "--until", "2100-01-01") == run("search", "--regex", "redirect")
     assert "invalid regular expression" in run("search", "--regex", "(", code=2, err=True)

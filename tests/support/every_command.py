@@ -16,6 +16,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "drain": [["drain"]],
     "ls": [["ls"], []],
     "search": [["search", "words"], []],
+    "prompts": [["prompts"], ["prompts", "words", "-z"]],
     "browse": [["browse"]],
     "status-line": [["status-line", "@"]],
     "stats": [["stats"], ["stats", "--by", "model", "--csv"]],
