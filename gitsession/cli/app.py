@@ -242,7 +242,9 @@ def run(arguments: Sequence[str]) -> int:
     _prepare_streams()
     try:
         if COMPLETING in os.environ:
-            gitsession.main(list(arguments), prog_name=NAME)  # click prints the completions and exits
+            from gitsession.cli.completion import complete
+
+            return complete(gitsession, NAME, COMPLETING)
         # Not ``main``, because click treats a closed pipe as an error, even with ``standalone_mode=False``.
         with progress(), gitsession.make_context(NAME, _command_words(arguments)) as ctx:
             code = gitsession.invoke(ctx)

@@ -148,13 +148,10 @@ def completion_command(ctx: click.Context, shell: str) -> None:
     For bash, add `eval "$(gitsession completion bash)"` to ~/.bashrc. For zsh, add the same line with `zsh` to
     ~/.zshrc. For fish, add `gitsession completion fish | source` to ~/.config/fish/config.fish.
     """
-    from click.shell_completion import get_completion_class
-
     from gitsession.cli.app import COMPLETING, NAME
+    from gitsession.cli.completion import SHELLS
 
-    found = get_completion_class(shell)
-    assert found is not None
-    click.echo(found(ctx.find_root().command, {}, NAME, COMPLETING).source())
+    click.echo(SHELLS[shell](ctx.find_root().command, {}, NAME, COMPLETING).source())
 
 
 @command()
