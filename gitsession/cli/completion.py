@@ -45,20 +45,32 @@ class _Values:
 
         return Catalogue(self._app.location) if os.path.lexists(self._app.location) else None
 
-    def rows(self, newest: int | None = None) -> list[Row]:
-        """Return the ``newest`` sessions, or all, those of the current folder first."""
-        catalogue = self.catalogue()
-        rows = [] if catalogue is None else list(catalogue.sessions(newest))
+    def rows(self, part: str = "") -> list[Row]:
+        """Return the newest sessions whose ids contain ``part``, those of the current folder first."""
         from gitsession.index.current_folder import is_at_or_above
 
+        catalogue = self.catalogue()
+        if catalogue is None:
+            return []
+        if part:
+            query = "SELECT sid FROM sessions WHERE instr(sid, ?) ORDER BY updated_ms DESC LIMIT ?"
+            sids = catalogue.db.execute(query, (part, _SESSIONS_MAX)).fetchall()
+            rows = [row for (sid,) in sids if (row := catalogue.session(sid)) is not None]
+        else:
+            rows = catalogue.sessions(_NEWEST)
         place = here()
         return sorted(rows, key=lambda row: not is_at_or_above(row, place))
+
+    def _distinct(self, column: str) -> set[str]:
+        catalogue = self.catalogue()
+        found = () if catalogue is None else catalogue.db.execute(f"SELECT DISTINCT {column} FROM sessions")
+        return {value for (value,) in found if value}
 
     def sessions(self, incomplete: str) -> Iterator[_Item]:
         """Yield the sessions whose short or whole id starts with ``incomplete``, with their titles."""
         from gitsession.cli.commands.sessions import short_ids
 
-        rows = self.rows(None if incomplete else _NEWEST)
+        rows = self.rows(incomplete)
         shorts = short_ids(rows)
         now_ms = time.time_ns() // 1_000_000
         found = 0
@@ -108,14 +120,14 @@ class _Values:
         return self._labels()
 
     def branches(self, _: str) -> Iterator[_Item]:
-        """Yield the branches of all sessions."""
+        """Yield the branches of the newest sessions."""
         return ((name, "") for name in sorted({name for row in self.rows() for name in row.branches}))
 
     def agents(self, _: str) -> Iterator[_Item]:
         """Yield the formats, and the agents of all sessions."""
         from gitsession.formats import FORMATS
 
-        return ((name, "") for name in sorted({*FORMATS, *(row.agent for row in self.rows())}))
+        return ((name, "") for name in sorted({*FORMATS, *self._distinct("agent")}))
 
     def formats(self, incomplete: str) -> Iterator[_Item]:
         """Yield the formats of ``export``."""
@@ -124,7 +136,7 @@ class _Values:
 
     def projects(self, _: str) -> Iterator[_Item]:
         """Yield the folders of all sessions."""
-        return ((name, "") for name in sorted({row.project for row in self.rows() if row.project}))
+        return ((name, "") for name in sorted(self._distinct("project")))
 
     def remotes(self, _: str) -> Iterator[_Item]:
         """Yield the remotes with a URL in git's configuration of the store."""
