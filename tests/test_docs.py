@@ -269,7 +269,7 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     check("import", "--all", code=1)
     for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "search words"):
         check(*words.split())
-    for words in ("stats", "status-line", "drain"):
+    for words in ("prompts", "stats", "status-line", "drain"):
         check(words)
     check("resume", "@", "--in", "claude", "--dry-run")
     check("enable", "claude", "--yes")
