@@ -162,7 +162,7 @@ def test_libraries_for_terminals_stay_in_the_command_line_and_the_browser():
         "click": {"cli", "__main__.py"},
         "rich": {"cli", "browse"},
         "textual": {"browse"},
-        "markdown_it": {"browse"},
+        "markdown_it": {"browse", "web"},
     }
     for library, packages in homes.items():
         assert {module.split("/")[0] for module in importers_of(library)} <= packages

@@ -18,7 +18,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 from gitsession.web.page import EntryRenderer, PartView, SectionView, render
 from gitsession.web.reading import EntryReader, ReadEntry
-from gitsession.web.transcript import PART_ENTRIES, PagePart, Transcript, TreeRow
+from gitsession.web.transcript import PART_ENTRIES, PagePart, Transcript, OutlineRow
 
 _ROWS_AT_ONCE = 500
 """Number of rows of the branch tree in one part."""
@@ -113,7 +113,7 @@ class SessionPage:
         return PartView(part.number, len(part.nodes), Markup(), address, entries)
 
 
-def _chunks(rows: Iterator[TreeRow]) -> Iterator[list[TreeRow]]:
+def _chunks(rows: Iterator[OutlineRow]) -> Iterator[list[OutlineRow]]:
     while chunk := list(itertools.islice(rows, _ROWS_AT_ONCE)):
         yield chunk
 

@@ -64,7 +64,7 @@ class PagePart(NamedTuple):
     nodes: Sequence[Node]
 
 
-class TreeRow(NamedTuple):
+class OutlineRow(NamedTuple):
     """A row of the branch tree: a prompt, a summary, a labeled entry, or the beginning of a branch.
 
     ``form``: ``prompt``, ``summary``, ``labelled`` or ``branch``.
@@ -139,13 +139,13 @@ class Transcript:
             number += len(cuts)
         return found
 
-    def rows(self) -> Iterator[TreeRow]:
+    def rows(self) -> Iterator[OutlineRow]:
         """Yield the rows of the branch tree, depth first. A branch follows the entry after which it begins."""
         stack = [(section, 0, 0) for section in reversed(self.sections) if section.onto is None]
         while stack:
             section, start, depth = stack.pop()
             if depth and start == 0 and section.shown:
-                yield TreeRow(section.first_id, depth, "branch", section.name)
+                yield OutlineRow(section.first_id, depth, "branch", section.name)
             for at in range(start, len(section.nodes)):
                 node = section.nodes[at]
                 row = self.row_of(node, depth)
@@ -156,7 +156,7 @@ class Transcript:
                     stack += [(child, 0, min(depth + 1, _DEPTH_MAX)) for child in reversed(children)]
                     break
 
-    def row_of(self, node: Node, depth: int = 0) -> TreeRow | None:
+    def row_of(self, node: Node, depth: int = 0) -> OutlineRow | None:
         """Return the row of an entry; ``None`` if the branch tree does not show the entry."""
         label, text = self.labels.get(node.oid, ""), node.subject.partition(": ")[2]
         if node.kind == kinds.Message.kind and node.role == "user":
@@ -167,4 +167,4 @@ class Transcript:
             form = "labelled"
         else:
             return None
-        return TreeRow(node.oid[:ID_CHARS], depth, form, text or node.subject, label)
+        return OutlineRow(node.oid[:ID_CHARS], depth, form, text or node.subject, label)
