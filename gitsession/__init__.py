@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from gitsession.importing.import_session import ImportResult
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
-    from gitsession.index.prompts import Prompt
+    from gitsession.index.prompts import StoredPrompt
     from gitsession.index.search import Hit
     from gitsession.live.follow import NewEntry
     from gitsession.live.ingesting import IngestResult
@@ -162,7 +162,6 @@ __all__ = [
     "Plan",
     "Policy",
     "PolicyInput",
-    "Prompt",
     "Prune",
     "PurgePlan",
     "PurgeResult",
@@ -193,6 +192,7 @@ __all__ = [
     "State",
     "Store",
     "StoreRepository",
+    "StoredPrompt",
     "StoredSecrets",
     "Summarizer",
     "Summary",
@@ -262,7 +262,7 @@ _NAMES = {
     "gitsession.formats": ["Format"],
     "gitsession.git.engine": ["StoreRepository"],
     "gitsession.index.catalogue": ["Row"],
-    "gitsession.index.prompts": ["Prompt"],
+    "gitsession.index.prompts": ["StoredPrompt"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
     "gitsession.live.ingesting": ["IngestResult"],

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from gitsession.exporting.export_session import ExportResult
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
-    from gitsession.index.prompts import Prompt
+    from gitsession.index.prompts import StoredPrompt
     from gitsession.index.search import Hit
     from gitsession.live.ingesting import IngestResult
     from gitsession.repair.repair import RepairResult
@@ -409,7 +409,7 @@ class Store:
         with self.objects.without_fetching():
             return search.suggest(catalogue, self.objects, search.SearchQuery(query=query, sessions=among))
 
-    def prompts(self, query: str = "", *, among: Sequence[Row] | None = None, most: int = 100) -> list[Prompt]:
+    def prompts(self, query: str = "", *, among: Sequence[Row] | None = None, most: int = 100) -> list[StoredPrompt]:
         """Return the prompts of the user in all sessions, the newest first.
 
         Of prompts with the same text, only the newest is returned. Texts that agents insert as prompts are left out.

@@ -25,7 +25,7 @@ _INSERTED = pattern(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prompt:
+class StoredPrompt:
     """A prompt of the user.
 
     Attributes:
@@ -43,7 +43,7 @@ class Prompt:
 
 def recent_prompts(
     catalogue: Catalogue, store: ObjectStore, sessions: Mapping[str, Row], query: str, most: int
-) -> list[Prompt]:
+) -> list[StoredPrompt]:
     """Return the prompts in ``sessions``, the newest first. Of prompts with the same text, only the newest is returned.
 
     ``query``: the words that the prompts must contain, as in a search, or "". ``most``: the maximum number of prompts.
@@ -54,14 +54,16 @@ def recent_prompts(
 
 def _prompts(
     db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, sessions: Mapping[str, Row], query: str, most: int
-) -> list[Prompt]:
+) -> list[StoredPrompt]:
     match_query = expression(query, Vocabulary(db).forms)
     rows = db.execute(_USER.format(_MATCHING if match_query else ""), (match_query,) if match_query else ())
-    found: dict[str, Prompt] = {}
+    found: dict[str, StoredPrompt] = {}
     for sid, oid, at_ms in rows:
         if len(found) >= most:
             break
         text = text_of(store, oid) if sid in sessions and has_entry(catalogue.db, sid, oid) else None
         if text is not None and not _INSERTED.match(text):
-            found.setdefault(" ".join(text.split()), Prompt(session=sessions[sid], oid=oid, at_ms=at_ms, text=text))
+            found.setdefault(
+                " ".join(text.split()), StoredPrompt(session=sessions[sid], oid=oid, at_ms=at_ms, text=text)
+            )
     return list(found.values())

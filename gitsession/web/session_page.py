@@ -18,7 +18,7 @@ from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
 from gitsession.web.page import EntryRenderer, PartView, SectionView, render
 from gitsession.web.reading import EntryReader, ReadEntry
-from gitsession.web.transcript import PART_ENTRIES, PagePart, Transcript, OutlineRow
+from gitsession.web.transcript import PART_ENTRIES, OutlineRow, PagePart, Transcript
 
 _ROWS_AT_ONCE = 500
 """Number of rows of the branch tree in one part."""

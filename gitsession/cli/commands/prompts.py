@@ -54,7 +54,7 @@ def prompts_command(app: App, query: tuple[str, ...], most: int, in_folder: bool
     return code
 
 
-def _object(prompt: gitsession.Prompt) -> dict[str, Any]:
+def _object(prompt: gitsession.StoredPrompt) -> dict[str, Any]:
     row = prompt.session
     return {
         "session": row.sid,
@@ -66,6 +66,6 @@ def _object(prompt: gitsession.Prompt) -> dict[str, Any]:
     }
 
 
-def _line(prompt: gitsession.Prompt) -> str:
+def _line(prompt: gitsession.StoredPrompt) -> str:
     first, *others = prompt.text.strip().split("\n")
     return paint(shorten(first if not others else f"{first.rstrip()} …", width()))
