@@ -79,7 +79,9 @@ LATER |= {
 }
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
 LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOptions)}
-LATER |= {each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, StoredPrompt)}
+LATER |= {
+    each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, StoredPrompt)
+}
 LATER |= {"Origin": Origin, "Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 
