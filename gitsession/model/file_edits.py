@@ -19,12 +19,21 @@ PATH_CHARS_MAX = 4096
 
 _OLD = ("old_string", "oldString", "oldText", "old_text", "old_str")
 _NEW = ("new_string", "newString", "newText", "new_text", "new_str", "new_source")
+_EVERYWHERE = ("replace_all", "replaceAll")
 _WHOLE = ("content", "file_text", "contents")
 
 _COMPARED_LINES_MAX = 500
 """Maximum number of lines that are compared with each other. The time of the comparison grows with its square."""
 
 _CONTEXT_LINES = 3
+
+
+class Replacement(NamedTuple):
+    """A replaced part of a file. ``everywhere``: whether all occurrences of ``old`` were replaced."""
+
+    old: str
+    new: str
+    everywhere: bool = False
 
 
 class FileEdit(NamedTuple):
@@ -35,12 +44,14 @@ class FileEdit(NamedTuple):
         lines: The lines of the change, each beginning with " ", "-" or "+", as in a unified diff, without line ends.
         change: ``edit``, ``write`` (the whole file), ``delete`` or ``move``.
         moved_to: The new path if ``change`` is ``move``; otherwise "".
+        parts: The replaced parts, in the order of their replacement. For ``write``, the new part is the whole file.
     """
 
     path: str
     lines: tuple[str, ...]
     change: str = "edit"
     moved_to: str = ""
+    parts: tuple[Replacement, ...] = ()
 
     def relative_to(self, folder: str) -> FileEdit:
         """Return the edit with paths relative to ``folder``, if they are in it."""
@@ -72,12 +83,21 @@ def edits_in(arguments: Mapping[str, Any]) -> tuple[FileEdit, ...]:
         return ()
     edits = arguments.get("edits")
     parts = edits if isinstance(edits, list) else [arguments]
-    pairs = [(first_text(part, _OLD), first_text(part, _NEW)) for part in parts if isinstance(part, Mapping)]
-    replaced = [(old or "", new or "") for old, new in pairs if old is not None or new is not None]
+    found = (_replacement(part) for part in parts if isinstance(part, Mapping))
+    replaced = tuple(part for part in found if part is not None)
     if replaced:
-        return (FileEdit(path, tuple(line for old, new in replaced for line in compare(old, new))),)
+        return (FileEdit(path, tuple(line for part in replaced for line in compare(*part[:2])), parts=replaced),)
     whole = first_text(arguments, _WHOLE)
-    return () if whole is None else (FileEdit(path, tuple(f"+{line}" for line in _lines(whole)), "write"),)
+    if whole is None:
+        return ()
+    return (FileEdit(path, tuple(f"+{line}" for line in _lines(whole)), "write", parts=(Replacement("", whole),)),)
+
+
+def _replacement(part: Mapping[str, Any]) -> Replacement | None:
+    old, new = first_text(part, _OLD), first_text(part, _NEW)
+    if old is None and new is None:
+        return None
+    return Replacement(old or "", new or "", any(part.get(name) is True for name in _EVERYWHERE))
 
 
 def relative(path: str, folder: str) -> str:
@@ -135,19 +155,30 @@ _PATCH_MOVE = "*** Move to: "
 def _patched(patch: str) -> Iterator[FileEdit]:
     path, change, moved_to = "", "", ""
     lines: list[str] = []
+    hunks: list[list[str]] = []
     for line in [*_lines(patch[patch.index(_PATCH_BEGIN) :]), "*** End Patch"]:
         begun = _PATCH_FILE.fullmatch(line)
         if begun or line.startswith("*** End Patch"):
             if path:
-                yield FileEdit(path, tuple(lines), change, moved_to)
-            path, change, moved_to, lines = "", "", "", []
+                parts = (Replacement(_text(hunk, " -"), _text(hunk, " +")) for hunk in hunks)
+                yield FileEdit(path, tuple(lines), change, moved_to, tuple(parts))
+            path, change, moved_to, lines, hunks = "", "", "", [], []
         if begun:
             change = {"Add": "write", "Update": "edit", "Delete": "delete"}[begun[1]]
             path = begun[2].strip()
         elif line.startswith(_PATCH_MOVE) and path:
             change, moved_to = "move", line[len(_PATCH_MOVE) :].strip()
+        elif path and line.startswith("@@"):
+            hunks.append([])
         elif path and line[:1] in (" ", "-", "+"):
             lines.append(line)
+            if not hunks:
+                hunks.append([])
+            hunks[-1].append(line)
+
+
+def _text(hunk: Sequence[str], signs: str) -> str:
+    return "\n".join(line[1:] for line in hunk if line[0] in signs)
 
 
 # ---- Aider's blocks
@@ -172,8 +203,9 @@ def edits_in_text(text: str) -> tuple[FileEdit, ...]:
         elif len(parts) == 1 and _DIVIDER.fullmatch(line):
             parts.append([])
         elif len(parts) == 2 and _REPLACE.fullmatch(line):
-            lines = compare("\n".join(parts[0]), "\n".join(parts[1]))
-            found += [FileEdit(path, tuple(lines))] if path and lines else []
+            part = Replacement("\n".join(parts[0]), "\n".join(parts[1]))
+            lines = compare(part.old, part.new)
+            found += [FileEdit(path, tuple(lines), parts=(part,))] if path and lines else []
             parts = []
         else:
             parts[-1].append(line)
