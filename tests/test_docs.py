@@ -247,7 +247,7 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     described, seen = fields_of_schemas(), {"entry"}
 
     def check(*words: str, code: int = 0) -> None:
-        options = ["--json", *words[1:]] if words[0] == "diff" else [*words[1:], "--json"]
+        options = ["--json", *words[1:]] if words[0] == "diff" or "--" in words else [*words[1:], "--json"]
         found = json.loads(run(words[0], *options, code=code))
         name = found.pop("schema").split("/")[1]
         seen.add(name)
@@ -283,6 +283,8 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     (here / "notes.txt").write_text("a note\n")
     check("checkpoint", "@")
     check("diff", "@@root")
+    check("blame", "notes.txt")
+    check("log", "--", "notes.txt", code=1)
     check("compact", "@", "--keep-tokens", "1", "--dry-run")
     check("rewind", "leaf~1", "--dry-run")
     check("rewind", "leaf~1")

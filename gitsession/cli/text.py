@@ -80,16 +80,20 @@ def _escaped(word: str) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Return ``text`` on one line of at most ``width`` columns. An emoji or flag is not split."""
-    safe = " ".join(clean(text).split())
-    if columns(safe) <= width:
-        return safe
-    if _is_narrow(safe):
-        return safe[: max(width - 1, 0)] + "…"
+    return cut(" ".join(clean(text).split()), width)
+
+
+def cut(line: str, width: int) -> str:
+    """Return the beginning of a line, with at most ``width`` columns. An emoji or flag is not split."""
+    if columns(line) <= width:
+        return line
+    if _is_narrow(line):
+        return line[: max(width - 1, 0)] + "…"
     from rich.cells import set_cell_size
 
-    cut = set_cell_size(safe, max(width - 1, 0)).rstrip()
-    letters = len(cut) - len(cut.rstrip(_FLAG_LETTERS))  # two letters form one flag, and rich splits between them
-    return cut[: len(cut) - letters % 2] + "…"
+    kept = set_cell_size(line, max(width - 1, 0)).rstrip()
+    letters = len(kept) - len(kept.rstrip(_FLAG_LETTERS))  # two letters form one flag, and rich splits between them
+    return kept[: len(kept) - letters % 2] + "…"
 
 
 def columns(text: str) -> int:

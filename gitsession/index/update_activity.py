@@ -63,10 +63,9 @@ class ActivityRecorder:
     def _changes_in(self, edits: Iterable[FileEdit], *, call: str) -> Iterator[tuple[object, ...]]:
         """Yield a row for each path in ``edits``. The lines of a moved file count only in the row of its old path."""
         for edit in edits:
-            rows = (edit.path, edit.change, edit.added, edit.removed), (edit.moved_to, "write", 0, 0)
-            for path, *change in rows:
-                if path and len(path) <= PATH_CHARS_MAX:
-                    yield call, absolute(storable(path), self._folder), *change
+            for path, change in changed_paths(edit):
+                counts = (edit.added, edit.removed) if path == edit.path else (0, 0)
+                yield call, absolute(storable(path), self._folder), change, *counts
 
     def _record_result(self, oid: Oid, number: int, result: Message) -> None:
         outcome = outcome_of(result)
@@ -78,6 +77,12 @@ class ActivityRecorder:
         db.executemany("INSERT OR REPLACE INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", self._calls)
         db.executemany("INSERT OR REPLACE INTO results VALUES (?, ?, ?, ?, ?, ?)", self._results)
         db.executemany("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", self._changes)
+
+
+def changed_paths(edit: FileEdit) -> list[tuple[str, str]]:
+    """Return each path that an edit changes, with the change. Each path has a row, in this order."""
+    pairs = ((edit.path, edit.change), (edit.moved_to, "write"))
+    return [(path, change) for path, change in pairs if path and len(path) <= PATH_CHARS_MAX]
 
 
 def absolute(path: str, folder: str) -> str:

@@ -159,7 +159,10 @@ _BEGUN = "↳ "
 _WIDE = 100
 """Minimum number of columns for a table with numbers. A narrower table has only times, agents, and projects."""
 
-_AGENT_MAX, _PROJECT_MAX, _SHORT_MIN = 12, 20, 7
+_AGENT_MAX, _PROJECT_MAX = 12, 20
+
+SHORT_MIN = 7
+"""Minimum length of a short id of a session."""
 
 
 def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
@@ -208,7 +211,7 @@ def short_ids(rows: Iterable[gitsession.Row]) -> dict[str, str]:
     Seven characters have 2**35 values, so a session that is not in ``rows`` hardly ever begins in the same way.
     """
     parts = {row.sid: row.sid.rpartition("-")[2] for row in rows}
-    length = _SHORT_MIN
+    length = SHORT_MIN
     while len({part[:length] for part in parts.values()}) < len(parts) and length < max(map(len, parts.values())):
         length += 1
     return {sid: part[:length] for sid, part in parts.items()}

@@ -1,0 +1,98 @@
+"""The changes of one file in the catalog, over all sessions, with renames."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Collection
+from typing import NamedTuple
+
+from gitsession.git.types import Oid
+from gitsession.index.derived import storable
+
+LAST_MS = 2**62
+
+
+class RecordedChange(NamedTuple):
+    """A change of a file that a tool call, or the text of an answer, requested.
+
+    Attributes:
+        sid: The id of the session.
+        oid: The oid of the entry.
+        number: The number of the change in the entry.
+        path: The path of the file at that time.
+        change: ``edit``, ``write``, ``delete`` or ``move``.
+        added: The number of added lines.
+        removed: The number of removed lines.
+        at_ms: The time of the entry, Unix time in ms.
+    """
+
+    sid: str
+    oid: Oid
+    number: int
+    path: str
+    change: str
+    added: int
+    removed: int
+    at_ms: int
+
+
+_CHANGES = (
+    "SELECT sid, oid, number, path, change, added, removed, at_ms, depth FROM changes "
+    "JOIN entries USING (sid, oid) JOIN sessions USING (sid) WHERE NOT changes.copied AND at_ms <= ?1 "
+    "AND (path = ?2 OR path = ?3 OR substr(path, -length(?3) - 1) = '/' || ?3) ORDER BY created_ms, sid"
+)
+
+
+def changes_of(
+    db: sqlite3.Connection, path: str, name: str, is_same: Callable[[str, str, str], bool], *, until_ms: int = LAST_MS
+) -> list[RecordedChange]:
+    """Return the changes of a file, the newest first. The changes before a rename are included.
+
+    Copies of an entry in several sessions, for example in forks of a session, count only in the oldest session.
+
+    Args:
+        db: The database of the catalog.
+        path: The absolute path of the file.
+        name: The path relative to the top folder of the project.
+        is_same: A function that returns whether a path that ends with a name is this file. Its arguments are the id of
+            the session, the path and the name.
+        until_ms: The time of the last change, Unix time in ms.
+    """
+    found: dict[tuple[str, Oid, int], tuple[RecordedChange, int]] = {}
+    owners: dict[tuple[object, ...], str] = {}
+    waiting, seen = [(path, name, until_ms)], {path}
+    while waiting:
+        path, name, until_ms = waiting.pop()
+        for *row, depth in db.execute(_CHANGES, (until_ms, storable(path), storable(name))).fetchall():
+            change = RecordedChange(*row)
+            if change.path != path and not is_same(change.sid, change.path, name):
+                continue
+            if owners.setdefault(change[2:], change.sid) != change.sid:
+                continue  # a copy: the agent writes other ids, but the same time and the same change
+            found[change[:3]] = change, depth
+            earlier = _earlier_path(db, change)
+            if earlier and earlier not in seen:
+                seen.add(earlier)
+                folder = change.path.removesuffix(name)
+                waiting.append((earlier, earlier.removeprefix(folder), change.at_ms))
+    changes = sorted(found.values(), key=lambda item: (item[0].at_ms, item[1], item[0].sid, item[0].number))
+    return [change for change, _ in reversed(changes)]
+
+
+def _earlier_path(db: sqlite3.Connection, change: RecordedChange) -> str | None:
+    """Return the path from which a change moved the file; ``None`` if it did not. Both paths have a row."""
+    query = "SELECT path FROM changes WHERE sid = ? AND oid = ? AND number = ? AND change = 'move'"
+    row = (change.sid, change.oid, change.number - 1)
+    found = db.execute(query, row).fetchone() if change.change in ("move", "write") else None
+    return found[0] if found and found[0] != change.path else None
+
+
+def failed_calls(db: sqlite3.Connection) -> set[tuple[str, str]]:
+    """Return the failed tool calls of all sessions, each as the session's id and the agent's id of the call."""
+    return set(db.execute("SELECT sid, call FROM results WHERE failed"))
+
+
+def is_without_effect(db: sqlite3.Connection, change: RecordedChange, failed: Collection[tuple[str, str]]) -> bool:
+    """Return whether all tool calls of the entry with a change failed."""
+    calls = db.execute("SELECT call FROM calls WHERE oid = ?", (change.oid,)).fetchall()
+    return bool(calls) and all((change.sid, call) in failed for (call,) in calls)
