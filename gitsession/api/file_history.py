@@ -73,7 +73,7 @@ class TrackedFile(NamedTuple):
         return os.path.basename(folder) == os.path.basename(self.top)
 
 
-class Origin(NamedTuple):
+class LineOrigin(NamedTuple):
     """The entry that wrote a line.
 
     Attributes:
@@ -99,7 +99,7 @@ class FileHistory:
         self._objects = objects
         self._file = file
         self._rows = {row.sid: row for row in catalogue.sessions()}
-        self._origins: dict[tuple[str, Oid], Origin] = {}
+        self._origins: dict[tuple[str, Oid], LineOrigin] = {}
 
     def changes(self, until_ms: int = LAST_MS) -> list[RecordedChange]:
         """Return the changes by tool calls that did not fail, the newest first.
@@ -113,7 +113,7 @@ class FileHistory:
         found = file_changes.changes_of(self._db, self._file.path, self._file.name, is_same, until_ms=until_ms)
         return [change for change in found if not file_changes.is_without_effect(self._db, change, self._failed)]
 
-    def blame(self, text: str, until_ms: int = LAST_MS) -> list[Origin | None]:
+    def blame(self, text: str, until_ms: int = LAST_MS) -> list[LineOrigin | None]:
         """Return the origin of each line of ``text``; ``None`` for a line that no session wrote.
 
         ``until_ms``: the time of the last change, Unix time in ms.
@@ -197,14 +197,14 @@ class FileHistory:
         found = found or self._db.execute(target, (sid, chain)).fetchone()
         return found[0] if found else None
 
-    def origin(self, sid: str, oid: Oid) -> Origin:
+    def origin(self, sid: str, oid: Oid) -> LineOrigin:
         """Return an entry as the origin of lines."""
         if (sid, oid) in self._origins:
             return self._origins[sid, oid]
         found = self._db.execute("SELECT at_ms FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
         row = self._rows.get(sid)
         agent = row.agent if row is not None else ""
-        origin = Origin(sid, oid, found[0] if found else 0, agent, self.prompt(sid, oid))
+        origin = LineOrigin(sid, oid, found[0] if found else 0, agent, self.prompt(sid, oid))
         return self._origins.setdefault((sid, oid), origin)
 
     def prompt(self, sid: str, oid: Oid) -> str:

@@ -28,7 +28,7 @@ _COMPARED_LINES_MAX = 500
 _CONTEXT_LINES = 3
 
 
-class Replacement(NamedTuple):
+class ReplacedText(NamedTuple):
     """A replaced part of a file. ``everywhere``: whether all occurrences of ``old`` were replaced."""
 
     old: str
@@ -51,7 +51,7 @@ class FileEdit(NamedTuple):
     lines: tuple[str, ...]
     change: str = "edit"
     moved_to: str = ""
-    parts: tuple[Replacement, ...] = ()
+    parts: tuple[ReplacedText, ...] = ()
 
     def relative_to(self, folder: str) -> FileEdit:
         """Return the edit with paths relative to ``folder``, if they are in it."""
@@ -90,14 +90,14 @@ def edits_in(arguments: Mapping[str, Any]) -> tuple[FileEdit, ...]:
     whole = first_text(arguments, _WHOLE)
     if whole is None:
         return ()
-    return (FileEdit(path, tuple(f"+{line}" for line in _lines(whole)), "write", parts=(Replacement("", whole),)),)
+    return (FileEdit(path, tuple(f"+{line}" for line in _lines(whole)), "write", parts=(ReplacedText("", whole),)),)
 
 
-def _replacement(part: Mapping[str, Any]) -> Replacement | None:
+def _replacement(part: Mapping[str, Any]) -> ReplacedText | None:
     old, new = first_text(part, _OLD), first_text(part, _NEW)
     if old is None and new is None:
         return None
-    return Replacement(old or "", new or "", any(part.get(name) is True for name in _EVERYWHERE))
+    return ReplacedText(old or "", new or "", any(part.get(name) is True for name in _EVERYWHERE))
 
 
 def relative(path: str, folder: str) -> str:
@@ -160,7 +160,7 @@ def _patched(patch: str) -> Iterator[FileEdit]:
         begun = _PATCH_FILE.fullmatch(line)
         if begun or line.startswith("*** End Patch"):
             if path:
-                parts = (Replacement(_text(hunk, " -"), _text(hunk, " +")) for hunk in hunks)
+                parts = (ReplacedText(_text(hunk, " -"), _text(hunk, " +")) for hunk in hunks)
                 yield FileEdit(path, tuple(lines), change, moved_to, tuple(parts))
             path, change, moved_to, lines, hunks = "", "", "", [], []
         if begun:
@@ -203,7 +203,7 @@ def edits_in_text(text: str) -> tuple[FileEdit, ...]:
         elif len(parts) == 1 and _DIVIDER.fullmatch(line):
             parts.append([])
         elif len(parts) == 2 and _REPLACE.fullmatch(line):
-            part = Replacement("\n".join(parts[0]), "\n".join(parts[1]))
+            part = ReplacedText("\n".join(parts[0]), "\n".join(parts[1]))
             lines = compare(part.old, part.new)
             found += [FileEdit(path, tuple(lines), parts=(part,))] if path and lines else []
             parts = []

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession import Message, ToolCall
-from gitsession.model.file_edits import FileEdit, Replacement, compare, edits_in, edits_in_text
+from gitsession.model.file_edits import FileEdit, ReplacedText, compare, edits_in, edits_in_text
 from gitsession.model.tool_actions import action_of, outcome_of
 
 PATCH = """*** Begin Patch
@@ -71,8 +71,8 @@ def test_the_title_of_a_call(name: str, arguments: dict[str, Any], title: str) -
 
 def test_a_patch_names_every_file_and_its_lines() -> None:
     assert edits_in({"input": PATCH}) == (
-        FileEdit("NOTES.md", ("+one", "+two"), "write", parts=(Replacement("", "one\ntwo"),)),
-        FileEdit("app.py", (" kept", "-old", "+new"), "move", "main.py", (Replacement("kept\nold", "kept\nnew"),)),
+        FileEdit("NOTES.md", ("+one", "+two"), "write", parts=(ReplacedText("", "one\ntwo"),)),
+        FileEdit("app.py", (" kept", "-old", "+new"), "move", "main.py", (ReplacedText("kept\nold", "kept\nnew"),)),
         FileEdit("README.md", (), "delete"),
     )
 
@@ -80,15 +80,15 @@ def test_a_patch_names_every_file_and_its_lines() -> None:
 def test_an_edit_has_the_replaced_parts_in_order() -> None:
     edits = [{"old_string": "a", "new_string": "b", "replace_all": True}, {"old_string": "c", "new_string": ""}]
     [edit] = edits_in({"file_path": "x", "edits": edits})
-    assert edit.parts == (Replacement("a", "b", everywhere=True), Replacement("c", ""))
+    assert edit.parts == (ReplacedText("a", "b", everywhere=True), ReplacedText("c", ""))
     [written] = edits_in({"file_path": "x", "content": "1\n"})
-    assert written.parts == (Replacement("", "1\n"),)
+    assert written.parts == (ReplacedText("", "1\n"),)
 
 
 def test_search_and_replace_blocks_of_aider() -> None:
     block = "app.py\n```python\n<<<<<<< SEARCH\na\nb\n=======\na\nc\n>>>>>>> REPLACE\n```\n"
     assert edits_in_text(f"I'll do it.\n\n{block}\nDone.") == (
-        FileEdit("app.py", (" a", "-b", "+c"), parts=(Replacement("a\nb", "a\nc"),)),
+        FileEdit("app.py", (" a", "-b", "+c"), parts=(ReplacedText("a\nb", "a\nc"),)),
     )
     assert edits_in_text("<<<<<<< SEARCH\nnever closed\n" * 1000) == ()
 

@@ -18,7 +18,7 @@ from gitsession.errors import NotFound, Refused
 from gitsession.model.headline import clean
 
 if TYPE_CHECKING:
-    from gitsession.api.file_history import Origin, TrackedFile
+    from gitsession.api.file_history import LineOrigin, TrackedFile
     from gitsession.index.file_changes import RecordedChange
 
 _BINARY_BYTES = 8000
@@ -111,12 +111,12 @@ def _recorded(app: App, address: str, path: str) -> tuple[TrackedFile, bytes, in
     return file, files.read(name), max(entry.at_ms, entry_of(app.objects(), node).at_ms)
 
 
-def _as_object(number: int, line: str, origin: Origin | None) -> dict[str, Any]:
+def _as_object(number: int, line: str, origin: LineOrigin | None) -> dict[str, Any]:
     names = ("session", "id", "at", "agent", "prompt")
     return {"line": number, **dict(zip(names, origin or [None] * len(names), strict=True)), "text": line}
 
 
-def _table(rows: Sequence[tuple[int, str, Origin | None]]) -> Iterator[str]:
+def _table(rows: Sequence[tuple[int, str, LineOrigin | None]]) -> Iterator[str]:
     """Yield a line for each line of a file. If standard output is a terminal, cut the lines at its width."""
     now_ms = time.time_ns() // 1_000_000
     known = {origin for _, _, origin in rows if origin is not None}
@@ -177,14 +177,14 @@ def show_changes(app: App, address: str | None, paths: Sequence[str], number: in
     )
 
 
-def _change_object(change: RecordedChange, origin: Origin) -> dict[str, Any]:
+def _change_object(change: RecordedChange, origin: LineOrigin) -> dict[str, Any]:
     return {
         "session": change.sid, "id": change.oid, "at": change.at_ms, "agent": origin.agent, "prompt": origin.prompt,
         "path": change.path, "change": change.change, "added": change.added, "removed": change.removed,
     }  # fmt: skip
 
 
-def _change_lines(rows: Sequence[tuple[RecordedChange, Origin]]) -> Iterator[str]:
+def _change_lines(rows: Sequence[tuple[RecordedChange, LineOrigin]]) -> Iterator[str]:
     now_ms = time.time_ns() // 1_000_000
     heads = _heads({change: (origin.sid, origin.oid, origin.at_ms, origin.agent) for change, origin in rows}, now_ms)
     effects = {change: f"{change.change} +{change.added} -{change.removed}" for change, _ in rows}
