@@ -20,6 +20,9 @@ _PRODUCT_MAX = 4_000_000
 _PLACES_MAX = 50
 """Maximum number of places at which the lines of a change are searched."""
 
+_EVERYWHERE_MAX = 1000
+"""Maximum number of occurrences that are undone. Each one copies the text, so the time grows with their product."""
+
 
 class TextChange(NamedTuple, Generic[T]):
     """A change of a text.
@@ -113,7 +116,7 @@ class _Blame(Generic[T]):
         if not part.strip():
             return
         first, at = -1, self._text.find(part)
-        for _ in range(len(self._text) if everywhere else _PLACES_MAX):
+        for _ in range(_EVERYWHERE_MAX if everywhere else _PLACES_MAX):
             if at < 0:
                 break
             if everywhere:

@@ -88,6 +88,10 @@ def test_a_replacement_of_all_occurrences() -> None:
     assert attribute(text, [TextChange("e", "old", "new")]) == ["e", None, None]
 
 
+def test_a_replacement_of_a_million_occurrences_ends() -> None:
+    assert attribute("x" * 1_000_000, [TextChange("e", "y", "x", everywhere=True)]) == ["e"]
+
+
 def test_lines_that_were_edited_later_are_not_attributed() -> None:
     change = TextChange("e", "", "def run():\n    start()\n    wait()\n    stop()\n")
     text = "def run():\n    start()\n    wait(5)  # by hand\n    stop()\n"
