@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import Clock
 from commands import Run, document
 
 from gitsession import Message, ToolCall
@@ -27,7 +28,7 @@ def store(run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """Return an empty store. The current folder is the top of a repository."""
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     (here / ".git").mkdir()
-    return Store.create(tmp_path / "store.git")
+    return Store.create(tmp_path / "store.git", clock=Clock())
 
 
 @pytest.fixture
