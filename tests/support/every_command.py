@@ -19,6 +19,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "prompts": [["prompts"], ["prompts", "words", "-z"]],
     "browse": [["browse"]],
     "status-line": [["status-line", "@"]],
+    "blame": [["blame", "file.jsonl"], ["log", "--", "file.jsonl"]],
     "stats": [["stats"], ["stats", "--by", "model", "--csv"]],
     "log": [["log", "@"]],
     "tree": [["tree", "@"]],
