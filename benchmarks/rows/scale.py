@@ -153,6 +153,12 @@ def _command(*words: str) -> Callable[[Grown], Step]:
     return lambda grown: grown.command(*words)
 
 
+def _first_list(grown: Grown) -> Step:
+    """Return a step that lists all sessions without a catalog."""
+    (grown.path / catalogue.FILE).unlink(missing_ok=True)
+    return grown.command("ls")
+
+
 def _call(work: Callable[[Grown], object]) -> Callable[[Grown], Step]:
     return lambda grown: lambda _: work(grown)
 
@@ -211,7 +217,7 @@ _PUSH = _after_one_entry(lambda grown: grown.store.remotes.push())
 
 CASES: Mapping[str, Case] = {
     "first ls -n 10": Case(SESSIONS, _command("ls", "-n", "10"), once=True),
-    "first ls": Case(SESSIONS, _command("ls"), once=True),
+    "first ls": Case(SESSIONS, _first_list, once=True),
     "first search": Case(SESSIONS, _find, once=True),
     "first sync": Case(SESSIONS, _SYNC, once=True),
     "clone": Case(SESSIONS, _call(_clone), once=True),
