@@ -51,7 +51,7 @@ def stats_command(
     if by not in _TIMES:
         found.sort(key=lambda row: (-row.tokens, -row.calls, row.key))
     if as_csv:
-        click.echo("\n".join(_csv(by, found)))
+        click.echo(_csv(by, found), nl=False)
         return 0
     nothing = no_such_agent(agent, sessions) or "no events found"
     return print_list("stats", "groups", map(as_object, found), _table(by, found), nothing=nothing, by=by)
@@ -62,7 +62,7 @@ def as_object(row: Statistics) -> dict[str, Any]:
     return {**row._asdict(), "tokens": row.tokens}
 
 
-def _csv(by: str, rows: Sequence[Statistics]) -> Iterator[str]:
+def _csv(by: str, rows: Sequence[Statistics]) -> str:
     import csv
     import io
 
@@ -70,7 +70,7 @@ def _csv(by: str, rows: Sequence[Statistics]) -> Iterator[str]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([by, *Statistics._fields[1:]])
     writer.writerows([(on_a_line(row.key), *row[1:]) for row in rows])
-    yield text.getvalue().rstrip("\n")
+    return text.getvalue()
 
 
 # ---- the table
