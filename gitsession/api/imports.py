@@ -7,6 +7,7 @@ import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from gitsession.api.agents import AgentSessions
@@ -175,8 +176,7 @@ class Imports:
 
     def finish(self) -> None:
         """Update the catalog, and record the status of the imported files there."""
-        newest = list(self._states.items())[-STATES_MAX:]
-        states = {path: state.encode() if state is not None else None for path, state in newest}
+        states = {path: state.encode() if state is not None else None for path, state in self._states.items()}
         self.agents.opened.catalogues.get().remember(self._files, states)
 
     def _one(self, found: FoundSession, *, named: bool, within: bool) -> str | None:
@@ -211,7 +211,7 @@ class Imports:
             except RefMoved:
                 done = run(found.load())
             self._set_state(found.path.absolute(), done)
-            self.done.append((found.path, found.format.AGENT, done))
+            self.done.append((found.path, found.format.AGENT, replace(done, state=None)))
             self._queue.imported.append((found.path, id))
             if within:
                 self._remember(found.path, found.stamp, done.session)
@@ -241,9 +241,12 @@ class Imports:
         return None if may_change and copy_folders(format, loaded.source, found.path) else loaded
 
     def _set_state(self, path: Path, done: ImportResult) -> None:
+        """Keep the state of the file that was imported last. As in the catalog, those of older files are dropped."""
         if not self.dry_run:
             self._states.pop(path, None)
             self._states[path] = done.state
+            if len(self._states) > STATES_MAX:
+                del self._states[next(iter(self._states))]
 
     def _seen(self, path: Path, stamp: Stat) -> str | None:
         return self.agents.opened.catalogues.get(fresh=False).seen(path.absolute(), stamp)

@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 19
+VERSION = 20
 FILE = "gitsession/index.db"
 
 _SCHEMA = """
@@ -35,6 +35,7 @@ CREATE TABLE entries (
     anchors INTEGER, above TEXT, payload BLOB, agent TEXT, proof INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
+CREATE INDEX entries_segment ON entries (source_id) WHERE kind = 'session';
 CREATE INDEX entries_chain ON entries (chain);
 CREATE INDEX entries_words ON entries (sid, in_file DESC, line IS NULL, line, at_ms, depth, chain)
     WHERE words IS NOT NULL;
@@ -62,6 +63,7 @@ CREATE TABLE sessions (
     parent TEXT, delegated INTEGER NOT NULL, continues TEXT, copied INTEGER NOT NULL, meta TEXT, leaf TEXT,
     counted INTEGER NOT NULL, waiting INTEGER NOT NULL, cost REAL NOT NULL, changed INTEGER NOT NULL) WITHOUT ROWID;
 CREATE INDEX sessions_newest ON sessions (updated_ms DESC, sid);
+CREATE INDEX sessions_source ON sessions (agent, source_id);
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;

@@ -24,6 +24,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from gitsession import Message, Store
+from gitsession.api import imports as imports_module
 from gitsession.api.imports import Imports
 from gitsession.discovery.sources import format_of
 from gitsession.importing import import_state
@@ -500,13 +501,16 @@ def test_copies_of_files_that_disappear_and_return(tmp_path: Path) -> None:
 
 
 def test_catalog_keeps_the_states_of_the_newest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "STATES_MAX", 2)
+    for module in (catalogue, imports_module):
+        monkeypatch.setattr(module, "STATES_MAX", 2)
     with Store.create(tmp_path / "store.git") as store:
         imports = Imports(store.agents)
         for number in range(4):
             path = tmp_path / f"{number}.jsonl"
             path.write_bytes(pi_file(*LINES[:2], id=f"s{number}"))
             imports.take(path)
+        assert list(imports._states) == [tmp_path / "2.jsonl", tmp_path / "3.jsonl"]  # others would only take memory
+        assert not any(done.state for _, _, done in imports.done)
         imports.finish()
         for number in range(4):
             path = tmp_path / f"{number}.jsonl"
