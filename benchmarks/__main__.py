@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.keep:
         results.save_before(asked.docs / "benchmarks", results.load(asked.docs / "benchmarks/results.json"))
     size = "quick" if asked.quick else asked.size
+    path = asked.docs / "benchmarks/results.json"
+    known = results.load(path) if asked.write else None
     found: dict[str, Found] = {}
     with tempfile.TemporaryDirectory(prefix="gitsession-bench-", dir=asked.place) as place:
         runs = asked.rounds or {"tiny": 1, "quick": 2, "full": 3}[size]
@@ -36,9 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found[name] = _measured(name, shop)
             print(f"-- {name}: {time.monotonic() - began:.0f} s", flush=True)
             shop.tidy()
+            if known is not None:  # after each row, so that an interrupted run keeps its results
+                results.save(path, _merged(known, found, where))
     if asked.write:
-        path = asked.docs / "benchmarks/results.json"
-        results.save(path, _merged(results.load(path), found, where))
         page.write(asked.docs, results.load(path))
     return 0
 
