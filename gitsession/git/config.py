@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from gitsession.durable import read_regular, sync_directory
+from gitsession.errors import Unavailable
 from gitsession.pattern import pattern
 
 HEAD = "HEAD"
@@ -46,26 +48,92 @@ _FETCHED_INTO_BRANCHES = pattern(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/session
 """The fetch refspec that earlier versions wrote. With it, a plain `git fetch --prune` deletes local branches."""
 
 _SECTION = pattern(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
+_VALUE = pattern(r'((?:[^"\\\n#;]|\\[\\"ntb\n]|"(?:[^"\\\n]|\\[\\"ntb\n])*")*)(?:[#;][^\n]*)?(?=\n|\Z)')
+"""A value with quotes, escapes or a comment. It can have several lines."""
+_ESCAPED = pattern(r"\\(.)")
+_VALUE_PARTS = pattern(r'(")|\\(.|\n)|([^"\\]+)')
+_ESCAPES = {"n": "\n", "t": "\t", "b": "\b", "\n": ""}
 _HEAD = pattern(r"(ref: refs/[^\x00-\x20\x7f]+|[0-9a-f]{40})\s*")
 
 
 def settings(text: str) -> dict[str, str]:
-    """Return the settings in ``text``, keyed by ``section.key`` or ``section.subsection.key``; the last value wins.
+    """Return the settings in ``text``, keyed by ``section.key`` or ``section.subsection.key``; the last value wins."""
+    return dict(entries(text))
 
-    Section and key are in lower case. Includes are not followed.
+
+def entries(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each setting in ``text`` with its value, as git reads them. A setting without a value is ``true``.
+
+    Section and key are in lower case. Includes are not followed. Lines that git would reject are skipped.
     """
-    found: dict[str, str] = {}
     section = ""
-    for line in text.splitlines():
-        line = line.strip()
-        head = _SECTION.match(line)
-        if head:
-            section = f"{head[1].lower()}.{head[2]}" if head[2] else head[1].lower()
-            line = line[head.end() :].strip()
-        if line and line[0] not in "#;":
-            key, equals, value = line.partition("=")
-            found[f"{section}.{key.strip().lower()}"] = value.split("#")[0].strip().strip('"') if equals else "true"
-    return found
+    end = -1
+    while end < len(text):
+        at, end = end + 1, text.find("\n", end + 1) % (len(text) + 1)
+        line = text[at:end].lstrip()
+        if line.startswith("["):
+            head = _SECTION.match(line)
+            if head is None:
+                continue
+            section = head[1].lower()
+            if head[2] is not None:
+                section += "." + _ESCAPED.sub(r"\1", head[2])
+            line = line[head.end() :].lstrip()
+        key, equals, value = line.partition("=")
+        key = key.strip().lower()
+        if not key or "#" in key or ";" in key:
+            continue
+        if equals and any(mark in value for mark in '"\\#;'):
+            found = _VALUE.match(text, end - len(value))
+            if found is None:
+                continue
+            value, end = _unquoted(found[1]), found.end()
+        else:
+            value = value.strip() if equals else "true"
+        yield f"{section}.{key}", value
+
+
+def _unquoted(value: str) -> str:
+    """Return the value of a setting: without quotes, escapes, and the spaces around it."""
+    value = value.strip()
+    if '"' not in value and "\\" not in value:
+        return value
+    found, inside, fixed = "", False, 0
+    for quote, escaped, text in _VALUE_PARTS.findall(value):
+        inside ^= bool(quote)
+        found += _ESCAPES.get(escaped, escaped) + text
+        fixed = len(found) if inside or quote or escaped else fixed
+    return found[:fixed] + found[fixed:].rstrip()
+
+
+def add(git_dir: Path, section: str, rows: Iterable[tuple[str, str]]) -> None:
+    """Add settings to a section such as ``remote "origin"``, in one write. Existing settings are not changed.
+
+    ``rows``: keys and values. Raises ``Unavailable``.
+    """
+    lines = "".join(line_of(key, value) for key, value in rows)
+
+    def changed(text: str) -> str:
+        head = f"[{section}]\n"
+        at = 0 if text.startswith(head) else text.find(f"\n{head}") + 1
+        if text.startswith(head, at):
+            return f"{text[: at + len(head)]}{lines}{text[at + len(head) :]}"
+        return f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}{head}{lines}"
+
+    file = Path(os.path.realpath(git_dir / FILE))
+    try:
+        _rewrite(file, changed)
+    except FileExistsError:
+        hint = f"if no other program is changing it, delete '{file}.lock'"
+        raise Unavailable(f"cannot change '{file}': it is locked", hint=hint) from None
+    except OSError as error:
+        raise Unavailable(f"cannot change '{file}': {error.strerror}") from error
+
+
+def line_of(key: str, value: str) -> str:
+    """Return the line of a setting."""
+    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+    return f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n'
 
 
 class RedactionSettings(NamedTuple):
@@ -89,7 +157,13 @@ def redaction(git_dir: Path) -> RedactionSettings:
 
 def settings_of(git_dir: Path) -> dict[str, str]:
     """Return the settings of the store's own configuration, keyed as by ``settings``; empty if the file is missing."""
-    return settings(_text(git_dir / FILE) or "")
+    return dict(all_of(git_dir))
+
+
+def all_of(git_dir: Path) -> list[tuple[str, str]]:
+    """Return all settings of the store's own configuration, in order (see ``entries``)."""
+    data = read_regular(git_dir / FILE)
+    return [] if data is None else list(entries(data.decode("utf-8", "surrogateescape")))
 
 
 def value_of(git_dir: Path, key: str) -> str:
@@ -113,25 +187,29 @@ def migrate(git_dir: Path) -> None:
     writer that opens the store tries again.
     """
     file = git_dir / FILE
-    if _without_branch_refspecs(_text(file) or "") is None:
-        return
+    if _without_branch_refspecs(_text(file) or "") is not None:
+        with suppress(OSError):
+            _rewrite(file, _without_branch_refspecs)
+
+
+def _rewrite(file: Path, changed: Callable[[str], str | None]) -> None:
+    """Replace the text of ``file`` with the result of ``changed``, unless that is ``None``. Raises ``OSError``."""
     lock = file.with_name(f"{FILE}.lock")  # the lock file that `git config` uses
-    with suppress(OSError):
-        fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.S_IMODE(file.stat().st_mode))
-        try:
-            with os.fdopen(fd, "wb") as opened:
-                text = _without_branch_refspecs(file.read_bytes().decode("utf-8", "surrogateescape"))
-                opened.write((text or "").encode("utf-8", "surrogateescape"))
-                opened.flush()
-                os.fsync(fd)
-            if text is None:  # another process has already changed the file
-                lock.unlink()
-                return
-            os.rename(lock, file)
-        except BaseException:
-            lock.unlink(missing_ok=True)
-            raise
-        sync_directory(git_dir)
+    fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.S_IMODE(file.stat().st_mode))
+    try:
+        with os.fdopen(fd, "wb") as opened:
+            text = changed(file.read_bytes().decode("utf-8", "surrogateescape"))
+            opened.write((text or "").encode("utf-8", "surrogateescape"))
+            opened.flush()
+            os.fsync(fd)
+        if text is None:  # another process has already changed the file
+            lock.unlink()
+            return
+        os.rename(lock, file)
+    except BaseException:
+        lock.unlink(missing_ok=True)
+        raise
+    sync_directory(file.parent)
 
 
 def _without_branch_refspecs(text: str) -> str | None:

@@ -85,6 +85,11 @@ class Remote:
         """True if the remote is shared with a code repository."""
         return self.prefixes != _STORE_REFSPECS
 
+    @property
+    def is_plain(self) -> bool:
+        """True if the remote is a store in the configuration, with no settings for fetches except its URL."""
+        return self.is_named and not self.is_shared and {key for key, _ in self.settings} <= {"url", "pushurl"}
+
     def remote_ref(self, ref: str) -> str | None:
         """Return the name of a local ref at the remote; ``None`` if the ref is not sent."""
         for near, far in self.prefixes:
@@ -203,21 +208,24 @@ def add(
         )
     location = address(url)
     added = Remote(name, location, _shared_refspecs(namespace) if namespace else _STORE_REFSPECS)
-    for key in ("fetch", "push", _AGREED, f"{_SCOPED}all", *(f"{_SCOPED}{kind}" for kind in scope.limits)):
-        if f"remote.{name}.{key}" in settings:
-            _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
+    rows = [("url", location)]
+    rows += [("fetch", spec) for spec in (added.fetched() if added.is_shared else [f"+{HEADS}*:{added.tracks}*"])]
+    for near, far in added.prefixes:
+        end = "*" if near.endswith("/") else ""
+        rows.append(("push", f"{near}{end}:{far}{end}"))
     for kind, values in scope.limits.items():
         for value in values:
             value = os.path.abspath(value) if kind == "project" and os.path.isdir(value) else value
-            _config(git_dir, "--add", f"remote.{name}.{_SCOPED}{kind}", value)
-    if scope.is_all:
-        _config(git_dir, f"remote.{name}.{_SCOPED}all", "true")
-    _config(git_dir, f"remote.{name}.url", location)
-    for spec in added.fetched() if added.is_shared else [f"+{HEADS}*:{added.tracks}*"]:
-        _config(git_dir, "--add", f"remote.{name}.fetch", spec)
-    for near, far in added.prefixes:
-        end = "*" if near.endswith("/") else ""
-        _config(git_dir, "--add", f"remote.{name}.push", f"{near}{end}:{far}{end}")
+            rows.append((f"{_SCOPED}{kind}", value))
+    rows += [(f"{_SCOPED}all", "true")] if scope.is_all else []
+    present = []
+    for key in ("fetch", "push", _AGREED, f"{_SCOPED}all", *(f"{_SCOPED}{kind}" for kind in scope.limits)):
+        found = [(key, value) for value in settings.get(f"remote.{name}.{key}", ())]
+        if set(found) <= set(rows):
+            present += found
+        else:  # the settings of a remote that was removed
+            _config(git_dir, "--unset-all", f"remote.{name}.{key}", accept=(0, 5))
+    config.add(git_dir, f'remote "{name}"', [row for row in rows if row not in present])
     if home:
         _config(git_dir, HOME, name)
     return find(git_dir, name)
@@ -225,8 +233,12 @@ def add(
 
 def agree(git_dir: Path, remote: Remote) -> None:
     """Record that the user has confirmed the scope of a remote."""
-    if remote.is_named and not remote.is_agreed:
+    if not remote.is_named or remote.is_agreed:
+        return
+    if f"remote.{remote.name}.{_AGREED}" in _settings(git_dir):
         _config(git_dir, f"remote.{remote.name}.{_AGREED}", "true")
+    else:
+        config.add(git_dir, f'remote "{remote.name}"', [(_AGREED, "true")])
 
 
 def file(path: Path) -> Remote:
@@ -311,15 +323,10 @@ def plain(url: str) -> str:
 
 
 def _settings(git_dir: Path) -> dict[str, list[str]]:
-    arguments = (
-        "config", "--file", str(git_dir / config.FILE), "--null", "--get-regexp", r"^(remote\.|gitsession\.home)",
-    )  # fmt: skip
-    output = process.run(None, *arguments, accept=(0, 1)).out.decode("utf-8", "surrogateescape")
+    """Return all settings of the store's own configuration, with all their values."""
     found: dict[str, list[str]] = {}
-    for setting in output.split("\0"):
-        key, _, value = setting.partition("\n")
-        if key:
-            found.setdefault(key, []).append(value)
+    for key, value in config.all_of(git_dir):
+        found.setdefault(key, []).append(value)
     return found
 
 
