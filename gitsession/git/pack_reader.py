@@ -92,6 +92,11 @@ class Packs:
         self._bodies, self._bases, self._bases_bytes = OrderedDict(), OrderedDict(), 0
         self._reads, self._whole = {}, OrderedDict()
 
+    @property
+    def count(self) -> int:
+        """The number of objects that the indexes list."""
+        return sum(index.count for index in self._indexes.values())
+
     def contains(self, oid: Oid) -> bool:
         """Return whether an index lists the object."""
         raw = bytes.fromhex(oid)

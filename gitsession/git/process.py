@@ -12,7 +12,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +43,7 @@ _REF_FOLDERS = ("refs", "logs")
 _FILE_SETTING = pattern(r"(?mi)^\s*(?:\[[^\]\n]*\]\s*)?(?:path|excludesFile|attributesFile)\s*=\s*(.*)$")
 """Settings whose value is the path of another file that git reads."""
 _FSCK_SECONDS = 3600.0
+_TRANSFER_SECONDS = 6 * 3600.0
 _LONG_SECONDS = 3.0
 _USER_VARIABLES = (
     "GIT_ASKPASS",
@@ -57,7 +58,8 @@ _USER_VARIABLES = (
 
 _PASSED_VARIABLES = ("PATH", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 
-QUARANTINE = ("GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES")
+OBJECTS = "GIT_OBJECT_DIRECTORY"
+QUARANTINE = ("GIT_QUARANTINE_PATH", OBJECTS, "GIT_ALTERNATE_OBJECT_DIRECTORIES")
 """Variables that git sets for its hook `pre-receive`.
 
 These variables name the folders of pushed objects that are not accepted yet.
@@ -249,40 +251,50 @@ OutputCallback = Callable[[bytes], None]
 
 
 def run_transfer(
-    git_dir: Path | None,
-    *arguments: str,
-    on_output: OutputCallback | None = None,
-    interactive: bool = False,
-    timeout_seconds: float = 6 * 3600.0,
+    git_dir: Path | None, *arguments: str, on_output: OutputCallback | None = None, interactive: bool = False
 ) -> ProcessResult:
     """Run git to exchange data with another repository, with the user's configuration. Accepts every exit code.
 
     ``on_output``: receives the progress output. ``interactive``: True if git and ssh may ask the user for a password;
     otherwise they get no terminal. Raises ``Unavailable`` if git is missing or too slow.
     """
+    with transfer(git_dir, *arguments, on_output=on_output, interactive=interactive) as result:
+        return result()
+
+
+@contextlib.contextmanager
+def transfer(
+    git_dir: Path | None, *arguments: str, on_output: OutputCallback | None = None, interactive: bool = False
+) -> Iterator[Callable[[], ProcessResult]]:
+    """Start git as ``run_transfer`` does; yield a function that waits for its result. At the end, git is killed."""
     env = environment(user_config=True)
     if interactive:
         env["GIT_TERMINAL_PROMPT"] = "1"
     command = _command(git_dir, [each for each in _FIXED if not (interactive and each.startswith("core.askPass"))])
     at = "/" if git_dir is None else git_dir
     with _popen([*command, *arguments], env, at, has_input=False, new_session=not interactive) as child:
-        assert child.stdout is not None
-        assert child.stderr is not None
-        chunks: list[bytes] = []
-        reader = threading.Thread(target=_forward_output, args=(child.stderr.fileno(), on_output, chunks), daemon=True)
-        timer = threading.Timer(timeout_seconds, child.kill)
-        timer.daemon = True
         try:
-            timer.start()
-            reader.start()
-            out = child.stdout.read()
-            reader.join()
-            code = child.wait()
-        except BaseException:  # Ctrl-C must not leave the child running
-            child.kill()
-            raise
+            yield lambda: _transferred(child, on_output)
         finally:
-            timer.cancel()
+            if child.poll() is None:  # Ctrl-C must not leave the child running
+                child.kill()
+
+
+def _transferred(child: Popen[bytes], on_output: OutputCallback | None) -> ProcessResult:
+    assert child.stdout is not None
+    assert child.stderr is not None
+    chunks: list[bytes] = []
+    reader = threading.Thread(target=_forward_output, args=(child.stderr.fileno(), on_output, chunks), daemon=True)
+    timer = threading.Timer(_TRANSFER_SECONDS, child.kill)
+    timer.daemon = True
+    try:
+        timer.start()
+        reader.start()
+        out = child.stdout.read()
+        reader.join()
+        code = child.wait()
+    finally:
+        timer.cancel()
     return ProcessResult(code, out, b"".join(chunks))
 
 

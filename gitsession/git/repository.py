@@ -85,6 +85,11 @@ class VerifiedRepository:
         self._packs.refresh()
         return self._packs.contains(oid)
 
+    @property
+    def packed_objects(self) -> int:
+        """The number of objects in packs. An object in several packs is counted several times."""
+        return self._packs.count
+
     def refresh(self) -> None:
         """List the packs again, and close packs that no longer exist."""
         self._packs.refresh()

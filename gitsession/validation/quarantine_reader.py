@@ -1,7 +1,7 @@
 """A reader of proposed objects in git's quarantine on a server, or in a quarantine of this store.
 
-The reader loads the objects of several entries together, because one request to git is faster than many. Only the
-objects that were loaded last are cached.
+The reader loads the objects of several entries together, in the order of the received packs. Only the objects that were
+loaded last are cached. Git reads the objects that are not in these packs, or that are large.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple, Self, cast
@@ -23,9 +24,10 @@ from gitsession.errors import Corrupt, GitSessionError, Malformed, MissingObject
 from gitsession.git import process
 from gitsession.git.cat_file import CatFile, ObjectHeader
 from gitsession.git.objects import parse_commit, parse_tree
+from gitsession.git.pack_reader import Packs
 from gitsession.git.types import Kind, Oid
 from gitsession.sessions import layout
-from gitsession.store import refs
+from gitsession.store import create, refs
 
 MEBIBYTE = 1 << 20
 NOT_SENT = "was not sent and is not in this repository"
@@ -107,7 +109,10 @@ TREE_BYTES_MAX = 64 << 10
 """Maximum size in bytes of an entry's commit and of its tree. Valid commits and trees are much smaller."""
 
 _TREE = re.compile(rb"\Atree ([0-9a-f]{40})\n")
+_PARENTS = re.compile(rb"tree [0-9a-f]{40}\n((?:parent [0-9a-f]{40}\n)*)")
 
+_COMMITS_BYTES_MAX = 8 << 20
+"""Maximum size of the commits of a push or a fetch that are kept: about 25,000 of them."""
 _AHEAD_BYTES_MAX = 1 << 20
 _WINDOW_BYTES_MAX = 32 << 20
 _OBJECT_BYTES_MAX = 1 << 30
@@ -125,15 +130,17 @@ class GitReader:
         self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
         self._variables = dict(variables or {})
-        self._cat_file = CatFile(git_dir, self._variables)
+        self._packs = Packs(os.path.join(git_dir, self._variables.get(process.OBJECTS, "objects")), _AHEAD_BYTES_MAX)
+        self._cat_file: CatFile | None = None
         self._pid = os.getpid()
         self._heads: dict[Oid, ObjectHeader | None] = {}
         self._window: dict[Oid, tuple[Kind, bytes]] = {}
+        self._commits: dict[Oid, tuple[Kind, bytes]] = {}
 
     @property
     def _git(self) -> CatFile:
         """The git process. A forked process starts its own, because it must not take the answers of the first one."""
-        if self._pid != os.getpid():
+        if self._cat_file is None or self._pid != os.getpid():
             self._cat_file, self._pid = CatFile(self._git_dir, self._variables), os.getpid()
         return self._cat_file
 
@@ -144,7 +151,7 @@ class GitReader:
 
         Raises ``Unavailable`` if the object is too large for memory.
         """
-        found = self._window.get(oid)
+        found = self._window.get(oid) or self._commits.get(oid)
         if found is not None:
             return found
         head = self.head(oid)
@@ -161,49 +168,65 @@ class GitReader:
 
     def head(self, oid: Oid) -> ObjectHeader | None:
         """Return the kind and size of an object without unpacking it; ``None`` if the object does not exist."""
-        if oid not in self._heads and oid not in self._window:
-            [found] = list(self._git.heads([oid]))
-            return found
-        return self._heads[oid]
+        found = self._window.get(oid) or self._commits.get(oid)
+        if found is not None:
+            return ObjectHeader(found[0], len(found[1]))
+        return self._heads[oid] if oid in self._heads else self.heads([oid])[0]
 
     def heads(self, oids: Sequence[Oid]) -> list[ObjectHeader | None]:
-        return list(self._git.heads(oids))
+        return list(self._git.heads(oids)) if oids else []
 
-    def load_headers(self, oids: Iterable[Oid]) -> None:
-        """Load the headers of the objects ``oids`` in one request."""
+    def load_commits(self, tips: Iterable[Oid]) -> None:
+        """Load the commits in the received packs, unless they are too large to keep, and the headers of ``tips``."""
+        room = _COMMITS_BYTES_MAX
+        for oid, kind, data in self._packs.commits():
+            self._commits[oid] = kind, data
+            room -= len(data)
+            if room < 0:
+                self._commits = {}
+                break
+        self._load_headers([oid for oid in tips if oid not in self._commits])
+
+    def _load_headers(self, oids: Iterable[Oid]) -> None:
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]
         self._heads |= zip(wanted, self.heads(wanted), strict=True)
 
     def load_entries(self, commits: Sequence[Oid]) -> None:
-        """Load the small objects of the entries ``commits`` in one request; discard objects that were loaded before."""
+        """Load the small objects of the entries ``commits`` together; discard objects that were loaded before."""
         self._window, self._heads = {}, {}
-        trees = [tree for data in self._fetch(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
-        rows = _rows(self._fetch([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
+        trees = [tree for data in self._load(commits, "commit", COMMIT_BYTES_MAX) for tree in _TREE.findall(data)]
+        rows = _rows(self._load([tree.decode() for tree in trees], "tree", TREE_BYTES_MAX))
         blob_trees = [oid for mode, name, oid in rows if name == layout.BLOBS and mode == layout.TREE_MODE]
-        lifted = _rows(self._fetch(blob_trees, "tree", TREE_BYTES_MAX))
-        self._fetch([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
+        lifted = _rows(self._load(blob_trees, "tree", TREE_BYTES_MAX))
+        self._load([oid for mode, _, oid in (*rows, *lifted) if mode != layout.TREE_MODE], "blob", _AHEAD_BYTES_MAX)
 
-    def _fetch(self, oids: Iterable[Oid], kind: str, bytes_max: int) -> list[bytes]:
-        """Load the objects that have the expected kind and size.
+    def _load(self, oids: Iterable[Oid], kind: str, bytes_max: int) -> list[bytes]:
+        """Load the objects; return the contents of those that have the expected kind.
 
-        For other objects, a later ``read`` reports the fault.
+        For other objects, and those that are too large, a later ``read`` reports the fault.
         """
-        wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._window]
-        self.load_headers(wanted)
+        oids = dict.fromkeys(oids)
         room = _WINDOW_BYTES_MAX
+        for oid, found, data in self._packs.read_all([oid for oid in oids if oid not in self._commits]):
+            self._window[oid] = found, data
+            room -= len(data)
+            if room < 0:
+                break
+        waiting = [oid for oid in oids if oid not in self._window and oid not in self._commits]
+        self._load_headers(waiting)
         fitting = []
-        for oid in wanted:
+        for oid in waiting:
             head = self._heads[oid]
             if head is not None and head.kind == kind and head.size <= min(bytes_max, room):
                 room -= head.size
                 fitting.append(oid)
-        found = self._contents(fitting)
-        self._window |= found
-        return [data for _, data in found.values()]
+        self._window |= self._contents(fitting)
+        objects = (self._window.get(oid) or self._commits.get(oid) for oid in oids)
+        return [found[1] for found in objects if found is not None and found[0] == kind]
 
     def _contents(self, oids: Sequence[Oid]) -> dict[Oid, tuple[Kind, bytes]]:
         found = {}
-        for oid, reply in zip(oids, list(self._git.contents(oids)), strict=True):
+        for oid, reply in zip(oids, list(self._git.contents(oids)) if oids else [], strict=True):
             if reply is None:
                 raise MissingObject(f"no object {oid}")
             found[oid] = (cast(Kind, reply[0]), reply[1])
@@ -282,20 +305,42 @@ class GitReader:
         If ``known`` is ``None``, the values of all known refs are used. Returns ``None`` if there are more than
         ``count_max`` commits.
         """
-        arguments = ("rev-list", "--topo-order", "--reverse", "--parents", f"--max-count={count_max + 1}", "--stdin")
-        output = self._run(*arguments, stdin=self._range(tips, known))
-        found = {}
-        for line in output.splitlines():
-            oid, *parents = line.split()
-            found[oid] = tuple(parents)
+        tips, old = list(tips), set(self.known.values() if known is None else known)
+        found = self._walk(tips, old)
+        if found is None:
+            arguments = ("--topo-order", "--reverse", "--parents", f"--max-count={count_max + 1}", "--stdin")
+            found = {}
+            for line in self._run("rev-list", *arguments, stdin=self._range(tips, old)).splitlines():
+                oid, *parents = line.split()
+                found[oid] = tuple(parents)
         return found if len(found) <= count_max else None
 
-    def count_new(self, tips: Iterable[Oid]) -> int:
-        """Return the number of commits that are reachable from ``tips`` but not from a known ref."""
-        return int(self._run("rev-list", "--count", "--stdin", stdin=self._range(tips, None)))
+    def _walk(self, tips: Iterable[Oid], old: AbstractSet[Oid]) -> dict[Oid, tuple[Oid, ...]] | None:
+        """Return the commits of whole histories that were received (see ``new``).
 
-    def _range(self, tips: Iterable[Oid], known: Iterable[Oid] | None) -> str:
-        old = set(self.known.values() if known is None else known)
+        Returns ``None`` if any other commit might be part of these histories, or of those that existed before.
+        """
+        if not self._commits or not old <= {create.first_commit()[0]}:
+            return None
+        found: dict[Oid, tuple[Oid, ...]] = {}
+        for tip in tips:
+            path = [tip]
+            while path:
+                oid = path[-1]
+                if oid in found or oid in old:
+                    path.pop()
+                    continue
+                parents = _PARENTS.match(self._commits[oid][1]) if oid in self._commits else None
+                if parents is None:
+                    return None
+                oids = tuple(parents[1].decode().split()[1::2])
+                missing = [parent for parent in oids if parent not in found and parent not in old]
+                path += missing
+                if not missing:
+                    found[path.pop()] = oids
+        return found
+
+    def _range(self, tips: Iterable[Oid], old: Iterable[Oid]) -> str:
         return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in old)])
 
     def ancestors(self, oid: Oid) -> list[Oid]:
@@ -325,7 +370,8 @@ class GitReader:
         return process.run(self._git_dir, *arguments, stdin=stdin.encode(), variables=self._variables).out.decode()
 
     def close(self) -> None:
-        self._cat_file.close()
+        if self._cat_file is not None:
+            self._cat_file.close()
 
     def __enter__(self) -> Self:
         return self

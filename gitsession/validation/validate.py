@@ -88,7 +88,7 @@ def validate_moves(
     archive = read.known.get(refs.ARCHIVE) if keeps_archived else None
     archived_tips: list[Proposed] = []
     moves = sorted(moves, key=lambda move: move.ref)
-    read.load_headers([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
+    read.load_commits([move.new for move in moves if move.new is not None and _OID.fullmatch(move.new)])
     for move in moves:
         if is_allowed(move.ref, allowed):
             continue
@@ -408,6 +408,11 @@ class FetchedReader:
     def contains(self, oid: Oid) -> bool:
         return self._fetched.contains(oid) or self.store.contains(oid)
 
+    @property
+    def fetched_objects(self) -> int:
+        """The number of objects in the fetched packs."""
+        return self._fetched.packed_objects
+
 
 def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[str, Oid]) -> list[Refusal]:
     """Return a refusal for each invalid fetched ref; an empty list if all are valid.
@@ -418,7 +423,7 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))
     validated = dict(known)
     found: list[Refusal] = []
-    for portion in _portions(moves, _sessions_at_once(read, moves, known)):
+    for portion in _portions(moves, _sessions_at_once(read, moves)):
         with GitReader(read.git_dir, validated) as reader:
             refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial)
         refused_refs = {refusal.ref for refusal in refused}
@@ -438,17 +443,10 @@ def unmergeable_reason(read: FetchedReader, remote_tip: Oid) -> str:
     return "" if fault is None else fault.what
 
 
-def _sessions_at_once(read: FetchedReader, moves: Sequence[Proposed], known: Mapping[str, Oid]) -> int:
-    """Return the number of sessions to validate together."""
+def _sessions_at_once(read: FetchedReader, moves: Sequence[Proposed]) -> int:
+    """Return the number of sessions to validate together. An entry has at least two objects, and usually three."""
     sessions = len({refs.session_of(move.ref) for move in moves})
-    if sessions <= SESSIONS_AT_ONCE:
-        return SESSIONS_AT_ONCE
-    try:
-        with GitReader(read.git_dir, known) as reader:
-            entries = reader.count_new([move.new for move in moves if move.new is not None])
-    except GitSessionError:
-        return SESSIONS_AT_ONCE  # fetched objects are missing: the validation reports which ones
-    return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE // max(entries, 1))
+    return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE * 3 // max(read.fetched_objects, 1))
 
 
 def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
