@@ -22,18 +22,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from gitsession.archive import archive_set, archiving
-from gitsession.durable import make_directories, sync_directory, write_new
+from gitsession.durable import sync_directory, write_new
 from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.git import config, process, ref_files
-from gitsession.git.ref_files import SYMBOLIC
-from gitsession.git.repository import VerifiedRepository
 from gitsession.git.types import Oid
 from gitsession.sessions.grow_only_sets import Merged
 from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import remotes, syncing, tombstone_sync, transport
-from gitsession.sync.remotes import DEFAULT, HEADS, Remote, check_is_store
+from gitsession.sync.remotes import DEFAULT, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
 from gitsession.validation.quarantine_reader import Proposed
@@ -120,23 +118,12 @@ def _sweep(path: Path) -> None:
 
 def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) -> SyncReport:
     """Fetch the remote into the empty store at ``path``, which no other process uses yet."""
-    make_directories(path / create.INCOMING)
-    folder = path / create.INCOMING / "clone"
-    arguments = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
-    arguments += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
-    arguments += [f"--filter={filter}"] if filter else []
-    result = options.run(None, *arguments, options.progress, "--end-of-options", remote.url, str(folder))
-    if result.code:
-        raise transport.failure(remote, result)
-    repository = VerifiedRepository(folder)
-    found = {name: oid for name, oid in repository.refs.list(HEADS).items() if not oid.startswith(SYMBOLIC)}
-    check_is_store(remote, found, repository)
-    remote_refs = {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
     refused = {}
-    fetched = Quarantine(path, remote, {}, at=folder)
-    fetched.cut_off()
-    with GitStore.open(path) as store:
-        read = FetchedReader(folder, store)
+    with Quarantine(path, remote, {}) as fetched, GitStore.open(path) as store:
+        found = fetched.clone(options, filter)
+        read = FetchedReader(fetched.git_dir, store)
+        check_is_store(remote, found, read)
+        remote_refs = {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
         tips = {ref: oid for ref, oid in remote_refs.items() if ref != refs.TOMBSTONES}
         tombstones = tombstone_sync.merge_fetched(store, read, remote_refs.get(refs.TOMBSTONES), tips).tombstones
         rewritten = tombstone_sync.rewritten(fetched, read, tombstones, tips, {})
@@ -145,13 +132,13 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
             read, [Proposed(ref, None, oid) for ref, oid in sorted(remote_refs.items())], {}
         ):
             refused[refusal.ref] = SyncedBranch(refusal.ref, "refused", why=refusal.what)
-    good = {ref: oid for ref, oid in remote_refs.items() if ref not in refused}
-    if refs.ARCHIVE in good:
-        listed = archive_set.of_sessions(read, [good[refs.ARCHIVE]], map(refs.session_of, good))
-        good = {ref: oid for ref, oid in good.items() if not archiving.is_archived(listed, ref, oid, read.read)}
-    if rewritten or len(good) < len(found):
-        fetched.keep_only(good.values(), [])
-    fetched.move_in(kept=False)
+        good = {ref: oid for ref, oid in remote_refs.items() if ref not in refused}
+        if refs.ARCHIVE in good:
+            listed = archive_set.of_sessions(read, [good[refs.ARCHIVE]], map(refs.session_of, good))
+            good = {ref: oid for ref, oid in good.items() if not archiving.is_archived(listed, ref, oid, read.read)}
+        if rewritten or len(good) < len(found):
+            fetched.keep_only(good.values(), [])
+        fetched.move_in(kept=False)
     if filter:
         _promise(path, remote, filter)
     _write_refs(path, {**good, **{remote.tracking(ref): oid for ref, oid in good.items()}})

@@ -67,9 +67,12 @@ def send(
         return PushResult(sorted(branches, key=lambda one: one.ref))
     try:
         with Quarantine(store.git_dir, remote, {}) as quarantine:
-            if not remote.is_shared and store.ref(remote.tracking(create.MAIN)) is None:
-                check_is_store(remote, transport.advertised(quarantine.git_dir, remote, options))
-            branches += _remove_secrets(store, remote, wanted, before)
+            if remote.is_shared or store.ref(remote.tracking(create.MAIN)) is not None:
+                branches += _remove_secrets(store, remote, wanted, before)
+            else:
+                with transport.advertising(quarantine.git_dir, remote, options) as refs_of_remote:
+                    branches += _remove_secrets(store, remote, wanted, before)
+                    check_is_store(remote, refs_of_remote())
             if not wanted:
                 return PushResult(sorted(branches, key=lambda one: one.ref))
             published.record(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from gitsession import progress
+from gitsession import parallel, progress
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
 from gitsession.codec.digest import to_base64url
@@ -99,7 +99,9 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     new = _new_commits(store, tips, olds) if near is None else near
     if not new:
         return []
-    secrets = list(_secrets(store, list(new), Guard.load(config.redaction(store.git_dir).rules)))
+    guard = Guard.load(config.redaction(store.git_dir).rules)
+    parts = parallel.share(list(new), lambda oids: list(_secrets(store, oids, guard)))
+    secrets = [secret for part in parts for secret in part]
     if not secrets:
         return []
     if near is not None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import field
 
 from gitsession.archive import archive_set, archiving
@@ -268,9 +269,7 @@ def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> Pul
 
 def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: TransportOptions) -> _Fetched:
     """Fetch all refs of the remote. Raises ``Unavailable``, and ``Refused`` if the remote is not a store."""
-    refused = _fetch(quarantine, remote, options)
-    quarantine.cut_off()
-    tracking = quarantine.refs(remote.tracks)
+    tracking, refused = _fetch(store, quarantine, remote, options)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     check_is_store(remote, local, FetchedReader(quarantine.git_dir, store))
     tips = {ref: oid for ref, oid in local.items() if remote.remote_ref(ref) is not None and ref not in refused}
@@ -417,11 +416,19 @@ def _base(read: FetchedReader, local: Oid | None, fetched: Oid) -> Oid | None:
         return None
 
 
-def _fetch(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, SyncedBranch]:
-    """Fetch all refs into ``quarantine``; return the refs that git rejected. Raises ``Unavailable``."""
+def _fetch(
+    store: GitStore, quarantine: Quarantine, remote: Remote, options: TransportOptions
+) -> tuple[Mapping[str, Oid], dict[str, SyncedBranch]]:
+    """Fetch all refs into ``quarantine``, and cut it off.
+
+    Return the remote-tracking refs, and the refs that git rejected. Raises ``Unavailable``.
+    """
+    if remote.is_plain and not any(store.refs(prefix) for prefix in (refs.SESSIONS, refs.TRASH, remote.tracks)):
+        with suppress(RejectedTransfer):
+            return {remote.tracking(ref): oid for ref, oid in quarantine.clone(options).items()}, {}
+    refused = {}
     try:
         transport.fetch(quarantine.git_dir, remote, remote.fetched(), options)
-        return {}
     except RejectedTransfer as error:
         remote_refs = transport.advertised(quarantine.git_dir, remote, options)
         tracking = quarantine.refs(remote.tracks)
@@ -429,7 +436,9 @@ def _fetch(quarantine: Quarantine, remote: Remote, options: TransportOptions) ->
         todo = [far for far, ref in local_names.items() if tracking.get(remote.tracking(ref)) != remote_refs[far]]
         if not todo:
             raise
-        return _fetch_halves(quarantine, remote, todo, options, str(error))
+        refused = _fetch_halves(quarantine, remote, todo, options, str(error))
+    quarantine.cut_off()
+    return quarantine.refs(remote.tracks), refused
 
 
 def _fetch_halves(

@@ -16,7 +16,7 @@ import re
 import secrets
 import shlex
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -26,7 +26,7 @@ from typing import NamedTuple, Self
 from gitsession.dataclass import dataclass
 from gitsession.durable import make_directories
 from gitsession.errors import GitSessionError, MissingObject, Refused, Unavailable
-from gitsession.git import pack_writer, process, ref_files
+from gitsession.git import config, pack_writer, process, ref_files
 from gitsession.git.process import OutputCallback, ProcessResult
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.repository import VerifiedRepository
@@ -75,12 +75,15 @@ _CONFIG = """\
 	unpackLimit = 1
 [pack]
 	useBitmaps = false
+[core]
+	alternateRefsCommand = true
 """
 """The configuration of a quarantine.
 
+The refs of the store that matter are in the quarantine, so git need not list those of the store.
 A plain `git repack -a` in a bare repository writes a bitmap. With it, a push of one entry walks all archived histories.
 """
-_FILES = {"HEAD": "ref: refs/heads/none\n", "objects/info/alternates": "../../../../objects\n"}
+_FILES = {"HEAD": b"ref: refs/heads/none\n", "objects/info/alternates": b"../../../../objects\n"}
 
 
 class Quarantine:
@@ -95,7 +98,6 @@ class Quarantine:
         remote: Remote,
         known: Mapping[str, Oid],
         *,
-        at: Path | None = None,
         keep_others: bool = False,
     ) -> None:
         """Prepare a quarantine; ``with`` creates it.
@@ -104,29 +106,52 @@ class Quarantine:
             store_dir: The path of the store.
             remote: The remote of the exchange.
             known: Refs of the store to copy into the quarantine, so that git requests only new objects.
-            at: An existing repository with objects that were already fetched.
             keep_others: True to keep all other quarantines, for a caller that does not hold the sync lock.
         """
         self._sweeps = not keep_others
         self._store_dir = store_dir
         self._remote = remote
         self._known = known
-        self.git_dir = at or store_dir / create.INCOMING / secrets.token_hex(8)
+        self.git_dir = store_dir / create.INCOMING / secrets.token_hex(8)
 
     def __enter__(self) -> Self:
+        if self._sweeps:
+            shutil.rmtree(self._store_dir / create.INCOMING, ignore_errors=True)
+        known = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
+        config = (_CONFIG + _section(self._remote)).encode("utf-8", "surrogateescape")
+        self._write({"config": config, ref_files.PACKED_REFS: ref_files.changed_packed(b"", put=known)})
+        return self
+
+    def _write(self, files: Mapping[str, bytes]) -> None:
+        """Write the files of the quarantine. ``files``: the contents of those that differ between quarantines."""
         try:
-            if self._sweeps:
-                shutil.rmtree(self._store_dir / create.INCOMING, ignore_errors=True)
             make_directories(self._store_dir / create.INCOMING)
             for folder in ("objects/info", "objects/pack", "refs"):
-                (self.git_dir / folder).mkdir(mode=0o700, parents=True)
-            for name, text in {**_FILES, "config": _CONFIG + _section(self._remote)}.items():
-                (self.git_dir / name).write_bytes(text.encode("utf-8", "surrogateescape"))
-            plain = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
-            (self.git_dir / ref_files.PACKED_REFS).write_bytes(ref_files.changed_packed(b"", put=plain))
+                (self.git_dir / folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+            for name, data in {**_FILES, **files}.items():
+                (self.git_dir / name).write_bytes(data)
         except OSError as error:
             raise Unavailable(f"cannot create the quarantine folder: {error.strerror}") from error
-        return self
+
+    def clone(self, options: TransportOptions, filter: str = "") -> Mapping[str, Oid]:
+        """Fetch all branches of a remote from which nothing was fetched before; return them by their names there.
+
+        `git clone` writes all refs to one file, and `git fetch` a file for each ref. After an error, the quarantine is
+        as it was.
+
+        Raises ``Unavailable`` and ``RejectedTransfer``.
+        """
+        arguments = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
+        arguments += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
+        arguments += [f"--filter={filter}"] if filter else []
+        folder = self.git_dir.with_suffix(".clone")
+        result = options.run(None, *arguments, options.progress, "--end-of-options", self._remote.url, str(folder))
+        if result.code:
+            raise failure(self._remote, result)
+        shutil.rmtree(self.git_dir)
+        os.rename(folder, self.git_dir)
+        self._write({"config": _CONFIG.encode()})
+        return self.refs(remotes.HEADS)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -184,9 +209,7 @@ class Quarantine:
 
 def _section(remote: Remote) -> str:
     """Return the section about the remote for a git configuration file."""
-    escaped = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
-    lines = [f'\t{key} = "{"".join(escaped.get(one, one) for one in value)}"\n' for key, value in remote.settings]
-    return f'[remote "{remote.name}"]\n' + "".join(lines)
+    return f'[remote "{remote.name}"]\n' + "".join(config.line_of(key, value) for key, value in remote.settings)
 
 
 FIRST_CHUNK, CHUNK_MAX = 800, 3200
@@ -295,11 +318,30 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], options: Transpor
 
 def advertised(git_dir: Path, remote: Remote, options: TransportOptions) -> dict[str, Oid]:
     """Return the refs of the remote, by their names there. Raises ``Unavailable``."""
-    result = options.run(git_dir, "ls-remote", "--refs", "--end-of-options", remote.address)
-    if result.code:
-        raise failure(remote, result)
-    lines = (line.split("\t") for line in result.out.decode("utf-8", "replace").splitlines())
-    return {parts[1]: parts[0] for parts in lines if len(parts) == 2}
+    with advertising(git_dir, remote, options) as refs_of_remote:
+        return refs_of_remote()
+
+
+@contextmanager
+def advertising(git_dir: Path, remote: Remote, options: TransportOptions) -> Iterator[Callable[[], dict[str, Oid]]]:
+    """Ask the remote for its refs; yield a function that waits for them (see ``advertised``).
+
+    If git may ask for a password, the answer is awaited at once.
+    """
+    arguments = ("ls-remote", "--refs", "--end-of-options", remote.address)
+    with process.transfer(
+        git_dir, *arguments, on_output=options.on_output, interactive=options.interactive
+    ) as transferred:
+        answer = transferred() if options.interactive else None
+
+        def refs_of_remote() -> dict[str, Oid]:
+            result = answer or transferred()
+            if result.code:
+                raise failure(remote, result)
+            lines = (line.split("\t") for line in result.out.decode("utf-8", "replace").splitlines())
+            return {parts[1]: parts[0] for parts in lines if len(parts) == 2}
+
+        yield refs_of_remote
 
 
 def push(

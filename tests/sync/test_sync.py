@@ -387,6 +387,23 @@ def test_first_pull_lists_the_refs_of_no_single_session(two, monkeypatch):
         assert not [prefix for prefix in listed if prefix.startswith(refs.SESSIONS) and prefix != refs.SESSIONS]
 
 
+def test_first_pull_is_a_clone_and_starts_one_git(two, monkeypatch):
+    sync(two.a)
+    with store_with(two.folder / "c.git", two.hub) as store:
+        origin, started, run = remote(store), [], process.run_transfer
+        with monkeypatch.context() as patch:
+            patch.setattr(process, "run_transfer", lambda *a, **k: started.append(a) or run(*a, **k))
+            patch.setattr(process, "run", lambda *a, **_: pytest.fail(f"git was started: {a}"))
+            patch.setattr(process, "start", lambda *a, **_: pytest.fail(f"git was started: {a}"))
+            assert syncing.pull(store, origin).of("new")
+        assert ["clone" in words for words in started] == [True]
+        assert said(store, two.sid) == {"main": ["hi"]}
+        assert store.refs(origin.tracks).keys() == set(two.a.refs(remote(two.a).tracks))
+        say(two.a, two.sid, "more")
+        sync(two.a)
+        assert pull(store)["main"] == "forwarded"
+
+
 def test_plain_fetch_updates_tracking_refs_and_the_next_pull_merges_them(two):
     say(two.a, two.sid, "more")
     sync(two.a)
