@@ -240,15 +240,15 @@ class RefWriter:
                 _sync_nearest(directory)
         return failed
 
-    def pack(self, prefixes: Iterable[str]) -> int:
-        """Move loose refs below ``prefixes`` into ``packed-refs``; return their number.
+    def pack(self, prefixes: Iterable[str], *, at_least: int = 1) -> int:
+        """Move loose refs below ``prefixes`` into ``packed-refs``, if there are ``at_least``; return the number.
 
         Only refs with an object id and a name that gitsession accepts are packed; they must point to commits. Raises
         ``Corrupt`` if ``packed-refs`` is damaged, ``Unavailable`` and ``OSError``.
         """
         prefixes = tuple(prefixes)
-        if not self._packable(prefixes):
-            return 0  # the file grows with the store, so it is not written and synced for nothing
+        if len(self._packable(prefixes)) < at_least:
+            return 0  # the file grows with the store, so it is not written and synced for a few refs
         loose: dict[str, RefValue] = {}
 
         def with_loose(data: bytes) -> bytes:

@@ -46,6 +46,9 @@ Durability: TypeAlias = Literal["entry", "turn", "none"]
 PACKED_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
 """Prefixes of refs that point to commits. Such refs can be packed without reading the objects."""
 
+_LOOSE_REFS_MIN = 32
+"""Number of loose refs from which on maintenance packs them. The file of packed refs grows with the store."""
+
 
 class SecretGuard:
     """The secret guard of the store at ``git_dir``, loaded when a payload is first written or shown.
@@ -296,12 +299,12 @@ class GitStore:
         return self._writer.refs.break_dead_locks()
 
     def pack_refs(self) -> int:
-        """Move loose refs into ``packed-refs``; return their number. Needs the lock.
+        """Move loose refs into ``packed-refs``, unless there are only a few; return their number. Needs the lock.
 
         Raises ``Unavailable``.
         """
         try:
-            return self._writer.refs.pack(PACKED_PREFIXES)
+            return self._writer.refs.pack(PACKED_PREFIXES, at_least=_LOOSE_REFS_MIN)
         except OSError as error:
             raise unavailable(self._git_dir, "pack refs", error) from error
 

@@ -193,3 +193,13 @@ def test_ref_created_by_others_is_renamed_among_many(git_dir):
         assert (name, store.ref(ONE), store.ref(side)) == (ONE, theirs, ours)
     packed = ref_files.packed_values((git_dir / ref_files.PACKED_REFS).read_bytes())
     assert packed == dict.fromkeys({*MANY} - {ONE}, ours)
+
+
+def test_maintenance_packs_loose_refs_only_if_there_are_many(git_dir):
+    with GitStore.open(git_dir) as store, store.locked():
+        assert loose(git_dir) == [MAIN]
+        for number, name in enumerate(MANY[:31]):
+            (git_dir / name).parent.mkdir(parents=True)
+            (git_dir / name).write_text(f"{first(git_dir)}\n")
+            assert store.pack_refs() == (32 if number == 30 else 0)
+        assert loose(git_dir) == []
