@@ -20,11 +20,11 @@ from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.node import Node
 from gitsession.store.git_store import GitStore
-from gitsession.workspace import workspace_lock
+from gitsession.workspace import names, workspace_lock
 from gitsession.workspace.capture import capture, capture_paths, put, resolve
 from gitsession.workspace.read_file import Skipped, caps
 from gitsession.workspace.root import WorkspaceRoot
-from gitsession.workspace.trees import CachedTrees, State
+from gitsession.workspace.trees import CachedTrees
 
 Phase: TypeAlias = Literal["before", "after"]
 """The phase of a checkpoint.
@@ -111,15 +111,14 @@ def take_paths(
 
     ``paths``: paths in on-disk form, relative to the workspace. ``outside``: requested paths outside the workspace.
     """
-    trees = file_trees or CachedTrees(store)
+    trees, paths = file_trees or CachedTrees(store), list(paths)
     before = history.readable(store, sid)
-
-    def recorded(path: str) -> State:
-        return trees.look_up(before.files, [path])[path] if before else None
-
+    recorded = trees.look_up(before.files, [names.escape_path(raw) for raw in paths]) if before else {}
     limits = caps()._replace(secret=exclusion_rule(store))
     contents, skipped = capture_paths(root, paths, caps=limits, recorded=recorded)
-    states = put(store, contents)
+    same = {each.file.oid for each in contents if each.file is not None and each.file == recorded.get(each.path)}
+    # The contents are read, not only looked up, so that a damaged one is stored again.
+    states = put(store, contents, stored={oid for oid, _, _ in store.read_all(same)})
     entry = _entry(root, EDITED, phase, why, at_ms, [*outside, *skipped], paths=states)
     return history.add(store, sid, entry, lambda tx, tree: trees.patch(tx, tree, states), why.target)
 

@@ -62,6 +62,8 @@ class RewindPlan:
     created_folders: tuple[str, ...] = ()
     file_trees: CachedTrees | None = field(default=None, repr=False, compare=False)
     """The trees that were read for the plan, with cached folders. The execution reads many of these folders again."""
+    tree: Oid | None = field(default=None, repr=False, compare=False)
+    """The tree of the files at ``at``, which the execution restores, except for files with other changes."""
     merged: Mapping[Oid, bytes] = field(default_factory=dict, repr=False, compare=False)
     """The contents of merged files, by oid. They are not in the store yet."""
 
@@ -161,6 +163,7 @@ def _with_files(
         rewind,
         workspace=str(root.path),
         file_trees=file_trees,
+        tree=base,
         changes=tuple(changes),
         merged=merges.made,
         created_folders=created_folders(file_trees, base, removed),

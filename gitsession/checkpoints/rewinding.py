@@ -115,7 +115,7 @@ def perform(
         )  # fmt: skip
     with workspace_lock.hold_workspace_lock(store.git_dir, root.path):
         intents.refuse(store, root.path)
-        run = RewindRun(store, session, root, plan.file_trees)
+        run = RewindRun(store, session, root, plan.file_trees, plan.tree)
         intent, unsafe = run.prepare("rewind", command, wanted, plan.merged, plan.created_folders, at_ms)
         place = plan.new_tip.oid if plan.moves else ""
         intent = dataclasses.replace(intent, place=place, onto=plan.branch, seen=store.ref(refs.OPLOG))
@@ -193,14 +193,17 @@ def abort(store: GitStore, session: StoredSession, root: WorkspaceRoot, clock: C
 class RewindRun:
     """The execution of one rewind, undo or redo in a workspace.
 
-    ``file_trees``: the trees that were read for the plan.
+    ``file_trees``: the trees that were read for the plan. ``tree``: the tree of an earlier checkpoint with the files to
+    restore. The new checkpoint shares its folders.
     """
 
     def __init__(
-        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, file_trees: CachedTrees | None = None
-    ) -> None:
+        self, store: GitStore, session: StoredSession, root: WorkspaceRoot, file_trees: CachedTrees | None = None,
+        tree: Oid | None = None,
+    ) -> None:  # fmt: skip
         self.store, self.session, self.root = store, session, root
         self.file_trees = file_trees or CachedTrees(store)
+        self._tree = tree
 
     def prepare(
         self, verb: intents.Verb, command: str, wanted: list[PathDecision], merged: Mapping[Oid, bytes],
@@ -329,7 +332,7 @@ class RewindRun:
             tx,
             intent.session,
             entry,
-            lambda tx, before: tree_with(self.store, tx, before, done, self.file_trees),
+            lambda tx, before: tree_with(self.store, tx, before, done, self.file_trees, self._tree),
             target,
             always=always,
         )

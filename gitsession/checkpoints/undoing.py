@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gitsession.checkpoints.planning import created_folders, current_state
 from gitsession.checkpoints.rewind_decisions import Merge, PathDecision, revert
 from gitsession.checkpoints.rewind_merges import Merges
 from gitsession.checkpoints.rewinding import RewindResult, RewindRun, take_step
 from gitsession.errors import Corrupt
+from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import operation_log
 from gitsession.sessions.active_branch import active, selected_branch
@@ -51,9 +52,12 @@ def take_next(
         return RewindResult(verb=verb, branch=branch, moved=moved, operation=operation)
     step.check(store)
     with open_root(files) as root:
-        run = RewindRun(store, open_session(files.session), root)
+        ends = [files_of(store, files.safety), files_of(store, files.result)]
+        if verb == "undo":
+            ends.reverse()
+        run = RewindRun(store, open_session(files.session), root, tree=ends[1])
         merges = Merges(store, root)
-        changes, made = plan_step(store, step, files, root, run.file_trees, merges)
+        changes, made = plan_step(store, step, files, ends, root, run.file_trees, merges)
         return take_step(run, step, changes, made, merges.made, clock)
 
 
@@ -83,18 +87,19 @@ def _conversation(store: GitStore, operation: Operation) -> tuple[str, bool]:
 
 
 def plan_step(
-    store: GitStore, step: UndoStep, files: WorkspaceWrite, root: WorkspaceRoot, file_trees: CachedTrees, merge: Merge
-) -> tuple[list[PathDecision], tuple[str, ...]]:
-    """Return the decisions about the files of a step, and the folders to remove if they are empty after the writes."""
+    store: GitStore, step: UndoStep, files: WorkspaceWrite, ends: Sequence[Oid | None], root: WorkspaceRoot,
+    file_trees: CachedTrees, merge: Merge,
+) -> tuple[list[PathDecision], tuple[str, ...]]:  # fmt: skip
+    """Return the decisions about the files of a step, and the folders to remove if they are empty after the writes.
+
+    ``ends``: the trees of the files before and after the step.
+    """
     entry = entry_of(store, load(store, files.result))
     if not isinstance(entry, Checkpoint):
         oid = files.result
         what = f"cannot read checkpoint {oid}: its payload is not a valid checkpoint"
         raise Corrupt(what, hint="run `gitsession repair`")
     paths = entry.paths
-    ends = [files_of(store, files.safety), files_of(store, files.result)]
-    if step.verb == "undo":
-        ends.reverse()
     before, after = (file_trees.look_up(tree, paths) for tree in ends)
     root.forget()
     pairs = {path: (before[path], after[path]) for path in paths if before[path] != after[path]}

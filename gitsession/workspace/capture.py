@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,14 +69,19 @@ def capture(
     raise AssertionError("a snapshot of all files depends on no earlier object")
 
 
-def put(store: ObjectStore, changes: Iterable[PathContent]) -> dict[str, State]:
-    """Store the contents of ``changes`` in transactions of about ``BATCH_BYTES``; return the new state of each path."""
+def put(store: ObjectStore, changes: Iterable[PathContent], stored: Collection[Oid] = ()) -> dict[str, State]:
+    """Store the contents of ``changes`` in transactions of about ``BATCH_BYTES``; return the new state of each path.
+
+    ``stored``: the oids of contents in ``changes`` that a ref leads to and that can be read. They are not stored again.
+    """
     states: dict[str, State] = {}
     batch: dict[Oid, tuple[Kind, bytes]] = {}
     size = 0
     for change in changes:
         states[change.path] = change.file
         if change.file is not None and change.file.mode != SUBMODULE_MODE and change.file.oid not in batch:
+            if change.file.oid in stored:
+                continue
             batch[change.file.oid] = ("blob", change.data)
             size += len(change.data)
             if size >= BATCH_BYTES:
@@ -92,16 +97,18 @@ def tree_with(
     base: Oid | None,
     changes: Mapping[str, State],
     file_trees: CachedTrees | None = None,
+    like: Oid | None = None,
 ) -> Oid | None:
     """Write the tree ``base`` with ``changes`` applied; return the new tree. The blobs must be in the store already.
 
-    Raises ``MissingObject`` if a blob no longer exists. `git repack -a -d` can remove a blob that no ref reaches yet.
+    ``like``: see ``CachedTrees.patch``. Raises ``MissingObject`` if a blob no longer exists. `git repack -a -d` can
+    remove a blob that no ref reaches yet.
     """
     for state in changes.values():
         if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
             what = f"object {state.oid} is missing, although it has just been stored"
             raise MissingObject(f"cannot write the snapshot: {what}")
-    return (file_trees or CachedTrees(store)).patch(sink, base, changes)
+    return (file_trees or CachedTrees(store)).patch(sink, base, changes, like)
 
 
 def resolve(root: WorkspaceRoot, paths: Iterable[str | Path]) -> tuple[list[bytes], list[Skipped]]:
@@ -128,19 +135,20 @@ def capture_paths(
     paths: Iterable[bytes],
     *,
     caps: Caps = USUAL,
-    recorded: Callable[[str], State] = lambda _: None,
+    recorded: Mapping[str, State] | None = None,
 ) -> tuple[list[PathContent], list[Skipped]]:
     """Read only ``paths``, without git (mode *edited*). Return their contents, and the skipped paths.
 
     Files that git ignores are read, too. Folders are skipped.
 
-    ``paths``: paths in on-disk form, relative to the workspace. ``recorded``: a function that returns the state of a
-    path in the last checkpoint.
+    ``paths``: paths in on-disk form, relative to the workspace. ``recorded``: the states of the paths in the last
+    checkpoint.
     """
+    known = recorded or {}
     changes: dict[str, PathContent] = {}
     skipped: list[Skipped] = []
     for raw in paths:
-        reading = read_path(root, raw, caps, recorded(names.escape_path(raw)))
+        reading = read_path(root, raw, caps, known.get(names.escape_path(raw)))
         if reading.skipped:
             skipped.append(reading.skipped)
         elif reading.status and reading.status.kind == "folder":

@@ -28,7 +28,10 @@ State: TypeAlias = "TreeEntry | None"
 """The state of a path; ``None`` if it does not exist."""
 
 _REMEMBERED_MAX = 100_000
-"""Maximum number of names in the cached folders."""
+"""Maximum number of names in the cached folders and differences."""
+
+Diff: TypeAlias = Mapping[str, tuple[State, State]]
+"""The paths that differ between two trees, each with its old and new state."""
 
 _Level: TypeAlias = Mapping[str, tuple[str, Oid]]
 _Changes: TypeAlias = "dict[str, State | _Changes]"
@@ -52,11 +55,16 @@ def walk(store: Reader, tree: Oid | None) -> Iterator[tuple[str, TreeEntry]]:
 
 
 class CachedTrees:
-    """The trees of files in a store. Folders are cached, because most trees share most of their folders."""
+    """The trees of files in a store.
+
+    Folders are cached, because most trees share most of their folders. Differences are cached, because every plan of a
+    rewind needs those of all later checkpoints.
+    """
 
     def __init__(self, store: Reader) -> None:
         self._store = store
         self._known: dict[Oid, _Level] = {}
+        self._diffs: dict[tuple[Oid | None, Oid | None], Diff] = {}
         self._names = 0
 
     def look_up(self, tree: Oid | None, paths: Collection[str]) -> dict[str, State]:
@@ -87,11 +95,17 @@ class CachedTrees:
 
         return {path for path in paths if folder(path) is not None}
 
-    def diff(self, old: Oid | None, new: Oid | None) -> dict[str, tuple[State, State]]:
-        """Return the paths that differ between two trees, each with its old and new state.
+    def diff(self, old: Oid | None, new: Oid | None) -> Diff:
+        """Return the paths that differ between two trees, in order. Raises the errors of ``walk``."""
+        found = self._diffs.get((old, new))
+        if found is None:
+            inverse = self._diffs.get((new, old))  # an undo is the inverse of its rewind
+            found = self._differences(old, new) if inverse is None else {path: inverse[path][::-1] for path in inverse}
+            self._make_room(len(found))
+            self._diffs[old, new] = found
+        return found
 
-        Raises the errors of ``walk``.
-        """
+    def _differences(self, old: Oid | None, new: Oid | None) -> Diff:
         found: dict[str, tuple[State, State]] = {}
         stack: list[tuple[str, Oid | None, Oid | None]] = [("", old, new)]
         count = 0
@@ -111,8 +125,12 @@ class CachedTrees:
                     found[path] = states
         return dict(sorted(found.items()))
 
-    def patch(self, sink: ObjectSink, tree: Oid | None, changes: Mapping[str, State]) -> Oid | None:
+    def patch(
+        self, sink: ObjectSink, tree: Oid | None, changes: Mapping[str, State], like: Oid | None = None
+    ) -> Oid | None:
         """Write ``tree`` with ``changes`` applied; return the new tree, or ``None`` if it is empty.
+
+        ``like``: a tree in the store that the result resembles. Folders that are equal in it are not written again.
 
         A file in ``changes`` replaces a folder of the same name with all its content, and a folder replaces a file. If
         one path in ``changes`` is a folder of another one, a path with content takes precedence over a removed path.
@@ -131,15 +149,15 @@ class CachedTrees:
             else:
                 if state is not None or not isinstance(at.get(name), dict):
                     at[name] = state
-        return self._patched(sink, tree, wanted)
+        return self._patched(sink, tree, wanted, like)
 
-    def _patched(self, sink: ObjectSink, tree: Oid | None, changes: _Changes) -> Oid | None:
-        before = self._read(tree)
+    def _patched(self, sink: ObjectSink, tree: Oid | None, changes: _Changes, like: Oid | None) -> Oid | None:
+        before, similar = self._read(tree), self._read(like)
         level = dict(before)
         for name, change in changes.items():
             existing = level.pop(name, None)
             if isinstance(change, dict):
-                below = self._patched(sink, _folder(existing), change)
+                below = self._patched(sink, _folder(existing), change, _folder(similar.get(name)))
                 row = (TREE_MODE, below) if below else (existing if _file(existing) else None)
             else:
                 row = change and (change.mode, change.oid)
@@ -151,6 +169,8 @@ class CachedTrees:
             return None
         if level == before:
             return tree
+        if level == similar:
+            return like
         oid = sink.put("tree", encode_tree(level))
         self._remember(oid, level)
         return oid
@@ -165,11 +185,16 @@ class CachedTrees:
         return found
 
     def _remember(self, tree: Oid, level: _Level) -> None:
-        if self._names + len(level) > _REMEMBERED_MAX:
-            self._known.clear()
-            self._names = 0
+        self._make_room(len(level))
         self._known[tree] = level
-        self._names += len(level)
+
+    def _make_room(self, names: int) -> None:
+        """Count ``names`` names that are about to be cached. If they are too many, clear the caches first."""
+        if self._names + names > _REMEMBERED_MAX:
+            self._known.clear()
+            self._diffs.clear()
+            self._names = 0
+        self._names += names
 
 
 def _check_limits(base: str, found: int, before: int) -> int:

@@ -20,6 +20,7 @@ from gitsession.model.blocks import ToolCall, text
 from gitsession.model.entries import Message
 from gitsession.sessions.node import Node
 from gitsession.store import refs
+from gitsession.store.git_store import GitStore
 from gitsession.workspace import trees
 
 
@@ -72,6 +73,37 @@ def test_second_plan_does_not_read_the_folders_of_the_first_again(store, folder,
         read.append("end")
     assert planned(plans[0]) == planned(plans[1]) != {}
     assert read.index("end") == len(read) - 2 > 0
+
+
+def stored_twice(store: Store, run) -> set[str]:
+    """Return the objects that ``run`` writes although the store has them."""
+    store.flush()
+    before = set(store.objects.oids())
+    run()
+    return before & store.objects._tailed().pending_objects().keys()
+
+
+def test_rewind_and_undo_write_no_content_and_no_folder_that_the_store_has(store, folder):
+    session = store.new_session(agent="pi", cwd=str(folder))
+    turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", "wasp\n"), ("new/c/d.txt", "see\n"))
+    plan = session.files.plan_rewind("leaf~2", "files", workspace=folder)
+    assert not stored_twice(store, lambda: session.files.rewind(plan))
+    assert (folder / "src/b.txt").read_text() == "bee\n"
+    assert not stored_twice(store, lambda: store.undo(folder))
+    assert (folder / "src/b.txt").read_text() == "wasp\n"
+    assert not stored_twice(store, lambda: store.redo(folder))
+
+
+def test_rewind_stores_a_content_again_that_the_store_cannot_read(store, folder, monkeypatch):
+    session = store.new_session(agent="pi", cwd=str(folder))
+    turn(session, folder, ("a.txt", "two\n"), ("src/b.txt", "wasp\n"))
+    plan = session.files.plan_rewind("leaf~2", "files", workspace=folder)
+    lost = session.files.at()["a.txt"]
+    real = GitStore.read_all
+    monkeypatch.setattr(
+        GitStore, "read_all", lambda objects, oids: (found for found in real(objects, oids) if found[0] != lost)
+    )
+    assert stored_twice(store, lambda: session.files.rewind(plan)) == {lost}
 
 
 def test_files_and_conversation_are_rewound_together(store, folder):

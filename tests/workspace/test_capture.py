@@ -203,7 +203,7 @@ def test_named_file_is_scanned_for_secrets_only_if_it_differs_from_the_last_chec
     recorded = {change.path: change.file for change in named(work, "same", "changed")[0]}
     write(work / "changed", "4")
     scanned = []
-    changes, _ = named(work, "same", "changed", "new", caps=Caps(secret=scanned.append), recorded=recorded.get)
+    changes, _ = named(work, "same", "changed", "new", caps=Caps(secret=scanned.append), recorded=recorded)
     assert scanned == [b"4", b"new", b"3"]
     assert [(change.path, change.data) for change in changes] == [("changed", b"4"), ("new", b"3"), ("same", b"1")]
 

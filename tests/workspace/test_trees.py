@@ -51,6 +51,37 @@ def test_difference_of_two_trees_turns_one_into_the_other(old, new):
     assert built(store, {path: now for path, (_, now) in found.items()}, before) == after
 
 
+@given(STATES, STATES)
+def test_difference_in_the_other_direction_is_the_inverse(old, new):
+    store = MemoryStore()
+    ends = built(store, old), built(store, new)
+    file_trees = trees.CachedTrees(store)
+    found = file_trees.diff(*ends)
+    assert file_trees.diff(*ends[::-1]) == trees.CachedTrees(store).diff(*ends[::-1])
+    assert file_trees.diff(*ends) == found
+
+
+class Counted:
+    """A sink that keeps the ids of the objects that are written."""
+
+    def __init__(self, tx):
+        self._tx, self.written = tx, []
+
+    def put(self, kind, data):
+        self.written.append(self._tx.put(kind, data))
+        return self.written[-1]
+
+
+@given(STATES, STATES)
+def test_folders_of_a_similar_tree_are_not_written_again(old, new):
+    store = MemoryStore()
+    before, similar = built(store, old), built(store, new)
+    changes = {path: new.get(path) for path in {**old, **new}}
+    with store.transaction() as tx:
+        assert trees.CachedTrees(store).patch(sink := Counted(tx), before, changes, similar) == similar
+    assert not sink.written
+
+
 @given(STATES, PATHS, FILES)
 def test_file_replaces_a_folder_and_a_folder_a_file(state, path, file):
     store = MemoryStore()
