@@ -487,9 +487,7 @@ class Store:
         path = Path(path)
         if path.exists() and not path.is_file():
             raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")
-        import secrets
-
-        group = secrets.token_hex(8)
+        group = os.urandom(8).hex()
         done = [
             self.agents.import_session(found.format, found.load(), path=found.path, group=group, dry_run=dry_run)
             for found in sources.at(path, FORMATS[agent] if agent else None, final=final)

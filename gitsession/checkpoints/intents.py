@@ -7,9 +7,9 @@ operation is incomplete.
 from __future__ import annotations
 
 import json
-import secrets
+import os
 from collections.abc import Iterator
-from dataclasses import asdict, field
+from dataclasses import field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -30,7 +30,7 @@ NAME = "rewind"
 VERSION = 1
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Intent:
     """The planned writes of a rewind, undo or redo.
 
@@ -56,7 +56,7 @@ class Intent:
     onto: str = ""
     operation: Oid = ""
     seen: Oid | None = None
-    tag: str = field(default_factory=lambda: secrets.token_hex(8))
+    tag: str = field(default_factory=lambda: os.urandom(8).hex())
 
     @property
     def description(self) -> str:
@@ -71,7 +71,8 @@ def write(store: GitStore, intent: Intent) -> None:
     If this function raises ``Unavailable``, no file of the workspace was changed, but the intent may exist.
     """
     file = _file(store, intent.workspace)
-    data = json.dumps({"version": VERSION, **asdict(intent)}).encode()
+    values = {each.name: getattr(intent, each.name) for each in fields(intent)}
+    data = json.dumps({"version": VERSION, **values}).encode()
     try:
         durable.replace(file, data, by=file.with_suffix(".new"))
     except OSError as error:

@@ -112,7 +112,7 @@ def examine(folder: int, name: bytes) -> tuple[Now, Status | None]:
     if found.kind == "folder" or found.kind == "special":
         return SpecialFile(found.kind), found
     try:
-        found, digest = _read_stable(folder, name, _begin_oid, lambda digest, data: digest.update(data))
+        found, digest = _read_stable(folder, name, _begin_oid, lambda digest, data: digest.update(data), found)
     except NotFound:
         return None, None
     return TreeEntry(found.mode, digest.hexdigest()), found
@@ -128,15 +128,19 @@ def _begin_oid(size: int) -> hashlib._Hash:
 
 
 def _read_stable(
-    folder: int, name: bytes, begin: Callable[[int], T], take: Callable[[T, bytes], object]
+    folder: int,
+    name: bytes,
+    begin: Callable[[int], T],
+    take: Callable[[T, bytes], object],
+    found: Status | None = None,
 ) -> tuple[Status, T]:
     """Read a file or a link, again after a concurrent write. Return its status, and the object with its content.
 
     ``begin``: a function that returns an empty object for a content of the given size in bytes. ``take``: a function
-    that adds data to this object.
+    that adds data to this object. ``found``: the current status, if the caller has just read it.
     """
     for _ in range(_TRIES):
-        found = status(folder, name)
+        found = found or status(folder, name)
         if found is None:
             raise NotFound("no such file")
         if found.kind == "folder" or found.kind == "special":
@@ -151,6 +155,7 @@ def _read_stable(
                 _read_chunks(folder, name, found, partial(take, content))
             if status(folder, name) == found:
                 return found, content
+        found = None
     raise Unavailable("another process is writing it")
 
 

@@ -32,6 +32,8 @@ class NameFolding(NamedTuple):
     """True if the file system treats composed and decomposed letters as equal."""
 
     def key(self, path: str) -> str:
+        if path.isascii():
+            return path.lower() if self.case else path
         path = unicodedata.normalize("NFC", path) if self.form else path
         path = path.casefold() if self.case else path
         return unicodedata.normalize("NFC", path) if self.form else path

@@ -6,8 +6,11 @@ follows the last check of its status.
 
     prepare   inspect each path, write its new content to a temporary file beside it, and begin its fsync
     sync      wait until all prepared files are synced
-    replace   inspect each path again and rename its temporary file to it
-    finish    fsync the folders, several at once
+    replace   inspect each path again, rename its temporary file to it, and begin the fsync of its folder
+    finish    fsync the other folders
+
+A batch of at most 64 files is prepared and then replaced, and its folders are synced while the next batch is prepared.
+The calls of fsync run in threads, several at once, because a disk combines concurrent requests.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ import errno
 import itertools
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from threading import Thread
 from typing import Literal, NamedTuple
 
 from gitsession.errors import GitSessionError, Malformed, NotFound, Refused, Unavailable
@@ -34,10 +37,10 @@ from gitsession.workspace.trees import TreeEntry
 __all__ = ["Content", "Outcome", "PlannedChange", "restore", "sweep"]
 
 SYNCS_MAX = 8
-"""Maximum number of concurrent calls of fsync. A disk combines concurrent requests."""
+"""Maximum number of concurrent calls of fsync for folders."""
 
 SYNCS_IN_A_ROW = 8
-"""Number of files that a thread syncs one after the other. A task for each file would cost more than its fsync."""
+"""Number of files that a thread syncs one after the other. A thread for each file would cost more than its fsync."""
 
 FILES_MAX, BYTES_MAX = 64, 32 << 20
 """Maximum number and total size in bytes of the prepared files. Each file uses two handles and disk space."""
@@ -81,24 +84,23 @@ def restore(
     """
     refused = path_rules.refusals(changes)
     fit = [change for change in changes if change.path not in refused]
-    with ThreadPoolExecutor(SYNCS_MAX) as threads:
-        run = _Run(root, content, tag, bytes_max, frozenset(made), threads)
-        if path_rules.collisions(fit, NameFolding(case=True, form=True)):
-            refused |= path_rules.collisions(fit, run.folds())
-        ordered = sorted((change for change in changes if change.path not in refused), key=lambda change: change.path)
-        try:
-            for change in reversed(ordered):
-                if change.new is None:
-                    run.remove(change)
-            for change in ordered:
-                if change.new is not None:
-                    run.write(change)
-            run.replace_files()
-            run.remove_folders(run.emptied & run.made)
-        finally:
-            run.drop()
-            root.forget()
-            run.sync_folders()
+    run = _Run(root, content, tag, bytes_max, frozenset(made))
+    if path_rules.collisions(fit, NameFolding(case=True, form=True)):
+        refused |= path_rules.collisions(fit, run.folds())
+    ordered = sorted((change for change in changes if change.path not in refused), key=lambda change: change.path)
+    try:
+        for change in reversed(ordered):
+            if change.new is None:
+                run.remove(change)
+        for change in ordered:
+            if change.new is not None:
+                run.write(change)
+        run.replace_files()
+        run.remove_folders(run.emptied & run.made)
+    finally:
+        run.drop()
+        root.forget()
+        run.sync_folders()
     outcomes = run.outcomes | {path: Outcome(path, "refused", reason) for path, reason in refused.items()}
     return [outcomes[change.path] for change in changes]
 
@@ -113,18 +115,18 @@ def sweep(root: WorkspaceRoot, paths: Iterable[str], *, tag: str) -> None:
 class _Run:
     """One call of ``restore``. ``outcomes``: the outcomes so far, by path."""
 
-    def __init__(
-        self, root: WorkspaceRoot, content: Content, tag: str, bytes_max: int, made: frozenset[str],
-        threads: ThreadPoolExecutor,
-    ) -> None:  # fmt: skip
-        self.root, self.content, self.tag, self.bytes_max = root, content, tag, bytes_max
-        self.made, self.threads = made, threads
+    def __init__(self, root: WorkspaceRoot, content: Content, tag: str, bytes_max: int, made: frozenset[str]) -> None:
+        self.root, self.content, self.tag, self.bytes_max, self.made = root, content, tag, bytes_max, made
         self.outcomes: dict[str, Outcome] = {}
         self.prepared: list[tuple[PlannedChange, StagedFile]] = []
         self.prepared_bytes = 0
         self.unsynced: list[StagedFile] = []
         """The prepared files whose fsync has not begun."""
-        self.syncs: list[Future[None]] = []
+        self.syncs = _Threads()
+        self.folder_syncs = _Threads()
+        self.handles: dict[str, int] = {}
+        """Handles of folders in which a file was replaced."""
+        self.failed_syncs: list[tuple[str, OSError]] = []
         self.numbers = itertools.count()
         self.emptied: set[str] = set()
         """Folders from which a file was removed."""
@@ -159,22 +161,22 @@ class _Run:
         """Wait for the syncs of all prepared files and rename the files to their paths."""
         try:
             self._begin_syncs()
-            for sync in self.syncs:
-                sync.result()
+            self.syncs.result()
             for change, file in self.prepared:
                 self._try(change, partial(self._replace, change.path, file))
+            if self.prepared:
+                self._begin_folder_syncs(self.prepared[-1][0].path)
         finally:
             self.drop()
 
     def drop(self) -> None:
         """Remove the prepared files that were not renamed."""
-        wait(self.syncs)  # no handle may be closed during its fsync
+        self.syncs.wait()  # no handle may be closed during its fsync
         for _, file in self.prepared:
             with suppress(OSError):
                 file.drop()
         self.prepared.clear()
         self.unsynced.clear()
-        self.syncs.clear()
         self.prepared_bytes = 0
 
     def remove_folders(self, folders: Collection[str]) -> None:
@@ -185,10 +187,24 @@ class _Run:
                     self._touch(folder)
 
     def sync_folders(self) -> None:
-        """Call fsync for all folders in which a name was changed."""
+        """Call fsync for all folders in which a name was changed, and wait until all folders are synced."""
+        for handle in self.handles.values():
+            os.close(handle)
+        self.handles.clear()
         folders = sorted(self.touched)
-        rows = [folders[at : at + SYNCS_IN_A_ROW] for at in range(0, len(folders), SYNCS_IN_A_ROW)]
-        list(self.threads.map(self._sync, rows))
+        for number in range(min(SYNCS_MAX, len(folders))):
+            self.folder_syncs.run(partial(self._sync, folders[number::SYNCS_MAX]))
+        self.folder_syncs.result()
+        for folder, error in self.failed_syncs:
+            raise Unavailable(f"cannot fsync '{folder or self.root.path}': {error.strerror}") from error
+
+    def _sync(self, folders: Iterable[str]) -> None:
+        for folder in folders:
+            try:
+                with suppress(NotFound, Refused), self.root.enter(folder) as fd:
+                    os.fsync(fd)
+            except OSError as error:
+                self.failed_syncs.append((folder, error))
 
     def _try(self, change: PlannedChange, step: Callable[[], Outcome | None]) -> None:
         """Run ``step`` and record its outcome. If ``step`` returns ``None``, a later step records the outcome."""
@@ -204,14 +220,6 @@ class _Run:
             outcome = Outcome(change.path, "refused", f"it cannot be changed: {error.strerror}")
         if outcome is not None:
             self.outcomes[change.path] = outcome
-
-    def _sync(self, folders: Iterable[str]) -> None:
-        for folder in folders:
-            try:
-                with suppress(NotFound, Refused), self.root.enter(folder) as fd:
-                    os.fsync(fd)
-            except OSError as error:
-                raise Unavailable(f"cannot fsync '{folder or self.root.path}': {error.strerror}") from error
 
     def _remove(self, change: PlannedChange) -> Outcome:
         if _is_submodule(change):
@@ -274,13 +282,28 @@ class _Run:
     def _begin_syncs(self) -> None:
         """Let a thread sync the files whose fsync has not begun, while this thread continues."""
         if self.unsynced:
-            self.syncs.append(self.threads.submit(_sync_files, tuple(self.unsynced)))
+            self.syncs.run(partial(_sync_files, tuple(self.unsynced)))
             self.unsynced.clear()
 
+    def _begin_folder_syncs(self, last: str) -> None:
+        """Let threads sync folders in which files were replaced, while this thread continues.
+
+        ``last``: the path that was replaced last. More files may follow in its folders, because the paths are sorted.
+        """
+        self.folder_syncs.result()  # of the previous batch, so that the number of open handles is limited
+        complete = [(path, self.handles.pop(path)) for path in self.handles.keys() - {"", *path_rules.folders_of(last)}]
+        self.touched.difference_update(path for path, _ in complete)
+        for at in range(0, len(complete), SYNCS_IN_A_ROW):
+            self.folder_syncs.run(partial(_sync_and_close, complete[at : at + SYNCS_IN_A_ROW], self.failed_syncs))
+
     def _replace(self, path: str, file: StagedFile) -> Outcome:
+        folder = path.rpartition("/")[0]
         try:
             with self._entered(path) as (fd, name):
                 file.put(fd, name)
+                if folder not in self.handles:
+                    with suppress(OSError):  # too many open files: the folder is opened again later
+                        self.handles[folder] = os.dup(fd)
         except (NotFound, NoFolder) as cause:
             raise place_file.ConcurrentWrite from cause
         file.drop()
@@ -320,9 +343,59 @@ class _Run:
             self.touched.update(("", *path_rules.folders_of(change.path)))
 
 
+class _Threads:
+    """Threads that each run one task.
+
+    A pool of ``concurrent.futures`` is not used: its import takes longer than a rewind of a few files.
+    """
+
+    def __init__(self) -> None:
+        self._running: list[Thread] = []
+        self._errors: list[BaseException] = []
+
+    def run(self, task: Callable[[], None]) -> None:
+        """Run ``task`` in a thread, or in this thread if no thread can start."""
+        thread = Thread(target=self._run, args=(task,))
+        try:
+            thread.start()
+        except RuntimeError:
+            self._run(task)
+        else:
+            self._running.append(thread)
+
+    def wait(self) -> None:
+        """Wait for all tasks."""
+        while self._running:
+            self._running[-1].join()
+            self._running.pop()
+
+    def result(self) -> None:
+        """Wait for all tasks, and raise an error of one of them."""
+        self.wait()
+        if self._errors:
+            raise self._errors.pop()
+
+    def _run(self, task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:
+            self._errors.append(error)
+
+
 def _sync_files(files: Iterable[StagedFile]) -> None:
     for file in files:
         file.sync()
+
+
+def _sync_and_close(folders: Iterable[tuple[str, int]], failed: list[tuple[str, OSError]]) -> None:
+    """Call fsync for handles of folders, and close them. Add errors to ``failed``, with the path of the folder."""
+    for path, handle in folders:
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            failed.append((path, error))
+        finally:
+            os.close(handle)
 
 
 def _is_submodule(change: PlannedChange) -> bool:

@@ -219,5 +219,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
 
 def _is_repository(folder: int) -> bool:
     """Return whether the folder has the files by which git recognizes a git directory."""
-    found = (inspect.status(folder, name) for name in (b"HEAD", b"objects", b"refs"))
-    return all(status is not None for status in found)
+    # Most folders have no such file, and `os.access` reports that in half of the time of a failing `os.stat`.
+    return all(
+        os.access(name, os.F_OK, dir_fd=folder, follow_symlinks=False) for name in (b"HEAD", b"objects", b"refs")
+    )

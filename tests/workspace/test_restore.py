@@ -360,6 +360,54 @@ def test_batch_is_synced_before_any_of_its_files_is_renamed(workspace, blobs, mo
     assert done == ["sync", "sync", "put", "put", "sync", "put", "settle"]
 
 
+def test_folders_of_a_batch_are_synced_while_the_next_one_is_prepared(workspace, blobs, monkeypatch):
+    monkeypatch.setattr("gitsession.workspace.restore.FILES_MAX", 2)
+    paths = ["a/1", "b/1", "b/2", "c/1", "d/1"]
+    for path in paths:
+        (workspace / path).parent.mkdir(exist_ok=True)
+        (workspace / path).write_text("old")
+    done = []
+    steps_of(monkeypatch, "fsync", lambda fd: done.append(os.readlink(f"/proc/self/fd/{fd}").rpartition("/")[2]))
+    if not Path("/proc/self/fd").exists():
+        pytest.skip("cannot see what a handle is of")
+    carried_out(workspace, blobs, *(PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in paths))
+    folders = [name for name in done if ".tmp" not in name]
+    assert sorted(folders) == ["a", "b", "c", "d"], "a folder with files in two batches is synced once"
+    assert folders[0] == "a" and ".tmp" in "".join(done[done.index("a") :])
+
+
+@pytest.mark.parametrize("fails", [OSError(errno.EIO, "broken"), MemoryError()])
+def test_failed_sync_of_a_folder_is_raised_after_the_others(workspace, blobs, monkeypatch, fails):
+    monkeypatch.setattr("gitsession.workspace.restore.FILES_MAX", 1)
+    for path in ("a/1", "b/1", "c/1"):
+        (workspace / path).parent.mkdir()
+        (workspace / path).write_text("old")
+    real, synced = os.fsync, []
+
+    def fsync(fd):
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            synced.append(fd)
+            if len(synced) == 1:
+                raise fails
+        real(fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    changes = [PlannedChange(path, blobs.file("old"), blobs.file("new")) for path in ("a/1", "b/1", "c/1")]
+    with pytest.raises(Unavailable if isinstance(fails, OSError) else MemoryError):
+        carried_out(workspace, blobs, *changes)
+
+
+def test_files_are_synced_without_threads_if_none_can_start(workspace, blobs, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    synced = []
+    steps_of(monkeypatch, "fsync", synced.append)
+    assert carried_out(workspace, blobs, PlannedChange("a/b", None, blobs.file("x")))[0].result == "done"
+    assert len(synced) == 3
+
+
 def test_batch_is_limited_by_bytes(workspace, blobs, monkeypatch):
     monkeypatch.setattr("gitsession.workspace.restore.BYTES_MAX", 100)
     done = []
