@@ -8,6 +8,7 @@ directories are never searched.
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Mapping
 
 from gitsession.errors import Unavailable
@@ -24,7 +25,7 @@ def store_path(path: str | None, environ: Mapping[str, str], home: str, setting:
 
     Raises ``Unavailable`` if the path begins with an unknown home directory.
     """
-    chosen = path or environ.get(VARIABLE) or (setting(SETTING) if _may_be_set(environ, home) else None)
+    chosen = path or environ.get(VARIABLE) or (setting(SETTING) if may_be_configured(environ, home) else None)
     default = os.path.join(environ.get("XDG_DATA_HOME") or f"{home}/.local/share", "gitsession", "store.git")
     found = os.path.expanduser(chosen) if chosen else default
     if found.startswith("~"):
@@ -33,8 +34,8 @@ def store_path(path: str | None, environ: Mapping[str, str], home: str, setting:
     return found if not chosen or os.path.isabs(found) else os.path.join(os.getcwd(), found)
 
 
-def _may_be_set(environ: Mapping[str, str], home: str) -> bool:
-    """Return whether the user's git configuration may contain the path of a store.
+def may_be_configured(environ: Mapping[str, str], home: str) -> bool:
+    """Return whether the user's git configuration may contain a setting of gitsession.
 
     Reading the configuration files is faster than starting git.
     """
@@ -45,6 +46,8 @@ def _may_be_set(environ: Mapping[str, str], home: str) -> bool:
 
 def _mentions(file: str) -> bool:
     try:
+        if stat.S_ISFIFO(os.stat(file).st_mode):  # git reads the pipe, and only once
+            return True
         with open(file, "rb") as opened:
             text = opened.read().lower()
     except OSError:

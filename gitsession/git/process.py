@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.durable import read_regular
 from gitsession.errors import Unavailable
+from gitsession.paths import may_be_configured
 from gitsession.pattern import pattern
 
 if TYPE_CHECKING:
@@ -345,6 +346,8 @@ def user_setting(name: str) -> str | None:
 
 def user_settings(prefix: str) -> dict[str, str]:
     """Return the user's own settings whose names begin with ``prefix``, by name. Git prints the names in lower case."""
+    if prefix.startswith("gitsession.") and not may_be_configured(os.environ, _home()):
+        return {}
     output = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
     items = output.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for name, _, value in (setting.partition("\n") for setting in items) if name}
