@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from gitsession.errors import Ambiguous, NotFound, require
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
-from gitsession.sessions import commit_writer
+from gitsession.sessions import commit_writer, graph
 from gitsession.sessions import session as sessions
 from gitsession.sessions.node import Node
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
 if TYPE_CHECKING:
@@ -55,6 +56,19 @@ class OpenStore:
             if sid and not self.restore(sid):
                 raise
         return self.catalogues.get().find(sid or address, None)  # "": another process may have restored it meanwhile
+
+    def known(self, sid: str) -> Row | None:
+        """Return the row of the session with the id ``sid`` without an update of the catalog.
+
+        The result is ``None`` if the catalog needs no update, if it lacks the session, or if the session has no refs.
+        Only ``Row.sid`` and ``Row.view`` are certain, because they never change.
+        """
+        if not (isinstance(sid, str) and refs.is_sid(sid)):
+            return None
+        catalogue = self.catalogues.get(fresh=False)
+        if catalogue.is_fresh() or not graph.branches(self.objects, sid):
+            return None
+        return catalogue.session(sid)
 
     def _archived(self, address: str) -> str:
         """Return the archived session with an id that contains ``address``; "" if there is none.

@@ -287,8 +287,12 @@ class Store:
             NotFound: No session matches.
             Ambiguous: Several sessions match.
         """
-        row = self._opened.find(address, cwd)
-        found = sessions.StoredSession.open(self.objects, row.sid, self._opened.clock, row.active, view=row.view)
+        row = self._opened.known(address)
+        branch = None  # that of the store, because ``row`` may be outdated
+        if row is None:
+            row = self._opened.find(address, cwd)
+            branch = row.active
+        found = sessions.StoredSession.open(self.objects, row.sid, self._opened.clock, branch, view=row.view)
         return Session(self._opened, found)
 
     def sessions(self, newest: int | None = None) -> list[Row]:

@@ -734,6 +734,31 @@ def test_any_unique_part_of_its_id_names_a_session(found: tuple[Store, dict[str,
             assert store.catalogue().find(part, None).sid == sid
 
 
+def test_session_is_opened_by_its_id_without_an_update_of_the_catalog(
+    found: tuple[Store, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, names = found
+    store.catalogue()
+    held = store.session(names["own"])
+    held.branch("other", at="root")
+    held.switch("other")
+    begun(store, cwd="/new")
+    updated = []
+    real = update.refresh
+    monkeypatch.setattr(update, "refresh", lambda *all, **how: (updated.append(all), real(*all, **how))[1])
+    opened = store.session(names["own"])
+    assert (opened.id, opened.branch_name) == (names["own"], "other") and not updated
+    assert store.session(names["own"][:-1]).id == names["own"] and updated
+
+
+def test_id_of_a_session_that_is_gone_names_none(found: tuple[Store, dict[str, str]]) -> None:
+    store, names = found
+    store.catalogue()
+    store.trash.put(names["pi"])
+    with pytest.raises(NotFound):
+        store.session(names["pi"])
+
+
 def test_an_agent_and_its_own_id_name_a_session(found: tuple[Store, dict[str, str]]) -> None:
     store, names = found
     assert store.catalogue().find("pi:first-1", None).sid == names["pi"]
