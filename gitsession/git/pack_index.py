@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from hashlib import sha1
 from math import isqrt
 from struct import unpack
 
 from gitsession.errors import Corrupt
+from gitsession.git.objects import sha1_of
 
 MAGIC = b"\xfftOc\0\0\0\2"
 _HEAD_BYTES = 8 + 256 * 4
@@ -181,7 +181,7 @@ def checksum_problem(file: RandomAccessFile) -> str:
     Packs, indexes and all files that git derives from them end with such a checksum. Raises ``OSError``.
     """
     end = file.size - 20
-    hasher = sha1(usedforsecurity=False)
+    hasher = sha1_of(end)(usedforsecurity=False)
     for at in range(0, end, _HASHED_BYTES):
         hasher.update(file.read(at, min(_HASHED_BYTES, end - at)))
     return "" if end >= 0 and hasher.digest() == file.read(end, 20) else "wrong checksum"

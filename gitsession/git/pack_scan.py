@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from hashlib import sha1
 from typing import Final
 
 from gitsession.errors import GitSessionError
+from gitsession.git.objects import sha1_of
 from gitsession.git.pack_index import RandomAccessFile
 from gitsession.git.types import Kind, Oid
 
@@ -97,7 +97,7 @@ def read(
         if known is None:
             continue
         kind, head = known
-        hasher = sha1(b"%b%d\0" % (head, len(data)), usedforsecurity=False)
+        hasher = sha1_of(len(data))(b"%b%d\0" % (head, len(data)), usedforsecurity=False)
         hasher.update(data)
         if hasher.digest() != raw:
             continue

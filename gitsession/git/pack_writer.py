@@ -13,13 +13,13 @@ from __future__ import annotations
 import functools
 import os
 import zlib
-from collections.abc import Mapping
-from hashlib import sha1
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from struct import pack as binary
-from typing import Final
+from typing import Final, TypeAlias
 
 from gitsession.durable import sync_directory, sync_file, write_new
+from gitsession.git.objects import sha1_of
 from gitsession.git.types import Kind, Oid
 
 KEEP_TEXT = "gitsession: refs to this pack are still in the journal\n"
@@ -32,13 +32,24 @@ _STORED_BYTES = 64
 _TYPE_OF: Final[dict[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 
 
-def write_pack(object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True) -> str:
+Deflated: TypeAlias = Callable[[], Mapping[Oid, bytes]]
+"""A function that returns the compressed forms (``deflate``) of some blobs, which another process has computed."""
+
+
+def write_pack(
+    object_dir: Path, objects: Mapping[Oid, tuple[Kind, bytes]], owner: Path, *, sync: bool = True,
+    deflated: Deflated | None = None,
+) -> str:  # fmt: skip
     """Write ``objects`` as one pack with a ``.keep`` file; return the name of the pack.
 
     ``owner``: the file that ``.keep`` links to. On an error, temporary files are removed if the disk allows. Raises
     ``OSError``.
     """
-    body, index = _encode(objects)
+    ready: dict[Oid, bytes] = {}
+    if deflated is not None:  # compress the other objects while the process compresses blobs
+        ready = {oid: deflate(data) for oid, (kind, data) in objects.items() if kind != "blob"}
+        ready.update(deflated())
+    body, index = _encode(objects, ready)
     directory = object_dir / "pack"
     name = f"pack-{body[-20:].hex()}"
     temporary = f"{directory}/{TEMPORARY}{os.urandom(8).hex()}"
@@ -109,22 +120,22 @@ def _has_keep_text(entry: os.DirEntry[str]) -> bool:
     return entry.stat(follow_symlinks=False).st_size == len(text) and Path(entry.path).read_bytes() == text
 
 
-def _encode(objects: Mapping[Oid, tuple[Kind, bytes]]) -> tuple[bytes, bytes]:
+def _encode(objects: Mapping[Oid, tuple[Kind, bytes]], ready: Mapping[Oid, bytes]) -> tuple[bytes, bytes]:
     parts = [b""]
     rows = []
     offset = 12
     for oid, (kind, data) in objects.items():
-        part = _object_head(_TYPE_OF[kind], len(data)) + _deflated(data)
+        part = _object_head(_TYPE_OF[kind], len(data)) + (ready.get(oid) or deflate(data))
         rows.append((bytes.fromhex(oid), zlib.crc32(part), offset))
         parts.append(part)
         offset += len(part)
     parts[0] = b"PACK" + binary(">II", 2, len(rows))
     body = b"".join(parts)
-    checksum = sha1(body, usedforsecurity=False).digest()
+    checksum = sha1_of(len(body))(body, usedforsecurity=False).digest()
     return body + checksum, _index(sorted(rows), checksum)
 
 
-def _deflated(data: bytes) -> bytes:
+def deflate(data: bytes) -> bytes:
     """Compress ``data`` with zlib, using the smallest sufficient window and memory level.
 
     Most objects are under 2 KB, but zlib's default state takes 256 KiB, which the system may have to allocate each
@@ -169,4 +180,4 @@ def _index(rows: list[tuple[bytes, int, int]], checksum: bytes) -> bytes:
             checksum,
         )
     )
-    return index + sha1(index, usedforsecurity=False).digest()
+    return index + sha1_of(len(index))(index, usedforsecurity=False).digest()

@@ -96,11 +96,12 @@ MODULES_MAX = {
 """The number of our modules that a command may import. On average, one takes a fiftieth of the start of Python."""
 
 SLOW = {
-    "ast", "blake3", "cbor2", "click", "difflib", "gettext", "inspect", "ipaddress", "json", "logging", "pathlib",
-    "platform", "pygit2", "rich", "secrets", "shutil", "sqlite3", "subprocess", "tempfile", "uuid",
+    "_hashlib", "ast", "blake3", "cbor2", "click", "concurrent.futures", "difflib", "gettext", "inspect", "ipaddress",
+    "json", "logging", "pathlib", "platform", "pygit2", "rich", "secrets", "shutil", "sqlite3", "subprocess",
+    "tempfile", "uuid",
 }  # fmt: skip
 COMMITS = {"click", "pathlib", "sqlite3"}
-READING = COMMITS | {"blake3", "cbor2"}
+READING = COMMITS | {"_hashlib", "blake3", "cbor2"}
 OTHERS = {
     "--version": set[str](),
     "ls": {"click", "sqlite3"},

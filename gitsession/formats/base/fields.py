@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import date
-from hashlib import sha256
 from typing import Any, TypeVar
 
 from gitsession.formats.base.jsonl import LineFailure
@@ -172,6 +171,8 @@ def opaque(failure: LineFailure, size_bytes: int) -> Headline:
 
 def uuid_from(*parts: object) -> str:
     """Return a UUID derived from ``parts``."""
+    from hashlib import sha256  # loads OpenSSL, and a file that is read has no such UUID
+
     digest = bytearray(sha256("/".join(map(str, parts)).encode("utf-8", "backslashreplace")).digest()[:16])
     digest[6], digest[8] = digest[6] & 0x0F | 0x80, digest[8] & 0x3F | 0x80  # version 8: a custom scheme
     found = digest.hex()
