@@ -1,16 +1,19 @@
-"""Work on many items that several processes share."""
+"""Work on many items that several processes share, and work that another process does in advance."""
 
 from __future__ import annotations
 
+import fcntl
+import functools
 import gc
 import os
 import pickle
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import BinaryIO, TypeVar
+from typing import BinaryIO, Generic, TypeVar
 
 from gitsession import progress
 
@@ -21,6 +24,9 @@ ITEMS_MIN = 500
 """Minimum number of items for each process. The start of a process takes as long as the work on about 50 entries."""
 
 PROCESSES_MAX = 4
+
+PIPE_BYTES = 1 << 20
+"""The size of the pipe from a process that works in advance. The process waits when the pipe is full."""
 
 _AT_ONCE = 128
 """Number of consecutive items that one process gets. The objects of consecutive items are close together in a pack."""
@@ -37,6 +43,35 @@ def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
     return _in_processes(items, work, count) if count > 1 else [work(items)]
 
 
+class Ahead(Generic[R]):
+    """The results of ``work``, which another process computes in advance.
+
+    ``work`` may use neither a store nor a lock, because another thread of this process may hold the lock. Close the
+    object in every case, which ends the process.
+    """
+
+    def __init__(self, work: Callable[[], Iterable[R]]) -> None:
+        """Start the process. Raises ``OSError``."""
+        self._receiver, self._child = _start(work)
+
+    @staticmethod
+    def is_possible(harmless: str) -> bool:
+        """Return whether a process can start and has a processor. ``harmless``: the name of threads that may run."""
+        if sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2:
+            return False
+        return all(each.name == harmless or each is threading.current_thread() for each in threading.enumerate())
+
+    def next(self) -> R | None:
+        """Wait for the next result and return it; ``None`` after the last one, or if the process failed."""
+        try:
+            return pickle.load(self._receiver)  # type: ignore[no-any-return]
+        except (EOFError, OSError, pickle.UnpicklingError):
+            return None
+
+    def close(self) -> None:
+        _end(self._receiver, self._child)
+
+
 def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
     parts: list[list[T]] = [[] for _ in range(count)]
     for number, start in enumerate(range(0, len(items), _AT_ONCE)):
@@ -45,7 +80,7 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
     try:
         for part in parts[1:]:
             try:
-                children.append((part, *_start(part, work)))
+                children.append((part, *_start(functools.partial(_one_result, work, part))))
             except OSError:  # too many processes or open files, or not enough memory
                 own.append(part)
         results = [work(part) for part in own]
@@ -57,21 +92,33 @@ def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: i
         return results
     finally:
         for _, receiver, child in children:
-            receiver.close()
-            with suppress(OSError):
-                os.kill(child, signal.SIGKILL)  # a child that has sent its result has ended or is about to end
-            with suppress(ChildProcessError):
-                os.waitpid(child, 0)
+            _end(receiver, child)
 
 
-def _start(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> tuple[BinaryIO, int]:
-    """Start a process that writes the result of ``work`` to the returned file, and return its id. Raises ``OSError``.
+def _one_result(work: Callable[[Sequence[T]], R], items: Sequence[T]) -> Iterable[R]:
+    yield work(items)
+
+
+def _end(receiver: BinaryIO, child: int) -> None:
+    receiver.close()
+    with suppress(OSError):
+        os.kill(child, signal.SIGKILL)  # a child that has sent its results has ended or is about to end
+    with suppress(ChildProcessError):
+        os.waitpid(child, 0)
+
+
+def _start(work: Callable[[], Iterable[R]]) -> tuple[BinaryIO, int]:
+    """Start a process that writes the results of ``work`` to the returned file, and return its id. Raises ``OSError``.
 
     The modules of ``multiprocessing`` are not used, because their import takes as long as the work on 200 entries.
     """
     read_fd, write_fd = os.pipe()
+    with suppress(OSError):
+        fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     try:
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns if another thread exists
+            child = os.fork()
     except OSError:
         os.close(read_fd)
         os.close(write_fd)
@@ -83,7 +130,9 @@ def _start(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> tuple[Binary
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             gc.freeze()  # a collection would copy the pages of the parent's objects
             with progress.by(None), open(write_fd, "wb") as sender:
-                pickle.dump(work(items), sender, pickle.HIGHEST_PROTOCOL)
+                for result in work():
+                    pickle.dump(result, sender, pickle.HIGHEST_PROTOCOL)
+                    sender.flush()
         finally:
             os._exit(0)  # without the parent's buffers and exit handlers; if ``work`` failed, the parent repeats it
     os.close(write_fd)

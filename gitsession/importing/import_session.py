@@ -21,6 +21,7 @@ from gitsession.errors import GitSessionError, Malformed, RefMoved, Refused, Una
 from gitsession.formats import Format, Record, Source, SourceProblem
 from gitsession.formats.base.record import StoredRecord
 from gitsession.git.objects import oid_of
+from gitsession.git.pack_writer import Deflated
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.importing.import_metadata import ImportedSource, MetadataImport
 from gitsession.importing.import_state import ImportState, refs_of
@@ -35,6 +36,7 @@ from gitsession.importing.known_entries import (
     no_base,
     shared,
 )
+from gitsession.importing.payloads import Payloads
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
@@ -150,19 +152,28 @@ def import_source(
         RefMoved: if the session has changed since ``earlier``. Import the whole file.
         Unavailable: if other writers moved the session's refs at every attempt.
     """
-    request = _Request(
-        store=store,
-        format=format,
-        source=source,
-        attachments=attachments or {},
-        find=find,
-        project=project,
-        continuation=continuation,
-        purged_keys=purged_keys,
-        may_hold=_lookahead(store, source),
-        read=read,
-        earlier=earlier,
-    )
+    with closing(Payloads(store.guard, source.records)) as payloads:
+        request = _Request(
+            store=store,
+            format=format,
+            source=source,
+            attachments=attachments or {},
+            find=find,
+            project=project,
+            continuation=continuation,
+            purged_keys=purged_keys,
+            payloads=payloads,
+            read=read,
+            earlier=earlier,
+        )
+        return _import(request, begin or store.transaction, is_elsewhere, dry_run=dry_run)
+
+
+def _import(
+    request: _Request, begin: Begin, is_elsewhere: Callable[[str, Collection[bytes]], bool] | None, *, dry_run: bool
+) -> ImportResult:
+    """Do the same as ``import_source``."""
+    store, source = request.store, request.source
     for _ in range(TRIES):
         purged_result = _purged(store, source)
         if purged_result is not None:
@@ -180,7 +191,7 @@ def import_source(
             if dry_run:
                 return draft.outcome()
             try:
-                return draft.carry_out(begin or store.transaction)
+                return draft.carry_out(begin)
             except RefMoved:
                 continue
     raise Unavailable("another process keeps writing to the session", hint="try again when that process has finished")
@@ -190,8 +201,8 @@ def import_source(
 class _Request:
     """The arguments of ``import_source``.
 
-    ``may_hold``: a function that returns whether the record with a given index may contain a secret. ``drafts``: the
-    drafts of records, by index. They are kept if the import may be planned again, for a second file with the same id.
+    ``payloads``: the payloads of the records. ``drafts``: the drafts of records, by index. They are kept if the import
+    may be planned again, for a second file with the same id.
     """
 
     store: ObjectStore
@@ -202,7 +213,7 @@ class _Request:
     project: str | None
     continuation: kinds.Continuation | None
     purged_keys: Collection[str]
-    may_hold: Callable[[int], bool]
+    payloads: Payloads
     read: ReadState | None = None
     earlier: ImportState | None = None
     drafts: dict[int, commit_writer.Draft] = field(default_factory=dict)
@@ -227,7 +238,7 @@ class _Target:
 def _draft(request: _Request, stack: ExitStack, *, dry_run: bool) -> _Draft:
     """Plan an import: find the session, match the records with existing entries, and draft the new entries."""
     store, source = request.store, request.source
-    objects = stack.enter_context(closing(_Objects(None if dry_run else store.spill)))
+    objects = stack.enter_context(closing(_Objects(None if dry_run else store.spill, request.payloads.deflated)))
     base = shared(store, source.base, request.find) if source.base is not None else None
     if request.earlier is not None:
         target = _earlier_target(request, request.earlier)
@@ -305,7 +316,7 @@ class _Draft:
         if outcome.moves or self.objects.originals:
             with begin() as tx:
                 self._move_in(outcome.moves)
-                tx.put_all(self.objects.objects)
+                tx.put_all(self.objects.objects, self.request.payloads.deflated)
                 for original in self.objects.originals:
                     tx.keep_original(original)
                 for move in outcome.moves:
@@ -371,9 +382,10 @@ class _Objects:
     If they become too large, they are moved from ``objects`` and ``originals`` to ``spill``.
     """
 
-    def __init__(self, begin_spill: Callable[[], PackSpill | None] | None) -> None:
+    def __init__(self, begin_spill: Callable[[], PackSpill | None] | None, deflated: Deflated) -> None:
         self.spill: PackSpill | None = None
         self._begin_spill = begin_spill
+        self._deflated = deflated
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.originals: list[Original] = []
         self._size = 0
@@ -399,7 +411,7 @@ class _Objects:
         if self.spill is None and self._begin_spill is not None:
             self.spill = self._begin_spill()
         if self.spill is not None:
-            self.spill.put(self.objects, self.originals)
+            self.spill.put(self.objects, self.originals, self._deflated)
             self.objects, self.originals, self._size = {}, [], 0
 
 
@@ -483,14 +495,6 @@ def _refuse_later_view(request: _Request, sid: str, tree: graph.Tree, root: Node
             raise Refused(f"a later release of gitsession created session {sid} ({views})", hint=UPGRADE)
 
 
-def _lookahead(store: ObjectStore, source: Source) -> Callable[[int], bool]:
-    """Return a function that returns whether the record with a given index may contain a secret."""
-    guard, records = store.guard, source.records
-    if guard is None:
-        return lambda number: False
-    return functools.cache(guard.lookahead(len(records), lambda at: records[at].payload))
-
-
 # Entries
 
 
@@ -506,7 +510,7 @@ class _Entries:
 
     def __init__(self, request: _Request, sink: _Objects, target: _Target, old_meta: Meta, purged: Tombstones) -> None:
         self._store, self._format, self._source = request.store, request.format, request.source
-        self._may_hold, self._purged_keys, self._drafts = request.may_hold, request.purged_keys, request.drafts
+        self._payloads, self._purged_keys, self._drafts = request.payloads, request.purged_keys, request.drafts
         self._sink, self._purged = sink, purged
         self._sid, self._tree, self._root = target.sid, target.tree, target.root
         self._old_meta = old_meta
@@ -581,7 +585,7 @@ class _Entries:
         """Return the draft of ``record``, which has the index ``number``."""
         draft = self._drafts.get(number)
         if draft is None:
-            guard = self._store.guard if self._may_hold(number) else None
+            guard = self._store.guard if self._payloads.may_hold_secret(number) else None
             draft = commit_writer.draft_record(self._format, record, guard)
             if self._tree is not None and not isinstance(record, StoredRecord):
                 self._drafts[number] = draft

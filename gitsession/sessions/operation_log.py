@@ -19,6 +19,7 @@ from gitsession.store import refs
 from gitsession.store.interface import ObjectStore, Transaction
 
 if TYPE_CHECKING:
+    from gitsession.git.pack_writer import Deflated
     from gitsession.redaction.original import Original
 
 AUTHOR = "operation"
@@ -108,8 +109,8 @@ class RecordingTransaction:
     def put(self, kind: Kind, data: bytes) -> Oid:
         return self._tx.put(kind, data)
 
-    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        self._tx.put_all(objects)
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]], deflated: Deflated | None = None) -> None:
+        self._tx.put_all(objects, deflated)
 
     def keep_original(self, original: Original) -> None:
         self._tx.keep_original(original)

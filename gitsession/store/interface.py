@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from gitsession.git.types import Kind, Oid, Reader, RefValue
 
 if TYPE_CHECKING:
+    from gitsession.git.pack_writer import Deflated
     from gitsession.redaction.guard import Guard
     from gitsession.redaction.original import Original
     from gitsession.redaction.vault import Vault
@@ -28,8 +29,11 @@ class Transaction(Protocol):
     def put(self, kind: Kind, data: bytes) -> Oid:
         """Add an object and return its id. The object can be read at once. To add an existing object has no effect."""
 
-    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
-        """Add objects whose ids the caller has computed with ``objects.oid_of``."""
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]], deflated: Deflated | None = None) -> None:
+        """Add objects whose ids the caller has computed with ``objects.oid_of``.
+
+        ``deflated``: a function that returns the compressed forms of some of them, for a pack.
+        """
 
     def keep_original(self, original: Original) -> None:
         """Put the original of a redacted entry into the vault before the objects of the transaction are stored."""

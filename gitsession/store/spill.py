@@ -40,12 +40,18 @@ class PackSpill:
         self._vault: Vault | None = None
         self._is_used = False
 
-    def put(self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
-        """Write ``objects`` as one more pack, and store ``originals``. Raises ``Unavailable``."""
+    def put(
+        self, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original],
+        deflated: pack_writer.Deflated | None = None,
+    ) -> None:  # fmt: skip
+        """Write ``objects`` as one more pack, and store ``originals``. Raises ``Unavailable``.
+
+        ``deflated``: see ``Transaction.put_all``.
+        """
         try:
             if not self._is_used:
                 self._begin()
-            pack_writer.write_pack(self._folder, objects, self._git_dir / create.KEEP)
+            pack_writer.write_pack(self._folder, objects, self._git_dir / create.KEEP, deflated=deflated)
             if originals:
                 from gitsession.redaction.vault import FILE, Vault  # programs that only read do not load sqlite3
 

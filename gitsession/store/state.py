@@ -29,6 +29,7 @@ from gitsession.store import create
 from gitsession.store.journal import Journal, Move, encode_record
 
 if TYPE_CHECKING:
+    from gitsession.git.pack_writer import Deflated
     from gitsession.redaction.original import Original
 
 DROPPED = "gitsession/dropped"
@@ -64,8 +65,8 @@ class Staging:
     """
 
     __slots__ = (
-        "_contains", "_made_below", "_names_below", "_open", "_ref", "_seen", "ends", "moves", "objects",
-        "originals", "size", "thread",
+        "_contains", "_made_below", "_names_below", "_open", "_ref", "_seen", "deflated", "ends", "moves",
+        "objects", "originals", "size", "thread",
     )  # fmt: skip
 
     def __init__(
@@ -78,6 +79,7 @@ class Staging:
         self.objects: dict[Oid, tuple[Kind, bytes]] = {}
         self.moves: list[Move] = []
         self.originals: list[Original] = []
+        self.deflated: Deflated | None = None
         self.size = 0
         self.thread = threading.get_ident()
         self._ref, self._names_below, self._contains = ref, names_below, contains
@@ -95,8 +97,10 @@ class Staging:
             self.size += len(data)
         return oid
 
-    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+    def put_all(self, objects: Mapping[Oid, tuple[Kind, bytes]], deflated: Deflated | None = None) -> None:
+        """See ``Transaction.put_all``."""
         self._check_open()
+        self.deflated = deflated
         for oid, (kind, data) in objects.items():
             if oid not in self.objects:
                 self.objects[oid] = (kind, data)

@@ -50,6 +50,9 @@ FLUSH_SECONDS = 2.0
 FLUSH_LATEST_SECONDS = 5.0
 """Maximum time in seconds between the first write that is not in git yet and its flush, even if more writes follow."""
 
+FLUSH_THREAD = "gitsession-flush"
+"""Name of the threads that wait until a flush is due."""
+
 QUIET_WAIT_SECONDS = 1.0
 
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -252,7 +255,7 @@ class StoreWriter:
             self._check_parents(objects)
         try:
             if staging.size > FLUSH_BYTES:
-                self._write_pack(objects)
+                self._write_pack(objects, staging.deflated)
                 objects = {}
             self.state.append(objects, staging.moves, sync=self._sync_appends)
         except OSError as error:
@@ -304,9 +307,12 @@ class StoreWriter:
             overlay = self.state.overlay
             self._due_at = (overlay.records + FLUSH_RECORDS, overlay.size + FLUSH_BYTES)
 
-    def _write_pack(self, objects: Mapping[Oid, tuple[Kind, bytes]]) -> None:
+    def _write_pack(
+        self, objects: Mapping[Oid, tuple[Kind, bytes]], deflated: pack_writer.Deflated | None = None
+    ) -> None:
         """Write a pack with a ``.keep`` file, which remains until refs lead to the objects. Raises ``OSError``."""
-        pack_writer.write_pack(self._git_dir / "objects", objects, self._git_dir / create.KEEP, sync=self._sync)
+        keep = self._git_dir / create.KEEP
+        pack_writer.write_pack(self._git_dir / "objects", objects, keep, sync=self._sync, deflated=deflated)
 
 
 def _summed(moves: list[Move]) -> list[Move]:
@@ -401,7 +407,7 @@ class IdleTimer:
     def touch(self) -> None:
         self._last = time.monotonic()
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="gitsession-flush", daemon=True)
+            thread = threading.Thread(target=self._run, name=FLUSH_THREAD, daemon=True)
             try:
                 thread.start()
             except RuntimeError:

@@ -52,6 +52,7 @@ from gitsession.formats import FORMATS
 from gitsession.formats.pi.agent import pi
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session as importing
+from gitsession.importing.payloads import Payloads
 from gitsession.model.entries import Attachment, Message
 from gitsession.redaction.original import Original
 from gitsession.sessions import active_branch, content, graph, session_facts
@@ -724,7 +725,7 @@ def test_import_overtaken_by_another_writer_is_computed_again(store: ObjectStore
     source = pi.split(pi_file(*LONG))
     request = importing._Request(
         store=store, format=pi, source=source, attachments={}, find=None, project=None, continuation=None,
-        purged_keys=frozenset(), may_hold=importing._lookahead(store, source),
+        purged_keys=frozenset(), payloads=Payloads(store.guard, source.records),
     )  # fmt: skip
     with ExitStack() as held:
         draft = importing._draft(request, held, dry_run=True)

@@ -23,6 +23,7 @@ from gitsession.formats import FORMATS, Accompanied, Source, Streamed, claimed
 from gitsession.formats.base import jsonl as stored_lines
 from gitsession.formats.base.jsonl import Lines, StoredFile, split_lines
 from gitsession.formats.base.record import StoredRecord
+from gitsession.git.pack_writer import Deflated
 from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session
 from gitsession.redaction.original import Original
@@ -199,11 +200,13 @@ def test_no_secret_of_a_large_file_is_in_an_object(tmp_path: Path, monkeypatch: 
     kinds: list[str] = []
     kept: list[int] = []
 
-    def looked_at(spill: PackSpill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
+    def looked_at(
+        spill: PackSpill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original], deflated: Deflated
+    ) -> None:
         kinds.extend(kind for kind, _ in objects.values())
         assert not any(key.encode() in data for _, data in objects.values())
         kept.append(len(originals))
-        put(spill, objects, originals)
+        put(spill, objects, originals, deflated)
 
     monkeypatch.setattr(PackSpill, "put", looked_at)
     large_import(path, git_dir)
