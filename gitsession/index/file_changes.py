@@ -1,9 +1,13 @@
-"""The changes of one file in the catalog, over all sessions, with renames."""
+"""The files that sessions changed, and the changes of one file with its renames, from the catalog.
+
+Changes by tool calls that failed do not count.
+"""
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gitsession.git.types import Oid
@@ -36,11 +40,43 @@ class RecordedChange(NamedTuple):
     at_ms: int
 
 
+class ChangedFile(NamedTuple):
+    """A file that sessions changed.
+
+    Attributes:
+        path: The path.
+        changes: The number of changes.
+        sessions: The number of sessions.
+        added: The number of lines that the changes added.
+        removed: The number of lines that the changes removed.
+        at_ms: The time of the newest change, Unix time in ms.
+    """
+
+    path: str
+    changes: int
+    sessions: int
+    added: int
+    removed: int
+    at_ms: int
+
+
+_EFFECTIVE = "NOT c.copied AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed))"
+_FILES = (
+    "SELECT path, count(*), count(DISTINCT sid), sum(added), sum(removed), max(at_ms) AS newest FROM changes c "
+    f"JOIN entries USING (sid, oid) WHERE {_EFFECTIVE} AND (?1 IS NULL OR sid IN (SELECT value FROM json_each(?1))) "
+    "GROUP BY path ORDER BY newest DESC, path"
+)
 _CHANGES = (
-    "SELECT sid, oid, number, path, change, added, removed, at_ms, depth FROM changes "
-    "JOIN entries USING (sid, oid) JOIN sessions USING (sid) WHERE NOT changes.copied AND at_ms <= ?1 "
+    "SELECT sid, oid, number, path, change, added, removed, at_ms, depth FROM changes c "
+    f"JOIN entries USING (sid, oid) JOIN sessions USING (sid) WHERE {_EFFECTIVE} AND at_ms <= ?1 "
     "AND (path = ?2 OR path = ?3 OR substr(path, -length(?3) - 1) = '/' || ?3) ORDER BY created_ms, sid"
 )
+
+
+def changed_files(db: sqlite3.Connection, sids: Iterable[str] | None = None) -> list[ChangedFile]:
+    """Return the files that sessions changed, the newest change first. ``sids``: the sessions; ``None`` for all."""
+    chosen = None if sids is None else json.dumps(list(sids))
+    return [ChangedFile(*row) for row in db.execute(_FILES, (chosen,))]
 
 
 def changes_of(
@@ -85,14 +121,3 @@ def _earlier_path(db: sqlite3.Connection, change: RecordedChange) -> str | None:
     row = (change.sid, change.oid, change.number - 1)
     found = db.execute(query, row).fetchone() if change.change in ("move", "write") else None
     return found[0] if found and found[0] != change.path else None
-
-
-def failed_calls(db: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Return the failed tool calls of all sessions, each as the session's id and the agent's id of the call."""
-    return set(db.execute("SELECT sid, call FROM results WHERE failed"))
-
-
-def is_without_effect(db: sqlite3.Connection, change: RecordedChange, failed: Collection[tuple[str, str]]) -> bool:
-    """Return whether all tool calls of the entry with a change failed."""
-    calls = db.execute("SELECT call FROM calls WHERE oid = ?", (change.oid,)).fetchall()
-    return bool(calls) and all((change.sid, call) in failed for (call,) in calls)

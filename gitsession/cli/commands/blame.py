@@ -18,7 +18,7 @@ from gitsession.errors import NotFound, Refused
 from gitsession.model.headline import clean
 
 if TYPE_CHECKING:
-    from gitsession.api.file_history import LineOrigin, TrackedFile
+    from gitsession.discovery.file_history import LineOrigin, TrackedFile
     from gitsession.index.file_changes import RecordedChange
 
 _BINARY_BYTES = 8000
@@ -56,7 +56,7 @@ def blame_command(app: App, words: Sequence[str], lines: tuple[int, int] | None)
     For each line, show the session, the entry, its time, the agent, and the prompt that led to the entry. Lines that no
     session wrote have a dash. With SESSION@ENTRY, show the file in the checkpoint at this entry.
     """
-    from gitsession.api.file_history import FileHistory, TrackedFile
+    from gitsession.discovery.file_history import FileHistory, TrackedFile
     from gitsession.index.file_changes import LAST_MS
 
     if len(words) > 2:
@@ -93,7 +93,7 @@ def _read(path: str) -> bytes:
 
 def _recorded(app: App, address: str, path: str) -> tuple[TrackedFile, bytes, int]:
     """Return a file in the checkpoint at an entry, its content, and the time of the entry."""
-    from gitsession.api.file_history import TrackedFile
+    from gitsession.discovery.file_history import TrackedFile
     from gitsession.model.entries import Checkpoint
     from gitsession.sessions.content import entry_of
 
@@ -153,7 +153,7 @@ def _heads(found: dict[Any, tuple[str, str, int, str]], now_ms: int) -> dict[Any
 
 def show_changes(app: App, address: str | None, paths: Sequence[str], number: int | None) -> int:
     """Print the entries that changed files, the newest first. ``address``: the session; ``None`` for all sessions."""
-    from gitsession.api.file_history import FileHistory, TrackedFile
+    from gitsession.discovery.file_history import FileHistory, TrackedFile
 
     sid = None
     if address is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,8 @@ from gitsession.discovery import projects
 from gitsession.discovery.discover import top_folder
 from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid
-from gitsession.index import file_changes
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.file_changes import LAST_MS, RecordedChange
+from gitsession.index.file_changes import LAST_MS, RecordedChange, changes_of
 from gitsession.index.update_activity import changed_paths
 from gitsession.model.blame import TextChange, attribute
 from gitsession.model.blocks import Text, ToolCall
@@ -102,16 +100,12 @@ class FileHistory:
         self._origins: dict[tuple[str, Oid], LineOrigin] = {}
 
     def changes(self, until_ms: int = LAST_MS) -> list[RecordedChange]:
-        """Return the changes by tool calls that did not fail, the newest first.
-
-        ``until_ms``: the time of the last change, Unix time in ms.
-        """
+        """Return the changes, the newest first. ``until_ms``: the time of the last change, Unix time in ms."""
 
         def is_same(sid: str, path: str, name: str) -> bool:
             return self._file.is_same(self._rows.get(sid), path, name)
 
-        found = file_changes.changes_of(self._db, self._file.path, self._file.name, is_same, until_ms=until_ms)
-        return [change for change in found if not file_changes.is_without_effect(self._db, change, self._failed)]
+        return changes_of(self._db, self._file.path, self._file.name, is_same, until_ms=until_ms)
 
     def blame(self, text: str, until_ms: int = LAST_MS) -> list[LineOrigin | None]:
         """Return the origin of each line of ``text``; ``None`` for a line that no session wrote.
@@ -131,9 +125,14 @@ class FileHistory:
         found = attribute(text, [change for _, change in merged])
         return [None if key is None else self.origin(*key) for key in found]
 
-    @functools.cached_property
-    def _failed(self) -> set[tuple[str, str]]:
-        return file_changes.failed_calls(self._db)
+    def newest_recorded(self) -> tuple[int, str] | None:
+        """Return the text of the file after its newest change in a checkpoint that is attributed to a session.
+
+        Returns:
+            The time of the checkpoint, Unix time in ms, and the text; ``None`` if there is no such checkpoint.
+        """
+        states = ((at_ms, change.new) for at_ms, change in self._recorded_states())
+        return max(states, key=lambda state: state[0], default=None)
 
     def _parts(self, change: RecordedChange) -> Iterator[TextChange[tuple[str, Oid]]]:
         """Yield the parts of a change that a tool call made, if the entry can be read."""
@@ -141,9 +140,9 @@ class FileHistory:
             entry = entry_of(self._objects, load(self._objects, change.oid))
         except GitSessionError:
             return
-        edits = [(call, edit) for call, edit in _edits(entry) for _ in changed_paths(edit)]
-        call, edit = edits[change.number] if change.number < len(edits) else ("", None)
-        if edit is None or (change.sid, call) in self._failed or (edit.moved_to and change.change == "write"):
+        edits = [edit for edit in _edits(entry) for _ in changed_paths(edit)]
+        edit = edits[change.number] if change.number < len(edits) else None
+        if edit is None or (edit.moved_to and change.change == "write"):
             return
         for old, new, everywhere in edit.parts:
             is_whole = edit.change == "write"
@@ -220,10 +219,10 @@ class FileHistory:
         return ""
 
 
-def _edits(entry: object) -> Iterator[tuple[str, FileEdit]]:
-    """Yield the changes of files in an entry, each with the agent's id of the call, in the order of the catalog."""
+def _edits(entry: object) -> Iterator[FileEdit]:
+    """Yield the changes of files in an entry, in the order of the catalog."""
     for block in entry.content if isinstance(entry, Message) else ():
         if isinstance(block, ToolCall):
-            yield from ((block.id, edit) for edit in action_of(block).edits)
+            yield from action_of(block).edits
         elif isinstance(block, Text):
-            yield from (("", edit) for edit in edits_in_text(block.text))
+            yield from edits_in_text(block.text)
