@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from gitsession import progress
+from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.original import OPENS
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
-from gitsession.web.page import PartView
-from gitsession.web.reading import ReadEntry, SuspiciousText, suspicious_in
-from gitsession.web.session_page import SessionPage
+from gitsession.web.reading import ReadEntry, SuspiciousText, suspicious_in, texts_of
+from gitsession.web.session_page import PartView, SessionPage
 from gitsession.web.transcript import PagePart
 
 
@@ -50,16 +50,22 @@ def export(
     hidden = 0
     suspicious: dict[tuple[str, int], SuspiciousText] = {}
 
+    def search(oid: Oid, texts: Iterable[str]) -> None:
+        for text in suspicious_in(oid, texts):
+            suspicious.setdefault((text.beginning, text.length), text)
+
     def look(read: ReadEntry) -> None:
         nonlocal hidden
         hidden += read.hidden + len(read.withheld)
-        for text in suspicious_in(read):
-            suspicious.setdefault((text.beginning, text.length), text)
+        search(read.node.oid, texts_of(read.entry))
 
     page = SessionPage(store, catalogue, row, guard, at=at, allowed=allowed, on_read=look)
     parts = progress.each("Rendering entries", [part for section in page.parts for part in section])
     views = iter([_view(page, part) for part in parts])
     html = page.html(page.sections(lambda _: next(views)))
+    for oid, label in page.transcript.labels.items():
+        search(oid, [label])
+    search(row.branches[row.active], [page.row.name])
     hidden = min(hidden, html.count(OPENS))
     return HtmlExport(html.encode("utf-8", "replace"), hidden, tuple(suspicious.values()), page.renderer.left_out)
 

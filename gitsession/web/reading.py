@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from gitsession.codec import holes
 from gitsession.exporting.gather import NO_IMAGE
 from gitsession.formats import Referring, with_capability
-from gitsession.model.blocks import Text, Thinking, ToolCall
+from gitsession.git.types import Oid
+from gitsession.model.blocks import File, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Instructions, Message, Opaque
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.heuristics import is_random
@@ -118,16 +119,16 @@ class EntryReader:
             return Opaque(at_ms=node.author_seconds * 1000, problem=str(error))
 
 
-def suspicious_in(read: ReadEntry) -> Iterator[SuspiciousText]:
-    """Yield the text of an entry that looks like a secret, although no rule found it."""
-    for text in _texts(read.entry):
+def suspicious_in(oid: Oid, texts: Iterable[str]) -> Iterator[SuspiciousText]:
+    """Yield the words in ``texts`` that look like a secret, although no rule found them. ``oid``: their entry."""
+    for text in texts:
         for found in _WORD.finditer(text):
             word = found[0]
             if is_random(word.encode()) and not _HARMLESS.fullmatch(word):
-                yield SuspiciousText(read.node.oid, word[:_SHOWN_CHARS], len(word))
+                yield SuspiciousText(oid, word[:_SHOWN_CHARS], len(word))
 
 
-def _texts(entry: Entry) -> Iterator[str]:
+def texts_of(entry: Entry) -> Iterator[str]:
     """Yield the texts of an entry that a page shows."""
     match entry:
         case Message() | CustomMessage():
@@ -136,6 +137,8 @@ def _texts(entry: Entry) -> Iterator[str]:
                     yield block.text
                 elif isinstance(block, ToolCall):
                     yield from _strings(block.arguments)
+                elif isinstance(block, File):
+                    yield from filter(None, (block.name, block.url))
             if isinstance(entry, Message):
                 yield from filter(None, (entry.command, entry.output, entry.error))
         case Compaction() | BranchSummary():
@@ -151,6 +154,6 @@ def _strings(value: object) -> Iterator[str]:
         if isinstance(one, str):
             yield one
         elif isinstance(one, dict):
-            stack += one.values()
+            stack += [*one, *one.values()]
         elif isinstance(one, list | tuple):
             stack += one

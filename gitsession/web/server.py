@@ -16,12 +16,14 @@ from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from gitsession.errors import GitSessionError, NotFound, Unavailable
+from gitsession.errors import NotFound, Unavailable
 from gitsession.web.page import policy, render
-from gitsession.web.site import Answer, Site
+from gitsession.web.serving import Answer
+from gitsession.web.site import Site
 
 LOOPBACK = "127.0.0.1"
 _READ_TIMEOUT_SECONDS = 30
+_FIELDS_MAX = 20
 _NOT_MODIFYING = ("GET", "HEAD")
 
 
@@ -89,7 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
             answer = self._answer()
         except NotFound as error:
             answer = _message(HTTPStatus.NOT_FOUND, "Not found", str(error))
-        except (GitSessionError, OSError) as error:
+        except Exception as error:  # a database that another process replaces, or a bug: the server keeps running
             self.server.on_error(error)
             answer = _message(HTTPStatus.INTERNAL_SERVER_ERROR, "This page cannot be shown", str(error))
         self._send(answer)
@@ -100,8 +102,13 @@ class _Handler(BaseHTTPRequestHandler):
         hosts = [f"{name}:{self.server.server_port}" for name in (LOOPBACK, "localhost")]
         if self.headers.get("Host", "").lower() not in hosts:
             return _message(HTTPStatus.FORBIDDEN, "Forbidden", "The Host header is not that of this server.")
-        url = urlsplit(self.path if self.path.startswith("/") else "/")
-        values = dict(parse_qsl(url.query, max_num_fields=20))
+        if self.headers.get("Origin", "").lower() not in ("", *(f"http://{host}" for host in hosts)):
+            return _message(HTTPStatus.FORBIDDEN, "Forbidden", "The Origin header is that of another site.")
+        try:
+            url = urlsplit(self.path if self.path.startswith("/") else "/")
+            values = dict(parse_qsl(url.query, max_num_fields=_FIELDS_MAX))
+        except ValueError as error:
+            return _message(HTTPStatus.BAD_REQUEST, "Bad request", str(error))
         token = values.pop("token", "")
         if token and self.server.is_token(token):
             path = url.path if _PATH.fullmatch(url.path) else "/"
@@ -144,5 +151,4 @@ _HEADERS = {
 
 
 def _message(status: HTTPStatus, title: str, text: str) -> Answer:
-    page = render("message.html", title=title, text=text, is_served=True)
-    return Answer(page.encode("utf-8", "replace"), status)
+    return Answer.html(render("message.html", title=title, text=text, is_served=True), status)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from gitsession.formats.base.fields import to_iso
 from gitsession.index import names
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.redaction.guard import Guard
@@ -16,7 +15,8 @@ from gitsession.sessions import graph
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
-from gitsession.web.page import EntryRenderer, PartView, SectionView, render
+from gitsession.web.entry_renderer import EntryRenderer
+from gitsession.web.page import clock, render
 from gitsession.web.reading import EntryReader, ReadEntry
 from gitsession.web.transcript import PART_ENTRIES, OutlineRow, PagePart, Transcript
 
@@ -24,6 +24,34 @@ _ROWS_AT_ONCE = 500
 """Number of rows of the branch tree in one part."""
 
 _GAPS_MAX = 100
+
+
+class PartView(NamedTuple):
+    """A part in a page: its entries as HTML, or the address from which they are loaded.
+
+    Attributes:
+        number: The index of the part in the page.
+        entries: The number of entries.
+        html: The entries; "" if they are loaded later.
+        more: The address from which the entries are loaded, or ``inline`` if the page contains them in a form that is
+            not parsed before they are shown.
+        names: The numbers of the entries, such as ``201 to 400``, if they are loaded later.
+    """
+
+    number: int
+    entries: int
+    html: Markup
+    more: str = ""
+    names: str = ""
+
+
+class SectionView(NamedTuple):
+    """A section in a page. ``onto``: the id of the entry after which it begins; "" if it begins at a root."""
+
+    name: str
+    onto: str
+    tip: str
+    parts: Iterable[PartView]
 
 
 class SessionPage:
@@ -54,11 +82,11 @@ class SessionPage:
         ``tree``: the entries; ``None`` for all of them. ``at``: if it is set, only the history of this entry is shown.
         See also ``EntryReader``.
         """
-        self.row = row
+        self.row = row._replace(title=guard.words(row.name), project=guard.words(row.project or "") or None)
         tree = tree or graph.tree(store, row.sid)
         self.tips = frozenset(tree.branches.values())
         labels = names.names(catalogue, row.sid).labels
-        self.transcript = Transcript(tree, row.active, labels, at=at)
+        self.transcript = Transcript(tree, row.active, labels, at=at, withhold=guard.words)
         self.parts = self.transcript.parts()
         reader = EntryReader(store, row.sid, guard, allowed)
         self.renderer = EntryRenderer(store, self.transcript, reader, row.project or "", on_read)
@@ -71,8 +99,8 @@ class SessionPage:
         facts = {
             "Agent": row.agent,
             "Folder": row.project or "",
-            "Started": _clock(row.created_ms),
-            "Updated": _clock(row.updated_ms) if _clock(row.updated_ms) != _clock(row.created_ms) else "",
+            "Started": clock(row.created_ms),
+            "Updated": clock(row.updated_ms) if clock(row.updated_ms) != clock(row.created_ms) else "",
             "Entries": f"{sum(len(section.shown) for section in self.transcript.sections):,}",
             "Branches": f"{branches:,}" if branches > 1 else "",
             "Tokens": f"{row.tokens:,}" if row.tokens else "",
@@ -82,12 +110,10 @@ class SessionPage:
 
     def html(self, sections: list[SectionView], **values: Any) -> str:
         """Return the page with ``sections``. ``values``: the other values of the template."""
-        rows = self.transcript.rows()
         defaults = {"pages": (), "live": "", "tips": "", "where": "", "all": ""}
         return render(
-            "session.html", title=self.row.name, facts=self.facts(), sections=sections, problems=self._problems,
-            chunks=_chunks(rows), footer="Times are in UTC. Secrets are replaced by placeholders.",
-            **{**defaults, **values},
+            "session.html", title=self.row.name, sid=self.row.sid, facts=self.facts(), sections=sections,
+            problems=self._problems, chunks=_chunks(self.transcript.rows()), **{**defaults, **values},
         )  # fmt: skip
 
     def sections(self, part_view: Callable[[PagePart], PartView]) -> list[SectionView]:
@@ -116,7 +142,3 @@ class SessionPage:
 def _chunks(rows: Iterator[OutlineRow]) -> Iterator[list[OutlineRow]]:
     while chunk := list(itertools.islice(rows, _ROWS_AT_ONCE)):
         yield chunk
-
-
-def _clock(at_ms: int) -> str:
-    return to_iso(at_ms)[:16].replace("T", " ") if at_ms > 0 else ""

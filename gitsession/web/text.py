@@ -75,14 +75,14 @@ def markdown(text: str) -> Markup:
 
 def code(text: str, lexer: Lexer) -> Markup:
     """Return code as HTML, highlighted by ``lexer`` if it is not too long."""
-    return Markup("\n").join(_highlighted(visible(text), lexer))
+    return Markup("\n").join(highlighted(visible(text), lexer))
 
 
 def diff(lines: Sequence[str], path: str) -> Markup:
     """Return the lines of a diff, each beginning with " ", "-" or "+", as HTML. ``path`` selects the language."""
     signs = [line[:1] for line in lines]
     texts = [visible(line[1:]).replace("\n", " ") for line in lines]
-    colored = _highlighted("\n".join(texts), lexer_for(path)) if texts else []
+    colored = highlighted("\n".join(texts), lexer_for(path)) if texts else []
     rows = (
         Markup('<span class="{}">{}{}\n</span>').format(_LINE_CLASSES.get(sign, "same"), sign, row)
         for sign, row in zip(signs, colored, strict=True)
@@ -117,8 +117,8 @@ def _plain(lexer: Lexer) -> Lexer:
     return lexer
 
 
-def _highlighted(text: str, lexer: Lexer) -> list[Markup]:
-    """Return the lines of ``text`` as HTML."""
+def highlighted(text: str, lexer: Lexer) -> list[Markup]:
+    """Return the lines of a visible text as HTML, highlighted by ``lexer`` if the text is not too long."""
     plain = text.split("\n")
     if lexer is None or len(text) > _HIGHLIGHTED_CHARS_MAX:
         return [escape(line) for line in plain]

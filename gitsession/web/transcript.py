@@ -6,7 +6,7 @@ branch is a section with the entries that no earlier section has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.git.types import Oid
@@ -87,9 +87,21 @@ class Transcript:
         begins: The sections that begin after an entry, by the oid of the entry.
     """
 
-    def __init__(self, tree: Tree, active: str, labels: Mapping[Oid, str], *, at: Node | None = None) -> None:
-        """Order the entries of ``tree``. ``at``: if it is set, only the history of this entry."""
-        self.labels = labels
+    def __init__(
+        self,
+        tree: Tree,
+        active: str,
+        labels: Mapping[Oid, str],
+        *,
+        at: Node | None = None,
+        withhold: Callable[[str], str] = str,
+    ) -> None:
+        """Order the entries of ``tree``.
+
+        ``at``: if it is set, only the history of this entry. ``withhold``: a function that replaces secrets in a text.
+        """
+        self._withhold = withhold
+        self.labels = {oid: withhold(label) for oid, label in labels.items()}
         branches = {active: tree.branches[active], **tree.branches} if at is None else {active: at.oid}
         self.tips: dict[Oid, tuple[str, ...]] = {}
         for name, oid in branches.items() if len(branches) > 1 else ():
@@ -167,4 +179,4 @@ class Transcript:
             form = "labelled"
         else:
             return None
-        return OutlineRow(node.oid[:ID_CHARS], depth, form, text or node.subject, label)
+        return OutlineRow(node.oid[:ID_CHARS], depth, form, self._withhold(text or node.subject), label)

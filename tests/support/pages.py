@@ -97,7 +97,8 @@ _TAGS = frozenset(
         r"\w+",
         """html head meta title style script body section article header footer main nav h1 h2 h3 h4 h5 h6 p a ol ul li
         dl dt dd div span pre code em strong s del ins blockquote table thead tbody tr th td hr br img details summary
-        input label fieldset legend button form dialog kbd time noscript select option mark""",
+        input label fieldset legend button form dialog kbd time noscript select option mark
+        tfoot meter""",
     )
 )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +10,12 @@ import pytest
 from browsers import Browser, axe, browser
 from builders import Clock
 from pages import HOSTILE, conversation, hostile_session
+from served import serving
 
 from gitsession import Message, Session, Store
 from gitsession.model.blocks import Text, ToolCall
-from gitsession.web import site as sites
-from gitsession.web import transcript
+from gitsession.web import served_sessions, transcript
 from gitsession.web.server import WebServer
-from gitsession.web.site import Site
 
 __all__ = ["browser"]
 
@@ -227,13 +225,9 @@ def test_hundred_thousand_entries_open_in_two_seconds(browser: Browser, tmp_path
 @pytest.fixture
 def server(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[WebServer]:
     monkeypatch.setattr(transcript, "PART_ENTRIES", 10)
-    monkeypatch.setattr(sites, "INLINE_ENTRIES_MAX", 20)
-    with WebServer(Site(store, store.secrets.guard())) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    monkeypatch.setattr(served_sessions, "INLINE_ENTRIES_MAX", 20)
+    with serving(store) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_new_entries_appear_while_an_agent_works(browser: Browser, store: Store, server: WebServer) -> None:
@@ -269,10 +263,69 @@ def test_parts_of_a_long_session_are_fetched(browser: Browser, store: Store, ser
     assert browser.problems() == []
 
 
-def test_lists_fit_narrow_screens(browser: Browser, store: Store, server: WebServer) -> None:
+@pytest.fixture
+def addresses(store: Store) -> list[str]:
+    """Return the pages of a store with a session whose name and paths are long."""
     session = conversation(store)
     session.rename("w" * 200)
-    opened(browser, server.address, width=375, height=812)
-    for path in ("/", "/search?q=bug", f"/session/{session.id}", "/nothing"):
+    call = ToolCall("3", "write", {"path": f"/work/{'d' * 100}/{'f' * 100}.py", "content": "x = 1\n"})
+    session.append(Message.assistant([call], usage={"input": 123_456_789, "output": 1_234_567}, model="m" * 60))
+    found = "/work/a.py"
+    return [
+        "/", "/search?q=bug", f"/session/{session.id}", "/nothing", f"/files?session={session.id}", "/stats?by=model",
+        f"/files/history?path={found}", f"/files/lines?path={found}", f"/stats?by=session&session={session.id}",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [375, 1280])
+def test_pages_do_not_scroll_sideways(browser: Browser, server: WebServer, addresses: list[str], width: int) -> None:
+    opened(browser, server.address, width=width, height=812)
+    for path in addresses:
         browser.get(server.origin + path)
-        assert browser.run("document.documentElement.scrollWidth") <= 375
+        assert browser.run("document.documentElement.scrollWidth") <= width, path
+    assert [each for each in browser.problems() if "/nothing" not in each and "favicon" not in each] == []
+
+
+def test_pages_of_the_server_have_no_known_problem_of_accessibility(
+    browser: Browser, server: WebServer, addresses: list[str]
+) -> None:
+    source = axe()
+    opened(browser, server.address)
+    for scheme in ("light", "dark"):
+        browser.color_scheme(scheme)
+        for path in addresses:
+            browser.get(server.origin + path)
+            browser.execute_script(source)
+            found = browser.execute_async_script("axe.run().then(arguments[0])")["violations"]
+            assert [(path, each["id"], each["nodes"][0]["html"]) for each in found] == []
+    browser.color_scheme("light")
+
+
+def test_pages_of_the_server_need_no_mouse_and_no_script(
+    browser: Browser, store: Store, server: WebServer, addresses: list[str]
+) -> None:
+    opened(browser, server.address)
+    browser.scripts(False)
+    browser.get(server.origin + "/files?text=a.py")
+    browser.scripts(True)
+
+    def focus(text: str) -> None:
+        for _ in range(20):
+            browser.press("\ue004")  # Tab
+            if browser.switch_to.active_element.text == text:
+                return
+        raise AssertionError(f"no key leads to {text!r}")
+
+    focus("/work/a.py")
+    browser.press("\ue007")  # Enter
+    browser.wait(lambda: "/files/history" in browser.current_url)
+    focus("Fix the *bug*")
+    browser.press("\ue007")
+    browser.wait(lambda: browser.run("document.querySelector('.entry.current')"))
+    browser.run("scrollTo(0, 0)")
+    browser.find_element("link text", "Changed files").click()
+    assert "/files?session=" in browser.current_url
+    browser.find_element("link text", "Statistics").click()
+    browser.find_element("css selector", "#by option:last-child").click()
+    browser.find_element("css selector", "main form button").click()
+    assert [each.text for each in browser.find_elements("css selector", "tbody th")] == ["write", "edit", "bash"]

@@ -16,7 +16,7 @@ from pages import HOSTILE, Page, assert_harmless, conversation, hostile_session,
 
 from gitsession import Message, Session, Store
 from gitsession.errors import Refused, Unavailable
-from gitsession.model.blocks import Image, Text, ToolCall
+from gitsession.model.blocks import File, Image, Text, ToolCall
 from gitsession.sync import secret_scan
 from gitsession.web import transcript
 from gitsession.web.entries import image_type
@@ -173,6 +173,17 @@ def test_redacted_and_unredacted_secrets_are_withheld(tmp_path: Path) -> None:
         assert done.hidden == 2
 
 
+def test_unredacted_secrets_are_withheld_outside_of_entries_too(tmp_path: Path) -> None:
+    Store.create(tmp_path / "store.git").close()
+    with without_redaction(tmp_path / "store.git") as store:
+        session = store.new_session(agent="pi", cwd=f"/work/{SECRET}")
+        session.append(Message.user(f"{SECRET} is my token"))
+        session.label("leaf", SECRET)
+        session.append(Message.assistant("ok"))
+        assert SECRET in store.catalogue().session(session.id).name
+        assert SECRET.encode() not in store.export(session.id, to="html").data
+
+
 def test_allowed_secret_is_shown(tmp_path: Path) -> None:
     Store.create(tmp_path / "store.git").close()
     with without_redaction(tmp_path / "store.git") as store:
@@ -194,6 +205,15 @@ def test_suspicious_text_is_reported_once(store: Store) -> None:
     session.append(Message.assistant([ToolCall("1", "bash", {"command": f"use {RANDOM}"})]))
     [found] = store.export(session.id, to="html").suspicious
     assert found == f"{session.history()[1].oid[:12]}: {RANDOM[:6]}… (24 characters)"
+
+
+def test_suspicious_titles_labels_and_files_are_reported(store: Store) -> None:
+    session = store.new_session(agent="pi")
+    session.append(Message.user([Text("see"), File("a.txt", url=f"https://a.b/c?key={RANDOM[:-1]}")]))
+    session.label("leaf", f"1{RANDOM[1:]}")
+    session.rename(f"2{RANDOM[1:]}")
+    found = [text.partition(": ")[2][:1] for text in store.export(session.id, to="html").suspicious]
+    assert sorted(found) == ["1", "2", "k"]
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,11 +19,11 @@ from typing import Any
 import pytest
 from builders import Clock
 from pages import HOSTILE, Page, assert_harmless, conversation, hostile_session
+from served import Client, serving
 
 from gitsession import Message, Session, Store
 from gitsession.errors import Unavailable
-from gitsession.web import site as sites
-from gitsession.web import transcript
+from gitsession.web import selection, served_sessions, transcript
 from gitsession.web.server import WebServer
 from gitsession.web.site import Site
 
@@ -34,35 +36,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def server(store: Store) -> Iterator[WebServer]:
-    with WebServer(Site(store, store.secrets.guard())) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-        thread.start()
+    with serving(store) as server:
         yield server
-        server.shutdown()
-        thread.join()
-
-
-class Client:
-    """A browser with the cookie of a server."""
-
-    def __init__(self, server: WebServer) -> None:
-        self.server = server
-        self.headers = {"Cookie": f"{server.cookie_name}={server.token}"}
-
-    def ask(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], str]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.server_port, timeout=30)
-        try:
-            names = {name.replace("_", "-"): value for name, value in headers.items()}
-            connection.request(method, path, headers={**self.headers, **names})
-            answer = connection.getresponse()
-            return answer.status, dict(answer.getheaders()), answer.read().decode()
-        finally:
-            connection.close()
-
-    def page(self, path: str) -> Page:
-        status, _, html = self.ask(path)
-        assert status == 200
-        return assert_harmless(html)
 
 
 @pytest.fixture
@@ -107,6 +82,12 @@ def test_another_host_is_refused(client: Client, server: WebServer, host: str) -
     assert client.ask("/", Host=f"localhost:{server.server_port}")[0] == 200
 
 
+@pytest.mark.parametrize("origin", ["http://evil.example", "http://127.0.0.1:1", "null", "https://localhost"])
+def test_another_origin_is_refused(client: Client, server: WebServer, origin: str) -> None:
+    assert client.ask("/", Origin=origin)[0] == 403
+    assert client.ask("/", Origin=server.origin)[0] == 200
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_server_is_read_only(client: Client, method: str) -> None:
     assert client.ask("/", method)[0] == 405
@@ -139,6 +120,73 @@ def test_server_listens_only_on_the_loopback_address(server: WebServer) -> None:
         WebServer(server.site, server.server_port)
 
 
+# ---- bad requests, and a store that changes
+
+
+@pytest.mark.parametrize(
+    "path", [f"/?{'a=1&' * 30}", f"/?{'x' * 60_000}", "/%2e%2e/%2e%2e/etc/passwd", "/[", "/?page=-1"]
+)
+def test_every_request_is_answered(client: Client, server: WebServer, path: str) -> None:
+    status, _, html = client.ask(path)
+    assert status in (200, 400, 404)
+    assert_harmless(html)
+    assert server.failures == []
+
+
+@pytest.mark.parametrize(
+    "line", [b"GET", b"GET / HTTP/9", b"\0\xff / HTTP/1.1", b"GET /" + b"x" * 70_000, b"GET  /  x"]
+)
+def test_server_survives_a_malformed_request(client: Client, server: WebServer, line: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=30) as connection:
+        connection.sendall(line + b"\r\n\r\n")
+        connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            assert b"Traceback" not in connection.recv(1 << 16)
+    client.page("/")
+
+
+def test_removed_session_is_not_found(client: Client, server: WebServer, long: Session, store: Store) -> None:
+    addresses = [
+        found["data-more"]
+        for found in client.page(f"/session/{long.id}").all("div", "entries")
+        if found.get("data-more")
+    ]
+    with Store.open(store.objects.git_dir) as other:
+        other.trash.put(long.id)
+    for path in (
+        f"/session/{long.id}",
+        *addresses,
+        f"/session/{long.id}/where?entry=abcd",
+        f"/session/{long.id}/new?tips=x",
+    ):
+        assert client.ask(path)[0] == 404
+    assert "No session found" in client.page("/").text and "No file found" in client.page("/files").text
+    assert server.failures == []
+
+
+def test_moved_store_is_reported(client: Client, server: WebServer, long: Session, store: Store) -> None:
+    store.flush()
+    folder = Path(store.objects.git_dir)
+    folder.rename(folder.with_name("elsewhere"))
+    try:
+        for path in ("/", "/files", "/stats", f"/session/{long.id}"):
+            status, _, html = client.ask(path)
+            assert status in (200, 404, 500)
+            assert_harmless(html)
+    finally:
+        folder.with_name("elsewhere").rename(folder)
+
+
+def test_many_requests_leave_no_threads_or_files(client: Client, store: Store) -> None:
+    conversation(store)
+    client.page("/")
+    before = threading.active_count(), len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    for _ in range(300):
+        assert client.ask("/search?q=bug")[0] == 200
+    after = threading.active_count(), len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    assert after[0] <= before[0] + 2 and after[1] <= before[1] + 20
+
+
 # ---- pages
 
 
@@ -161,7 +209,7 @@ def test_list_has_all_sessions_and_filters(client: Client, store: Store) -> None
 
 
 def test_long_list_has_pages(client: Client, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sites, "SESSIONS_AT_ONCE", 2)
+    monkeypatch.setattr(selection, "ROWS_AT_ONCE", 2)
     for number in range(5):
         store.new_session(agent="pi").append(Message.user(f"prompt {number}"))
     assert [len(client.page(f"/?page={number}").all("li")) for number in range(4)] == [2, 2, 1, 0]
@@ -201,7 +249,7 @@ def test_hostile_text_stays_text_on_every_page(client: Client, store: Store, tex
 @pytest.fixture
 def long(store: Store, monkeypatch: pytest.MonkeyPatch) -> Session:
     monkeypatch.setattr(transcript, "PART_ENTRIES", 3)
-    monkeypatch.setattr(sites, "INLINE_ENTRIES_MAX", 5)
+    monkeypatch.setattr(served_sessions, "INLINE_ENTRIES_MAX", 5)
     return conversation(store)
 
 
@@ -244,8 +292,8 @@ def test_missing_page_is_not_found(client: Client, long: Session, path: str) -> 
 def test_very_long_session_opens_with_its_newest_entries(
     client: Client, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sites, "NEWEST_FROM", 5)
-    monkeypatch.setattr(sites, "NEWEST_ENTRIES", 3)
+    monkeypatch.setattr(served_sessions, "NEWEST_FROM", 5)
+    monkeypatch.setattr(served_sessions, "NEWEST_ENTRIES", 3)
     session = conversation(store)
     page = client.page(f"/session/{session.id}")
     assert page.entries == [f"e-{node.oid[:12]}" for node in session.history()[-3:]]
@@ -292,7 +340,7 @@ def test_new_entries_follow_the_known_tip(client: Client, store: Store) -> None:
 def test_new_branch_from_an_old_entry_has_only_its_own_entries(
     client: Client, store: Store, monkeypatch: pytest.MonkeyPatch, near: int
 ) -> None:
-    monkeypatch.setattr(sites, "_NEAR_ENTRIES", near)
+    monkeypatch.setattr(served_sessions, "_NEAR_ENTRIES", near)
     session = conversation(store)
     tips = tips_of(client, session)
     start = session.history()[2]

@@ -46,7 +46,7 @@ def stats_command(
         since_ms=since,
         until_ms=until,
         model=model,
-        prices=_prices(app),
+        prices=prices(),
     )
     if by not in _TIMES:
         found.sort(key=lambda row: (-row.tokens, -row.calls, row.key))
@@ -139,7 +139,7 @@ def _table(by: str, rows: Sequence[Statistics]) -> Iterator[str]:
 # ---- prices
 
 
-def _prices(app: App) -> Mapping[str, Price]:
+def prices() -> Mapping[str, Price]:
     """Return the prices in the user's file (``git config gitsession.prices``); empty if there is none."""
     import json
     import os

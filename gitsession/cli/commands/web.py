@@ -29,6 +29,7 @@ def serve_command(app: App, port: int | None, opens: bool) -> int:
     """
     web.check_installed()
     store = app.store()
+    from gitsession.cli.commands.stats import prices
     from gitsession.web.server import WebServer
     from gitsession.web.site import Site
 
@@ -43,7 +44,8 @@ def serve_command(app: App, port: int | None, opens: bool) -> int:
     def report(error: Exception) -> None:
         warn(f"error: {error}")
 
-    with WebServer(Site(store, store.secrets.guard(), refresh), port or 0, report) as server:
+    site = Site(store, store.secrets.guard(), refresh, prices())
+    with WebServer(site, port or 0, report) as server:
         say_painted([paint(server.address)])
         warn("hint: open this address in a browser on this machine; press Ctrl-C to stop")
         if opens:
