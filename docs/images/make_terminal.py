@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def main() -> None:
     SHOP.mkdir()
     try:
         with tempfile.TemporaryDirectory() as folder:
-            lines = transcript(Path(folder))
+            lines = transcript(sample_store(Path(folder)))
             asyncio.run(picture_browser(Path(folder) / "store.git"))
     finally:
         shutil.rmtree(SHOP)
@@ -59,8 +60,8 @@ async def picture_browser(store: Path) -> None:
     (HERE / "browse.svg").write_text(fonts.sub("", picture), encoding="utf-8")
 
 
-def transcript(folder: Path) -> list[str]:
-    """Return the lines of a terminal after the commands of ``SHOWN``."""
+def sample_store(folder: Path) -> Callable[..., str]:
+    """Import the sample session into ``folder / "store.git"``. Return a function that runs a command of gitsession."""
     shutil.copytree(EXAMPLES / "shop", SHOP, dirs_exist_ok=True)
     shutil.copytree(EXAMPLES / "claude", folder / "claude")
     for file in folder.glob("claude/projects/*/*.jsonl"):
@@ -74,6 +75,11 @@ def transcript(folder: Path) -> list[str]:
 
     run("import", str(folder / "claude"))
     run("name", "@", "Fix the login redirect")
+    return run
+
+
+def transcript(run: Callable[..., str]) -> list[str]:
+    """Return the lines of a terminal after the commands of ``SHOWN``."""
     lines: list[str] = []
     for words in SHOWN:
         lines += [f"$ gitsession {' '.join(words)}", *run(*words).splitlines(), ""]

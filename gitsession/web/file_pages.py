@@ -72,7 +72,7 @@ def history(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answ
         "First change": clock(changes[-1].at_ms),
         "Last change": clock(changes[0].at_ms),
     }
-    return Answer.page("file.html", "", path=path, facts=facts, rows=listed, id_chars=ID_CHARS, pager=pager)
+    return Answer.page("file.html", "/files", path=path, facts=facts, rows=listed, id_chars=ID_CHARS, pager=pager)
 
 
 def lines(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer:
@@ -92,7 +92,7 @@ def lines(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer
         about = f"The text is that of the checkpoint of {clock(at_ms)}."
         if len(origins) > _LINES_MAX:
             about += f" It has {len(origins):,} lines, of which the first {_LINES_MAX:,} are shown."
-    return Answer.page("lines.html", "", path=path, about=about, groups=groups, id_chars=ID_CHARS)
+    return Answer.page("lines.html", "/files", path=path, about=about, groups=groups, id_chars=ID_CHARS)
 
 
 def _changes(store: StoreReader, values: Mapping[str, str]) -> tuple[str, FileHistory, list[RecordedChange]]:

@@ -183,6 +183,23 @@ def test_page_has_landmarks_headings_and_names(browser: Browser, store: Store, t
             assert element.accessible_name.strip()
 
 
+def test_link_to_an_entry_of_a_later_part_needs_no_script(
+    browser: Browser, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript, "PART_ENTRIES", 50)
+    session = store.new_session(agent="pi")
+    for number in range(1000):
+        session.append(Message.user(f"prompt {number}"))
+    url = written(store, session, tmp_path)
+    opened(browser, "about:blank")
+    browser.scripts(False)
+    browser.get(f"{url}#e-{session.resolve('leaf~100').oid[:12]}")
+    browser.scripts(True)
+    box = browser.run("(r => [r.top, r.bottom])(document.querySelector(':target').getBoundingClientRect())")
+    assert 0 <= box[0] < box[1] <= 900
+    assert browser.run("document.documentElement.scrollHeight") > 50 * 1000
+
+
 def test_hundred_thousand_entries_open_in_two_seconds(browser: Browser, tmp_path: Path) -> None:
     """Repeat the parts of a page with 1,000 entries. A real session of this size takes a minute to write."""
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
@@ -217,6 +234,12 @@ def test_hundred_thousand_entries_open_in_two_seconds(browser: Browser, tmp_path
     browser.press("G")
     browser.wait(lambda: browser.run("document.querySelector('.entry.current')"))
     assert len(browser.visible()) < 4000
+    browser.get("about:blank")
+    browser.scripts(False)
+    started = time.monotonic()
+    browser.get(path.as_uri())
+    assert time.monotonic() - started < 30  # 5 to 10 s, and a minute if each entry is laid out
+    browser.scripts(True)
 
 
 # ---- the server
