@@ -65,7 +65,7 @@ def export(
     html = page.html(page.sections(lambda _: next(views)))
     for oid, label in page.transcript.labels.items():
         search(oid, [label])
-    search(row.branches[row.active], [page.row.name])
+    search(row.branches[row.active], [guard.words(row.title or "")])
     hidden = min(hidden, html.count(OPENS))
     return HtmlExport(html.encode("utf-8", "replace"), hidden, tuple(suspicious.values()), page.renderer.left_out)
 

@@ -84,7 +84,7 @@ def lines(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer
     recorded = file.newest_recorded()
     if recorded is None or "\0" in recorded[1]:
         groups: Sequence[LineGroup] = ()
-        about = "No checkpoint contains this file as text."
+        about = "No checkpoint contains this file as text. Run `gitsession enable` to record checkpoints."
     else:
         at_ms, source = recorded[0], guard.words(recorded[1])
         origins = file.blame(source, at_ms)

@@ -24,12 +24,12 @@ from gitsession.store.interface import ObjectStore
 _AT_ONCE = 256
 """Number of entries that are read and scanned together."""
 
-_WORD = re.compile(r"(?<![\w+/=.-])[A-Za-z0-9_+/=.~-]{20,200}(?![\w+/=.-])")
+_WORD = re.compile(r"(?<![\w+/=.-])[A-Za-z0-9_+/=.~-]{20,2000}(?![\w+/=.-])")
 _HARMLESS = re.compile(
     r"[0-9a-fA-F-]+"  # digests and UUIDs
     r"|[.~]{0,2}/.*"  # paths
     r"|[A-Za-z_.:/=~-]+\d{0,2}"  # names in programs
-    r"|sha\d{3}-.*"  # integrity of packages
+    r"|sha\d{3}[-=].*|.*/node_modules/.*"  # integrity of packages, and their folders
     r"|(?:call|toolu|msg|req|resp|fc|rs|item|chatcmpl)[_-].*"  # ids of agents' calls and messages
     r"|.*[./](?:\w{1,5})(?::\d+)?"  # names of files
     r"|\d{4}-\d\d-\d\dT.*",

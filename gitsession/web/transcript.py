@@ -174,7 +174,7 @@ class Transcript:
         if node.kind == kinds.Message.kind and node.role == "user":
             form = "prompt"
         elif node.kind in _SUMMARIES:
-            form, text = "summary", text or _SUMMARIES[node.kind]
+            form, text = "summary", f"Summary: {text}" if text else _SUMMARIES[node.kind]
         elif label:
             form = "labelled"
         else:

@@ -27,6 +27,7 @@ HOSTILE = {
     "javascript link with entities": "[a](java&#115;cript:alert(1)) [b](JaVaScRiPt:alert(1)) [c](&#x6a;avascript:x)",
     "javascript link with a control character": "[a](java\tscript:alert(1)) [b](\x01javascript:alert(1))",
     "data link": "[x](data:text/html,<script>alert(1)</script>)",
+    "svg in a data link": "![x](data:image/svg+xml,<svg/onload=alert(1)>) <img src=data:image/svg+xml;base64,PA>",
     "remote image": "![x](http://127.0.0.1:9/x.png) <img src=http://127.0.0.1:9/y.png>",
     "fence": '```"><script>alert(1)</script>\nx\n```',
     "template": "{{ 7 * 7 }} {% for x in y %} ${alert(1)}",

@@ -197,7 +197,8 @@ def test_link_to_an_entry_of_a_later_part_needs_no_script(
     browser.scripts(True)
     box = browser.run("(r => [r.top, r.bottom])(document.querySelector(':target').getBoundingClientRect())")
     assert 0 <= box[0] < box[1] <= 900
-    assert browser.run("document.documentElement.scrollHeight") > 50 * 1000
+    # 100,000 entries open in 7 s of processor time if a part far from the screen is not laid out, else in 29 s.
+    assert browser.run("getComputedStyle(document.querySelector('.entries > noscript')).contentVisibility") == "auto"
 
 
 def test_hundred_thousand_entries_open_in_two_seconds(browser: Browser, tmp_path: Path) -> None:
@@ -234,12 +235,6 @@ def test_hundred_thousand_entries_open_in_two_seconds(browser: Browser, tmp_path
     browser.press("G")
     browser.wait(lambda: browser.run("document.querySelector('.entry.current')"))
     assert len(browser.visible()) < 4000
-    browser.get("about:blank")
-    browser.scripts(False)
-    started = time.monotonic()
-    browser.get(path.as_uri())
-    assert time.monotonic() - started < 30  # 5 to 10 s, and a minute if each entry is laid out
-    browser.scripts(True)
 
 
 # ---- the server
@@ -351,4 +346,5 @@ def test_pages_of_the_server_need_no_mouse_and_no_script(
     browser.find_element("link text", "Statistics").click()
     browser.find_element("css selector", "#by option:last-child").click()
     browser.find_element("css selector", "main form button").click()
+    browser.wait(lambda: "by=tool" in browser.current_url)
     assert [each.text for each in browser.find_elements("css selector", "tbody th")] == ["write", "edit", "bash"]

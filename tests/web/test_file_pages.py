@@ -7,11 +7,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from builders import Clock
+from builders import Clock, joined
+from claude_code import SESSION, assistant, call, user
 from pages import HOSTILE, conversation, hostile_session
 from served import Client, serving
 
 from gitsession import Message, Session, Store, ToolCall
+from gitsession.formats import FORMATS
 from gitsession.web import file_pages, selection
 
 
@@ -30,9 +32,9 @@ def client(store: Store) -> Iterator[Client]:
 
 def change(session: Session, name: str, *, is_error: bool = False, **arguments: str) -> str:
     """Append a tool call and its result. Return the id of the entry in a page."""
-    call = ToolCall(f"call {len(list(session.history()))}", name, arguments)
-    node = session.append(Message.assistant([call]))
-    session.append(Message.tool(call, "failed" if is_error else "done", is_error=is_error))
+    requested = ToolCall(f"call {len(list(session.history()))}", name, arguments)
+    node = session.append(Message.assistant([requested]))
+    session.append(Message.tool(requested, "failed" if is_error else "done", is_error=is_error))
     return node.oid[:12]
 
 
@@ -45,12 +47,12 @@ def session(store: Store, tmp_path: Path) -> Session:
     source = ""
     for prompt, line in (("Write an app", "import os\n"), ("Print the <name>", "print(os.name)\n")):
         session.append(Message.user(prompt))
-        call = ToolCall(prompt, "edit", {"path": "app.py", "oldText": source, "newText": source + line})
-        session.append(Message.assistant([call]))
+        edit = ToolCall(prompt, "edit", {"path": "app.py", "oldText": source, "newText": source + line})
+        session.append(Message.assistant([edit]))
         source += line
-        with session.files.checkpoint(folder, call=call.id, reason="edit"):
+        with session.files.checkpoint(folder, call=edit.id, reason="edit"):
             (folder / "app.py").write_text(source)
-        session.append(Message.tool(call, "done"))
+        session.append(Message.tool(edit, "done"))
     change(session, "write", path="b.txt", content="x\n")
     change(session, "write", path="never.txt", is_error=True, content="x\n")
     session.rename("An app")
@@ -147,3 +149,10 @@ def test_hostile_paths_and_prompts_stay_text(client: Client, store: Store, text:
         for address in (link, link.replace("history", "lines")):
             page = client.page(address)
             assert not set("\x00\x1b\u202e\u2066\u200b\ufeff") & set(page.text)
+
+
+def test_lone_surrogates_in_a_path_are_replaced(client: Client, store: Store) -> None:
+    lines = [user("a", None), assistant("b", "a", call("c1", "Write", file_path="/work/a@<b>.txt", content="1"))]
+    store.agents.import_data(FORMATS["claude"], joined(*lines).replace(b"a@", rb"a\ud800"), name=SESSION)
+    [link] = [found["href"] for found in client.page("/files").all("a") if found["href"].startswith("/files/history")]
+    assert "/work/a?<b>.txt" in client.page(link).text

@@ -207,6 +207,12 @@ def test_suspicious_text_is_reported_once(store: Store) -> None:
     assert found == f"{session.history()[1].oid[:12]}: {RANDOM[:6]}… (24 characters)"
 
 
+def test_long_suspicious_text_is_reported(store: Store) -> None:
+    session = store.new_session(agent="pi")
+    session.append(Message.user(f"key {RANDOM * 20}"))
+    assert len(store.export(session.id, to="html").suspicious) == 1
+
+
 def test_suspicious_titles_labels_and_files_are_reported(store: Store) -> None:
     session = store.new_session(agent="pi")
     session.append(Message.user([Text("see"), File("a.txt", url=f"https://a.b/c?key={RANDOM[:-1]}")]))
@@ -219,7 +225,9 @@ def test_suspicious_titles_labels_and_files_are_reported(store: Store) -> None:
 @pytest.mark.parametrize(
     "text",
     ["3f786850e387550fdab836ed7e6dc881de23001b", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11", "getUserAccountSettingsById2",
-     "sha512-7Kq2mPz9RtW4vLs8NbYc3Df==", "/var/folders/x7/Kq2mPz9RtW4vLs8NbYc3Df", "toolu_01A09q90qw90lq917835lq9"],
+     "sha512-7Kq2mPz9RtW4vLs8NbYc3Df==", "/var/folders/x7/Kq2mPz9RtW4vLs8NbYc3Df", "toolu_01A09q90qw90lq917835lq9",
+     "sha256=f64171715db65a2d11b674e2c14c77ee25dc1562afc7a169d5cfab2ac6e9e689",
+     "9.34.0__bb836aa7b2e219846c64121374bac6ed/node_modules/"],
 )  # fmt: skip
 def test_digests_names_and_paths_are_not_suspicious(store: Store, text: str) -> None:
     session = store.new_session(agent="pi")

@@ -80,7 +80,7 @@ def test_labelled_answers_are_rows(session: Session) -> None:
 def test_summary_is_a_row(session: Session) -> None:
     say(session, "A", "b")
     session.append(Compaction(summary="It was fixed."))
-    assert rows(ordered(session))[1] in ("0 summary Summary of earlier entries", "0 summary It was fixed.")
+    assert rows(ordered(session))[1] in ("0 summary Summary of earlier entries", "0 summary Summary: It was fixed.")
 
 
 def test_parts_cover_every_entry_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
