@@ -11,19 +11,19 @@ TOKENS_MAX = 2**40
 The maximum is higher than any real count, and prevents the overflow of sums.
 """
 
-_COUNT_NAMES = (
-    (
-        "input", "output", "cacheRead", "cacheWrite",
-        "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens",
-    ),
-    ("prompt_tokens", "completion_tokens"),
-    ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount"),
-)  # fmt: skip
-"""Names of the counts in three families of APIs.
+_NAMES = (
+    ("input", "input_tokens", "prompt_tokens", "promptTokenCount"),
+    ("output", "output_tokens", "completion_tokens", "candidatesTokenCount"),
+    ("cacheRead", "cache_read_input_tokens", "cached_input_tokens", "cachedContentTokenCount"),
+    ("cacheWrite", "cache_creation_input_tokens", "cache_write_input_tokens"),
+)
+"""Names of each kind of tokens, in the order of ``TokenCounts``.
 
-The families are pi and Anthropic (OpenAI's Responses API uses some of these names), OpenAI's Chat API, and Gemini.
-Counts that other counts include, such as ``cached_tokens``, are not listed.
+The names are those of pi, Anthropic, codex, OpenAI's Chat API, and Gemini. OpenAI's Responses API uses some of them.
 """
+
+_INCLUDED = ("cached_input_tokens", "cachedContentTokenCount")
+"""Names of counts that the count of the input includes."""
 
 
 class TokenCounts(NamedTuple):
@@ -65,30 +65,13 @@ def answer_id(extra: Mapping[str, Any]) -> str:
 
 
 def total_tokens(usage: Mapping[str, Any] | None) -> int:
-    """Return the total number of tokens of one answer (semantics.md rule 15).
-
-    Providers name the counts differently. All names in ``_COUNT_NAMES`` are supported.
-    """
+    """Return the total number of tokens of one answer (semantics.md rule 15)."""
     if not usage:
         return 0
     total = usage.get("totalTokens")
     if type(total) is not int or total <= 0:
-        families = ([usage.get(name) for name in names] for names in _COUNT_NAMES)
-        sums = (sum(part for part in parts if type(part) is int and part > 0) for parts in families)
-        total = next(filter(None, sums), 0)
+        total = sum(token_counts(usage)[:4])
     return min(total, TOKENS_MAX)
-
-
-_KINDS = (
-    ("input", "input_tokens", "prompt_tokens", "promptTokenCount"),
-    ("output", "output_tokens", "completion_tokens", "candidatesTokenCount"),
-    ("cacheRead", "cache_read_input_tokens", "cached_input_tokens", "cachedContentTokenCount"),
-    ("cacheWrite", "cache_creation_input_tokens", "cache_write_input_tokens"),
-)
-"""Names of the four kinds of tokens in the order of ``TokenCounts``."""
-
-_INCLUDED = ("cached_input_tokens", "cachedContentTokenCount")
-"""Names of counts that the count of the input includes."""
 
 
 def token_counts(usage: Mapping[str, Any] | None, cost: object = None) -> TokenCounts:
@@ -99,18 +82,20 @@ def token_counts(usage: Mapping[str, Any] | None, cost: object = None) -> TokenC
         cost: The cost that the agent recorded beside the usage, in US dollars.
     """
     if not usage:
-        return TokenCounts(cost=_dollars(cost))
-    given = [next((usage[name] for name in names if type(usage.get(name)) is int), 0) for names in _KINDS]
-    prompt, output, cache_read, cache_write = (min(max(count, 0), TOKENS_MAX) for count in given)
+        return TokenCounts(cost=dollars(cost))
+    prompt, output, cache_read, cache_write = (
+        next((min(count, TOKENS_MAX) for count in map(usage.get, names) if type(count) is int and count > 0), 0)
+        for names in _NAMES
+    )
     if any(usage.get(name) for name in _INCLUDED):
         prompt = max(prompt - cache_read, 0)
     thoughts = usage.get("thoughtsTokenCount")
     output += thoughts if type(thoughts) is int and 0 < thoughts < TOKENS_MAX else 0
     recorded = usage.get("cost")
     total = recorded.get("total") if isinstance(recorded, Mapping) else recorded
-    return TokenCounts(prompt, output, cache_read, cache_write, _dollars(total) or _dollars(cost))
+    return TokenCounts(prompt, output, cache_read, cache_write, dollars(total) or dollars(cost))
 
 
-def _dollars(value: object) -> float:
+def dollars(value: object) -> float:
     """Return a recorded cost; 0 if there is none, or if it is negative or not finite."""
     return float(value) if isinstance(value, int | float) and 0 < value < TOKENS_MAX else 0.0
