@@ -11,8 +11,10 @@ from gitsession.archive.archive_set import ArchiveView
 from gitsession.archive.trash import TrashView
 from gitsession.dataclass import dataclass
 from gitsession.errors import Ambiguous, NotFound
+from gitsession.index.catalogue import Catalogue
 from gitsession.sessions import graph, marks, session_facts
 from gitsession.sessions.meta import meta_of
+from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 
 
@@ -75,6 +77,10 @@ class Trash:
         objects = self._opened.objects
         return described(TrashView(objects), trash.sessions(objects))
 
+    def catalogue(self) -> Catalogue:
+        """Return a new catalog, in memory, of only the sessions in the trash. All of their entries are read."""
+        return _catalogue(self._opened.objects, TrashView(self._opened.objects))
+
 
 def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
     """Return descriptions of sessions that are not in the catalog, the newest first."""
@@ -88,6 +94,17 @@ def described(view: ObjectStore, sids: Iterable[str]) -> list[RemovedSession]:
             RemovedSession(sid, title or first or "(untitled)", len(nodes) - 1, nodes[-1].committer_seconds * 1000)
         )
     return sorted(found, key=lambda one: (-one.updated_ms, one.sid))
+
+
+def _catalogue(objects: GitStore, view: ObjectStore) -> Catalogue:
+    """Return a new catalog of the sessions in a view of a store."""
+    from gitsession.index import update
+
+    catalogue = Catalogue(objects.git_dir)
+    catalogue.begin_in_memory()
+    with objects.without_fetching():
+        update.refresh(catalogue, view)
+    return catalogue
 
 
 def _find(part: str, sids: Iterable[str], place: str, option: str) -> str:
@@ -149,3 +166,8 @@ class ArchivedSessions:
         """
         archive = archive_set.read(self._opened.objects)
         return described(ArchiveView(self._opened.objects, archive), sorted(archive, reverse=True)[:number])
+
+    def catalogue(self) -> Catalogue:
+        """Return a new catalog, in memory, of only the archived sessions. All of their entries are read."""
+        objects = self._opened.objects
+        return _catalogue(objects, ArchiveView(objects, archive_set.read(objects)))

@@ -222,7 +222,7 @@ def _show_status(app: App) -> None:
             say()
             say(expiry_text(sweep))
         return
-    from gitsession.cli.commands.sessions import table
+    from gitsession.cli.session_table import table
 
     rows = app.catalogue().sessions()
     nearby = of_folder(rows, here())

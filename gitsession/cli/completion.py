@@ -68,7 +68,7 @@ class _Values:
 
     def sessions(self, incomplete: str) -> Iterator[_Item]:
         """Yield the sessions whose short or whole id starts with ``incomplete``, with their titles."""
-        from gitsession.cli.commands.sessions import short_ids
+        from gitsession.cli.session_table import short_ids
 
         rows = self.rows(incomplete)
         shorts = short_ids(rows)

@@ -8,8 +8,6 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import click
-
 from gitsession.model.headline import clean
 
 _FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
@@ -21,7 +19,11 @@ _COLUMNS, _LINES = 100, 24
 def paint(text: str, **style: Any) -> str:
     """Return ``text`` without control characters, and with a style if color is enabled."""
     safe = clean(text)
-    return click.style(safe, **style) if style and wants_color() else safe
+    if not style or not wants_color():
+        return safe
+    from click import style as styled  # slow to import, and not required for the status line of an agent
+
+    return styled(safe, **style)
 
 
 def wants_color() -> bool:
@@ -106,8 +108,8 @@ def columns(text: str) -> int:
 
 
 def _is_narrow(text: str) -> bool:
-    """Return whether each character is known to take one column: ASCII, and the ellipsis of a shortened text."""
-    return text.replace("…", "").isascii()
+    """Return whether each character is known to take one column: Latin letters, and the mark of a shortened text."""
+    return text.isascii() or max(text.replace("…", ""), default="") < "\u0300"
 
 
 def pad(text: str, width: int) -> str:
@@ -137,6 +139,24 @@ def terminal_size() -> tuple[int, int]:
 def count(number: int, one: str, many: str = "") -> str:
     """Return text such as ``1 entry`` or ``1,018 entries``."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def short_number(number: int, *, zero: str = "-") -> str:
+    """Return a number as short text, such as ``812``, ``6.1k``, ``61k`` or ``1.2M``; ``zero`` if it is 0."""
+    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if number >= size:
+            return f"{number // (size // 10) / 10}{unit}" if number < 10 * size else f"{number // size}{unit}"
+    return str(number) if number else zero
+
+
+def changed_lines(added: int, removed: int) -> str:
+    """Return numbers of added and removed lines as short text, such as ``+61k -812``."""
+    return f"+{short_number(added, zero='0')} -{short_number(removed, zero='0')}"
+
+
+def short_duration(seconds: int) -> str:
+    """Return a duration as hours and minutes, such as ``4h07``; ``-`` if it is shorter than a minute."""
+    return f"{seconds // 3600}h{seconds % 3600 // 60:02}" if seconds >= 60 else "-"
 
 
 def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from builders import header, said
 from claude_code import SESSION, assistant, call, user
-from commands import Run
+from commands import Run, document
 
 from gitsession.cli import exits
-from gitsession.cli.text import ago
+from gitsession.cli.text import ago, short_number
 
 
 @pytest.fixture
@@ -104,6 +104,37 @@ def test_the_format(run: Run, two: tuple[str, str]) -> None:
     assert "only with --format" in run("ls", "-z", code=2, err=True)
 
 
+@pytest.mark.parametrize(("place", "command"), [("--trash", "rm"), ("--archived", "archive")])
+def test_sessions_in_the_trash_and_in_the_archive_can_be_filtered(
+    run: Run, two: tuple[str, str], place: str, command: str
+) -> None:
+    pi, claude = two
+    for sid in two:
+        run(command, sid)
+    assert set(selected(run, place)) == {pi, claude}
+    for words in (
+        ("--agent", "claude"), ("--model", "OPUS"), ("--file", "src/app.py"), ("--project", "/work"),
+        ("--sort", "-files", "-n", "1"),
+    ):  # fmt: skip
+        assert selected(run, place, *words) == [claude], words
+    assert set(selected(run, place, "--branch", "main")) == {pi, claude}
+    assert selected(run, place, "--label", "Before") == [pi]
+    assert selected(run, place, "--here") == [pi]
+    [line] = run("ls", place, "--agent", "pi").splitlines()
+    assert line.startswith(pi) and line.endswith("Fix the login")
+    [found] = document(run("ls", place, "--agent", "pi", "--json"))["sessions"]
+    assert found == next(row for row in document(run("ls", place, "--json"))["sessions"] if row["session"] == pi)
+    assert "no sessions of agent 'codex'" in run("ls", place, "--agent", "codex", code=1, err=True)
+    assert "(2 sessions in the" in run("ls", place, "--branch", "x", code=1, err=True)
+    assert "no sessions found (0 sessions in" in run("ls", "--agent", "", "--branch", "x", code=1, err=True)
+
+
+def test_the_trash_and_the_archive_are_listed_separately(run: Run, two: tuple[str, str]) -> None:
+    assert "cannot be combined" in run("ls", "--trash", "--archived", code=2, err=True)
+    for place, name in (("--trash", "trash"), ("--archived", "archive")):
+        assert f"the {name} is empty" in run("ls", place, code=1, err=True)
+
+
 @pytest.mark.parametrize("columns", [80, 100, 160])
 def test_no_line_is_wider_than_the_terminal(
     run: Run, two: tuple[str, str], columns: int, monkeypatch: pytest.MonkeyPatch
@@ -133,3 +164,14 @@ def test_relative_times(seconds: int, text: str) -> None:
     now_ms = 1_795_521_600_000  # 2026-11-24 12:00:00 UTC
     assert ago(now_ms - seconds * 1000, now_ms) == text
     assert ago(0, now_ms) == "-"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "-"), (1, "1"), (999, "999"), (1000, "1.0k"), (9_999, "9.9k"), (10_000, "10k"), (999_999, "999k"),
+        (1_250_000, "1.2M"), (10**7, "10M"), (10**9, "1.0G"), (2**40, "1099G"),
+    ],
+)  # fmt: skip
+def test_short_numbers(number: int, text: str) -> None:
+    assert short_number(number) == text

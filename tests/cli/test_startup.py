@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -27,14 +28,14 @@ print("\\n" + " ".join(sys.modules))
 """
 
 
-def loaded(folder: Path, *words: str) -> set[str]:
+def loaded(folder: Path, *words: str, stdin: str = "") -> set[str]:
     done = subprocess.run(
         [sys.executable, "-c", _WATCH.format(words=words)],
         cwd=folder,
         capture_output=True,
         text=True,
         check=True,
-        stdin=subprocess.DEVNULL,
+        input=stdin,
         env={**os.environ, "PYTHONWARNINGS": "error"},
     )
     return set(done.stdout.rsplit("\n", 2)[1].split())
@@ -91,7 +92,7 @@ def test_the_commands_that_must_start_fast_do_not_load_libgit2(
 
 
 MODULES_MAX = {
-    "--version": 2, "ls": 29, "log @ -n 1": 59, "show @": 90, "tree @": 106, "context @": 128, "search hello": 118,
+    "--version": 2, "ls": 30, "log @ -n 1": 59, "show @": 90, "tree @": 106, "context @": 128, "search hello": 118,
 }  # fmt: skip
 """The number of our modules that a command may import. On average, one takes a fiftieth of the start of Python."""
 
@@ -119,6 +120,23 @@ def test_a_command_imports_no_more_than_it_needs(folder: Path, words: str) -> No
     assert modules & SLOW == OTHERS[words]
     ours = [name for name in modules if name.partition(".")[0] == "gitsession"]
     assert len(ours) <= MODULES_MAX[words], sorted(ours)
+
+
+STATUS_LINE = {
+    "gitsession", "gitsession.__main__", "gitsession.cli", "gitsession.cli.agent_status", "gitsession.cli.hooking",
+    "gitsession.cli.text", "gitsession.errors", "gitsession.git", "gitsession.git.permissions", "gitsession.index",
+    "gitsession.index.catalogue", "gitsession.index.current_folder", "gitsession.index.derived", "gitsession.live",
+    "gitsession.live.events", "gitsession.live.spool", "gitsession.model", "gitsession.model.headline",
+    "gitsession.model.usage", "gitsession.paths", "gitsession.pattern", "gitsession.store",
+    "gitsession.store.change_stamp", "gitsession.store.journal_frames",
+}  # fmt: skip
+
+
+def test_the_status_line_of_an_agent_loads_no_command_line(folder: Path) -> None:
+    given = {"session_id": "x", "transcript_path": str(folder / "s.jsonl"), "model": {"display_name": "Opus"}}
+    modules = loaded(folder, "--store", str(folder / "store.git"), "status-line", stdin=json.dumps(given))
+    assert modules & SLOW == {"json", "sqlite3"}
+    assert {name for name in modules if name.partition(".")[0] == "gitsession"} == STATUS_LINE
 
 
 def test_an_append_does_not_load_libgit2(tmp_path: Path) -> None:

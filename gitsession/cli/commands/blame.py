@@ -138,7 +138,7 @@ def _table(rows: Sequence[tuple[int, str, LineOrigin | None]]) -> Iterator[str]:
 
 def _heads(found: dict[Any, tuple[str, str, int, str]], now_ms: int) -> dict[Any, str]:
     """Return the aligned text of each origin: session, entry, time and agent."""
-    from gitsession.cli.commands.sessions import SHORT_MIN
+    from gitsession.cli.session_table import SHORT_MIN
 
     times = {key: ago(at_ms, now_ms) for key, (_, _, at_ms, _) in found.items()}
     agents = {key: on_a_line(agent) for key, (_, _, _, agent) in found.items()}

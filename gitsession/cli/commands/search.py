@@ -10,10 +10,10 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.cli.commands.sessions import short_ids
 from gitsession.cli.invocation import App, Since, no_such_agent
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list, wants_json, warn
+from gitsession.cli.session_table import short_ids
 from gitsession.cli.text import ago, clock, columns, count, on_a_line, paint, shell_command, shorten, width
 from gitsession.index.search_words import ROLES
 
