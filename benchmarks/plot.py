@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 from benchmarks.figures import Plot
+from gitsession.cli import svg
 
 WIDTH, LEFT, RIGHT, TOP = 720, 70, 20, 44
 PLOT_HEIGHT, LEGEND_LINE = 300, 18
@@ -30,15 +30,15 @@ def curves(plot: Plot) -> str:
     points = [point for curve in plot.curves for point in curve.points]
     x = _Axis(LEFT, WIDTH - RIGHT, [x for x, _ in points], whole_decades=False)
     y = _Axis(TOP + PLOT_HEIGHT, TOP, [y for _, y in points], whole_decades=True)
-    parts = [_text(12, 22, plot.title, "title"), _text(12, 38, plot.y)]
+    parts = [svg.text(12, 22, plot.title, "title"), svg.text(12, 38, plot.y)]
     for value in y.ticks():
-        parts.append(_line(LEFT, y.at(value), WIDTH - RIGHT, y.at(value), "grid"))
-        parts.append(_text(LEFT - 6, y.at(value) + 4, _number(value), anchor="end"))
+        parts.append(svg.line(LEFT, y.at(value), WIDTH - RIGHT, y.at(value), "grid"))
+        parts.append(svg.text(LEFT - 6, y.at(value) + 4, _number(value), anchor="end"))
     for value in sorted({x for x, _ in points}):
-        parts.append(_line(x.at(value), TOP, x.at(value), TOP + PLOT_HEIGHT, "grid"))
-        parts.append(_text(x.at(value), TOP + PLOT_HEIGHT + 16, _number(value), anchor="middle"))
+        parts.append(svg.line(x.at(value), TOP, x.at(value), TOP + PLOT_HEIGHT, "grid"))
+        parts.append(svg.text(x.at(value), TOP + PLOT_HEIGHT + 16, _number(value), anchor="middle"))
     legend = TOP + PLOT_HEIGHT + 34
-    parts.append(_text((LEFT + WIDTH - RIGHT) / 2, legend, plot.x, anchor="middle"))
+    parts.append(svg.text((LEFT + WIDTH - RIGHT) / 2, legend, plot.x, anchor="middle"))
     for number, curve in enumerate(plot.curves):
         colour = COLOURS[number % len(COLOURS)]
         way = " ".join(f"{'L' if n else 'M'}{x.at(a):.1f} {y.at(b):.1f}" for n, (a, b) in enumerate(curve.points))
@@ -47,8 +47,8 @@ def curves(plot: Plot) -> str:
         row = legend + LEGEND_LINE * (number + 1)
         parts.append(f'<rect x="{LEFT}" y="{row - 9}" width="14" height="4" fill="{colour}"/>')
         last = f", {_number(curve.points[-1][1])} at {_number(curve.points[-1][0])}" if curve.points else ""
-        parts.append(_text(LEFT + 22, row - 3, curve.name + last))
-    return _svg(plot.title, legend + LEGEND_LINE * (len(plot.curves) + 1), parts)
+        parts.append(svg.text(LEFT + 22, row - 3, curve.name + last))
+    return svg.image(plot.title, WIDTH, legend + LEGEND_LINE * (len(plot.curves) + 1), STYLE, parts)
 
 
 def bars(title: str, rows: Sequence[tuple[str, float]]) -> str:
@@ -56,17 +56,17 @@ def bars(title: str, rows: Sequence[tuple[str, float]]) -> str:
     left, step = 400, 20
     axis = _Axis(left + 40, WIDTH - 60, [value for _, value in rows] + [0.1, 2.0], whole_decades=False)
     bottom = TOP + step * len(rows)
-    parts = [_text(12, 22, title, "title")]
+    parts = [svg.text(12, 22, title, "title")]
     for number, (name, value) in enumerate(rows):
         row, start, end = TOP + step * number, *sorted((axis.at(1), axis.at(value)))
         side = "holds" if value <= 1 else "misses"
-        parts.append(_text(left - 8, row + 13, name, anchor="end"))
+        parts.append(svg.text(left - 8, row + 13, name, anchor="end"))
         parts.append(f'<rect class="{side}" x="{start:.1f}" y="{row + 3}" width="{end - start:.1f}" height="13"/>')
         beside, anchor = (start - 6, "end") if value <= 1 else (end + 6, "start")
-        parts.append(_text(beside, row + 13, f"{value:.2f}", anchor=anchor))
-    parts.append(_line(axis.at(1), TOP - 4, axis.at(1), bottom + 4, "bar"))
-    parts.append(_text(axis.at(1), bottom + 18, "the bar", anchor="middle"))
-    return _svg(title, bottom + 30, parts)
+        parts.append(svg.text(beside, row + 13, f"{value:.2f}", anchor=anchor))
+    parts.append(svg.line(axis.at(1), TOP - 4, axis.at(1), bottom + 4, "bar"))
+    parts.append(svg.text(axis.at(1), bottom + 18, "the bar", anchor="middle"))
+    return svg.image(title, WIDTH, bottom + 30, STYLE, parts)
 
 
 class _Axis:
@@ -90,21 +90,3 @@ class _Axis:
 
 def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def _text(x: float, y: float, words: str, kind: str = "", *, anchor: str = "start") -> str:
-    kinds = f' class="{kind}"' if kind else ""
-    return f'<text{kinds} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
-
-
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _svg(title: str, height: float, parts: Sequence[str]) -> str:
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" role="img">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n"
-        f'<rect class="ground" width="{WIDTH}" height="{height:.0f}" rx="6"/>\n{body}\n</svg>\n'
-    )

@@ -6,7 +6,7 @@ Each answer, call and prompt counts once: entries that an agent copied from anot
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gitsession.index.derived import TIME_MAX, TIME_MIN, storable
@@ -25,6 +25,7 @@ _KEYS = {
     "model": "coalesce(model, '')",
     "tool": "c.tool",
 }
+TIMES = ("day", "week", "month")
 GROUPS = tuple(_KEYS)
 """The groups of ``statistics``.
 
@@ -56,7 +57,8 @@ class Statistics(NamedTuple):
         cost: The cost in US dollars: recorded by the agent, or computed from prices.
         calls: The number of tool calls.
         failures: The number of tool calls that failed.
-        active_seconds: The time with activity, in seconds. Pauses of ``PAUSE_SECONDS`` or more do not count.
+        active_seconds: The time with activity, in seconds. Pauses of ``PAUSE_SECONDS`` or more do not count. Time in
+            which several sessions of the group were active counts once.
         added: The number of lines that changes added to files. Changes by tool calls that failed do not count.
         removed: The number of lines that changes removed from files, with the same exception.
     """
@@ -99,17 +101,39 @@ SELECT {key}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USIN
 WHERE NOT c.copied AND at_ms BETWEEN :since AND :until
     AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed)) GROUP BY 1, 2"""
 _ACTIVE = """
-SELECT {key}, s.sid, sum(gap) / 1000 FROM (
-    SELECT sid, at_ms, line, at_ms - lag(at_ms) OVER (PARTITION BY sid ORDER BY at_ms) AS gap FROM entries) e
-JOIN chosen s USING (sid)
-WHERE gap < :pause AND at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied GROUP BY 1, 2"""
+SELECT key, sid, sum(max(ends - max(begins, coalesce(covered, begins)), 0)) FROM (
+    SELECT key, sid, begins, ends,
+        max(ends) OVER (PARTITION BY key ORDER BY begins ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered
+    FROM (
+        SELECT {key} AS key, s.sid AS sid, begins, at_ms AS ends FROM (
+            SELECT sid, at_ms, line, lag(at_ms) OVER (PARTITION BY sid ORDER BY at_ms) AS begins FROM entries) e
+        JOIN chosen s USING (sid)
+        WHERE at_ms - begins < :pause AND at_ms BETWEEN :since AND :until
+            AND coalesce(line, s.copied + 1) > s.copied))
+GROUP BY 1, 2"""
+"""The time in ms from each entry to the next one of its session, without the time that is covered already.
+
+``covered`` is the latest end of the intervals of the group that begin earlier, also of other sessions.
+"""
+
+
+class StatisticsReport(NamedTuple):
+    """The statistics of sessions.
+
+    Attributes:
+        groups: The statistics of each group, ordered by their key.
+        total: The statistics of all groups together. A session, or time, that is in several groups counts once.
+    """
+
+    groups: list[Statistics]
+    total: Statistics
 
 
 def statistics(
     db: sqlite3.Connection, sids: Iterable[str], by: str, *, since_ms: int | None = None, until_ms: int | None = None,
     model: str = "", prices: Mapping[str, Price] | None = None,
-) -> list[Statistics]:  # fmt: skip
-    """Return the statistics of sessions, in groups, ordered by their key.
+) -> StatisticsReport:  # fmt: skip
+    """Return the statistics of sessions, in groups and in total.
 
     Args:
         db: The database of the catalog.
@@ -135,25 +159,42 @@ def statistics(
         seen.setdefault(key, set()).add(sid)
         found[key] = old._replace(**{name: getattr(old, name) + amount for name, amount in amounts.items()})
 
-    def rows(query: str) -> sqlite3.Cursor:
-        return db.execute(query.format(key=_KEYS[by]), values)
+    def rows(query: str, key: str = _KEYS[by]) -> sqlite3.Cursor:
+        return db.execute(query.format(key=key), values)
 
     if by != "tool":
         for key, sid, name, answers, given, output, read, written, cost, is_recorded in rows(_ANSWERS):
             counts = (given, output, read, written)
             total = cost if is_recorded else _price(prices or {}, name or "", counts)
             add(key, sid, answers=answers, cost=total, **dict(zip(Price._fields, counts, strict=True)))
+    active_ms = 0
     if by not in ("tool", "model"):
         for key, sid, prompts in rows(_PROMPTS):
             add(key, sid, prompts=prompts)
         for key, sid, added, removed in rows(_CHANGES):
             add(key, sid, added=added, removed=removed)
-        for key, sid, seconds in rows(_ACTIVE):
-            add(key, sid, active_seconds=seconds)
+        for key, sid, time_ms in rows(_ACTIVE):
+            add(key, sid, active_seconds=time_ms)  # converted below, because many parts of a second are added up
+            active_ms += time_ms
+        if by not in TIMES:  # the intervals of several groups can overlap
+            active_ms = sum(time_ms for _, _, time_ms in rows(_ACTIVE, key="''"))
     if by != "model":
         for key, sid, calls, failures in rows(_CALLS):
             add(key, sid, calls=calls, failures=int(failures))
-    return [found[key]._replace(sessions=len(seen[key])) for key in sorted(found) if any(found[key][1:])]
+    groups = [
+        group._replace(sessions=len(seen[key]), active_seconds=group.active_seconds // 1000)
+        for key, group in sorted(found.items())
+        if any(group[1:])
+    ]
+    total = add_up("total", groups)
+    return StatisticsReport(
+        groups, total._replace(sessions=len(set().union(*seen.values())), active_seconds=active_ms // 1000)
+    )
+
+
+def add_up(key: str, groups: Sequence[Statistics]) -> Statistics:
+    """Return the sums of the columns of ``groups`` as one group with the key ``key``."""
+    return Statistics(key, *(sum(column) for column in list(zip(*groups, strict=True))[1:]))
 
 
 def _select(db: sqlite3.Connection, sids: Iterable[str]) -> None:

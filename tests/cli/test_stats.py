@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from builders import joined
 from claude_code import SESSION, assistant, call, result, user
 from commands import Run, document
 
+from gitsession.cli.stats_chart import BARS_MAX, WIDTH, _ticks, chart
 from gitsession.index.catalogue import _prepare
 from gitsession.index.derived import connect
-from gitsession.index.statistics import statistics
+from gitsession.index.statistics import GROUPS, Statistics, StatisticsReport, add_up, statistics
 
 DAY_SECONDS = 86_400
 OTHER = "21111111-2222-4333-8444-555555555555"
@@ -49,9 +52,9 @@ def test_events_are_counted_by_agent(run: Run) -> None:
 
 def test_a_failed_call_changes_no_lines(run: Run, here: Path) -> None:
     failed = {"tool_use_id": "c1", "type": "tool_result", "content": "no space", "is_error": True}
-    lines = [assistant("x", None, call("c1", "Write", file_path="a", content="1\n")), user("y", "x", [failed])]
-    (here / f"{OTHER}.jsonl").write_bytes(joined(*lines).replace(SESSION.encode(), OTHER.encode()))
-    run("import", f"{OTHER}.jsonl")
+    import_other(
+        run, here, assistant("x", None, call("c1", "Write", file_path="a", content="1\n")), user("y", "x", [failed])
+    )
     row = groups(run, "--by", "agent")["claude"]
     assert (row["calls"], row["failures"], row["added"]) == (3, 1, 3)
 
@@ -67,8 +70,24 @@ def test_events_without_a_valid_time_are_in_a_group(at_ms: int, by: str) -> None
         f"INSERT INTO sessions ({names}, counted, waiting, cost, changed) "
         "VALUES ('s', 'o', 'pi', 0, 0, 1, 'main', 3, '[]', 1, 0, 0, 3, 0, 0, 0)"
     )
-    unknown, known = statistics(db, ["s"], by)
+    unknown, known = statistics(db, ["s"], by).groups
     assert (unknown.key, unknown.tokens, known.key[:7]) == ("", 3, "2001-09")
+
+
+def import_other(run: Run, here: Path, *lines: bytes) -> None:
+    """Import lines as a second session."""
+    (here / f"{OTHER}.jsonl").write_bytes(joined(*lines).replace(SESSION.encode(), OTHER.encode()))
+    run("import", f"{OTHER}.jsonl")
+
+
+def test_time_in_which_several_sessions_are_active_counts_once(run: Run, here: Path) -> None:
+    """The first session is active from 0 to 180 s, and the second one from 100 to 300 s."""
+    import_other(run, here, user("x", None, at=100), assistant("y", "x", at=200), assistant("z", "y", at=300))
+    for by in ("agent", "project", "month"):
+        assert [row["active_seconds"] for row in groups(run, "--by", by).values()] == [300], by
+    assert sorted(row["active_seconds"] for row in groups(run, "--by", "session").values()) == [180, 200]
+    total = document(run("stats", "--by", "session", "--json"))["total"]
+    assert (total["active_seconds"], total["sessions"], total["tokens"]) == (300, 2, 60)
 
 
 def test_each_group_has_its_events(run: Run) -> None:
@@ -114,3 +133,76 @@ def test_no_line_is_wider_than_the_terminal(run: Run, monkeypatch: pytest.Monkey
 def test_comma_separated_values(run: Run) -> None:
     head, row = csv.reader(run("stats", "--by", "agent", "--csv").splitlines())
     assert dict(zip(head, row, strict=True))["input_tokens"] == "20"
+
+
+# ---- the chart
+
+
+def texts(image: str) -> list[str]:
+    return [element.text or "" for element in ElementTree.fromstring(image).iter() if element.tag.endswith("text")]
+
+
+@pytest.mark.parametrize("by", GROUPS)
+def test_the_chart_is_an_image_that_runs_nothing_and_names_each_group(run: Run, by: str) -> None:
+    image = run("stats", "--by", by, "--svg")
+    names = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(image).iter()}
+    assert names <= {"svg", "title", "style", "rect", "text", "line", "g"}
+    assert "prefers-color-scheme: dark" in image
+    found = texts(image)
+    assert any(by in text for text in found)
+    for key in groups(run, "--by", by):
+        assert key in found or by == "day", found
+
+
+def test_the_names_in_the_chart_are_escaped(run: Run, here: Path) -> None:
+    name = '<script>&"\x1b[31m\uffff'
+    import_other(run, here, assistant("x", None, call("c1", name)))
+    assert '<script>&"[31m' in texts(run("stats", "--by", "tool", "--svg"))
+
+
+def test_further_groups_are_added_up() -> None:
+    rows = [Statistics(f"group {number}", sessions=1, input_tokens=100 - number) for number in range(BARS_MAX + 3)]
+    found = texts(chart("session", StatisticsReport(rows, add_up("total", rows))))
+    assert "3 others" in found
+    assert f"group {BARS_MAX}" not in found
+    assert "177" in found
+
+
+@pytest.mark.parametrize("most", [0, 1, 2, 5, 6, 9, 10, 11, 25, 26, 99, 100, 101, 123_456, 2**40])
+def test_the_axis_has_few_round_numbers_and_contains_the_highest_column(most: int) -> None:
+    ticks = _ticks(most)
+    assert ticks[0] == 0
+    assert ticks[-2] < max(most, 1) <= ticks[-1]
+    assert 2 <= len(ticks) <= 7
+    assert len({after - before for before, after in pairwise(ticks)}) == 1
+
+
+@pytest.mark.parametrize(
+    ("by", "keys"),
+    [
+        ("day", ["", "2026-02-27", "2026-03-01"]),
+        ("week", ["2025-12-29", "2026-01-05", "2026-01-19"]),
+        ("month", ["1970-01", "2026-12", "9999-12"]),
+        ("day", [""]),
+    ],
+)
+def test_columns_are_at_their_times(by: str, keys: list[str]) -> None:
+    rows = [Statistics(key, prompts=1, sessions=1) for key in keys]
+    image = ElementTree.fromstring(chart(by, StatisticsReport(rows, add_up("total", rows))))
+    starts = [
+        float(rect.get("x", ""))
+        for group in image.iter()
+        if group.tag.endswith("}g")
+        for rect in group.iter()
+        if rect.tag.endswith("rect")
+    ]
+    assert len(starts) == len([key for key in keys if key]) or keys == [""]
+    if len(starts) == 3:
+        assert starts[1] - starts[0] != pytest.approx(starts[2] - starts[1])
+    assert all(0 < start < WIDTH for start in starts)
+
+
+def test_one_format_is_printed(run: Run) -> None:
+    for words in (("--csv", "--svg"), ("--svg", "--json"), ("--csv", "--json")):
+        assert "cannot be combined" in run("stats", *words, code=2, err=True)
+    assert "no events found" in run("stats", "--svg", "--since", "2030-01-01", code=1, err=True)

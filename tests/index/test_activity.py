@@ -78,7 +78,7 @@ def test_the_lines_of_a_moved_file_count_once(store: Store) -> None:
     session.append(Message.assistant([ToolCall("c", "apply_patch", {"input": patch})]))
     [found] = store.sessions()
     db = store.catalogue().db
-    [row] = statistics(db, [found.sid], "agent")
+    [row] = statistics(db, [found.sid], "agent").groups
     assert (row.added, row.removed) == (2, 1)
     for name in ("a", "b"):
         assert sessions_that_changed(db, f"/elsewhere/{name}", name) == {found.sid}

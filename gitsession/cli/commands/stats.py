@@ -7,15 +7,25 @@ from typing import Any
 
 import click
 
+from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, no_such_agent, project_identity
 from gitsession.cli.options import command, option
-from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import columns, on_a_line, pad, paint, shorten, width
+from gitsession.cli.output import json_option, print_list, wants_json, warn
+from gitsession.cli.text import (
+    changed_lines,
+    columns,
+    on_a_line,
+    pad,
+    paint,
+    short_duration,
+    short_number,
+    shorten,
+    width,
+)
 from gitsession.index.current_folder import is_of
-from gitsession.index.statistics import GROUPS, Price, Statistics, statistics
+from gitsession.index.statistics import GROUPS, TIMES, Price, Statistics, StatisticsReport, statistics
 
 _BAR_MIN, _KEY_MAX = 8, 40
-_TIMES = ("day", "week", "month")
 
 
 @command()
@@ -26,20 +36,24 @@ _TIMES = ("day", "week", "month")
 @option("--project", metavar="PROJECT", default="", help="Count only sessions of this project.")
 @option("--model", metavar="TEXT", default="", help="Count only answers of models whose name contains TEXT.")
 @option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")
+@option("--svg", "as_svg", is_flag=True, help="Print a chart as an SVG image.")
 @json_option
 @click.pass_obj
 def stats_command(
-    app: App, by: str, since: int | None, until: int | None, agent: str, project: str, model: str, as_csv: bool
-) -> int:
+    app: App, by: str, since: int | None, until: int | None, agent: str, project: str, model: str, as_csv: bool,
+    as_svg: bool,
+) -> int:  # fmt: skip
     """Show prompts, tokens, cost, tool calls, and changed lines.
 
     Entries that an agent copied from another session, for example into a fork, count only there.
     """
+    if as_csv + as_svg + wants_json() > 1:
+        raise click.UsageError("--csv, --svg, and --json cannot be combined")
     catalogue = app.catalogue()
     sessions = catalogue.sessions()
     identity = project_identity(project)
     selected = [row for row in sessions if (not agent or row.agent == agent) and is_of(row, project, identity)]
-    found = statistics(
+    report = statistics(
         catalogue.db,
         (row.sid for row in selected),
         by,
@@ -48,13 +62,22 @@ def stats_command(
         model=model,
         prices=prices(),
     )
-    if by not in _TIMES:
-        found.sort(key=lambda row: (-row.tokens, -row.calls, row.key))
+    if by not in TIMES:
+        report.groups.sort(key=lambda row: (-row.tokens, -row.calls, row.key))
     if as_csv:
-        click.echo(_csv(by, found), nl=False)
-        return 0
+        click.echo(_csv(by, report.groups), nl=False)
+        return exits.OK
     nothing = no_such_agent(agent, sessions) or "no events found"
-    return print_list("stats", "groups", map(as_object, found), _table(by, found), nothing=nothing, by=by)
+    if not as_svg:
+        more = {"by": by, "total": as_object(report.total)}
+        return print_list("stats", "groups", map(as_object, report.groups), _table(by, report), nothing=nothing, **more)
+    if not report.groups:
+        warn(nothing)
+        return exits.NOTHING
+    from gitsession.cli.stats_chart import chart
+
+    click.echo(chart(by, report), nl=False)
+    return exits.OK
 
 
 def as_object(row: Statistics) -> dict[str, Any]:
@@ -76,44 +99,30 @@ def _csv(by: str, rows: Sequence[Statistics]) -> str:
 # ---- the table
 
 
-def _hours(seconds: int) -> str:
-    return f"{seconds // 3600}h{seconds % 3600 // 60:02}" if seconds >= 60 else "-"
-
-
-def _number(number: int) -> str:
-    """Return a number as short text, such as ``812``, ``61.2k`` or ``1.2M``; ``-`` for 0."""
-    for size, unit in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if number >= size:
-            return f"{number / size:.1f}{unit}"
-    return str(number) if number else "-"
-
-
 _COLUMNS: Mapping[str, Callable[[Statistics], str]] = {
     "SESSIONS": lambda row: str(row.sessions),
-    "PROMPTS": lambda row: _number(row.prompts),
-    "INPUT": lambda row: _number(row.input_tokens),
-    "OUTPUT": lambda row: _number(row.output_tokens),
-    "CACHED": lambda row: _number(row.cache_read_tokens),
-    "WRITTEN": lambda row: _number(row.cache_write_tokens),
+    "PROMPTS": lambda row: short_number(row.prompts),
+    "INPUT": lambda row: short_number(row.input_tokens),
+    "OUTPUT": lambda row: short_number(row.output_tokens),
+    "CACHED": lambda row: short_number(row.cache_read_tokens),
+    "WRITTEN": lambda row: short_number(row.cache_write_tokens),
     "COST": lambda row: f"${row.cost:,.2f}" if row.cost else "-",
-    "CALLS": lambda row: _number(row.calls),
-    "FAILED": lambda row: _number(row.failures),
-    "ACTIVE": lambda row: _hours(row.active_seconds),
-    "LINES": lambda row: f"+{_number(row.added)} -{_number(row.removed)}" if row.added or row.removed else "-",
+    "CALLS": lambda row: short_number(row.calls),
+    "FAILED": lambda row: short_number(row.failures),
+    "ACTIVE": lambda row: short_duration(row.active_seconds),
+    "LINES": lambda row: changed_lines(row.added, row.removed) if row.added or row.removed else "-",
 }
 _DROPPED = ("WRITTEN", "FAILED", "LINES", "CACHED", "SESSIONS", "ACTIVE", "INPUT")
 """The columns that a narrow terminal does not show, the first ones first."""
 
 
-def _table(by: str, rows: Sequence[Statistics]) -> Iterator[str]:
+def _table(by: str, report: StatisticsReport) -> Iterator[str]:
     """Yield the lines of a table with a bar for each group, and a line with the totals."""
+    rows, total = report
     if not rows:
         return
-    total = Statistics("total", *(sum(values) for values in list(zip(*rows, strict=True))[1:]))
     shown = {name: [_COLUMNS[name](row) for row in (*rows, total)] for name in _COLUMNS}
     shown = {name: cells for name, cells in shown.items() if any(cell != "-" for cell in cells)}
-    if by != "session" and "SESSIONS" in shown:
-        shown["SESSIONS"][-1] = ""  # one session can be in several groups
     keys = [shorten(row.key or "(unknown)", _KEY_MAX) for row in (*rows, total)]
     first = max(map(columns, [*keys, by]))
 
