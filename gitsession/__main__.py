@@ -17,6 +17,11 @@ def main() -> None:
         if hooking.is_for_us(sys.argv[1:]):
             hooking.run(sys.argv[1:])
             os._exit(0)
+    if "status-line" in sys.argv[1:4]:
+        from gitsession.cli import agent_status
+
+        if agent_status.run(sys.argv[1:]):
+            os._exit(0)
     try:
         code = _run(sys.argv[1:])
     except KeyboardInterrupt:  # Ctrl-C before the first line of `_run` or after its last line

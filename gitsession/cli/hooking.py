@@ -73,7 +73,7 @@ def _store(path: str) -> str:
 
 
 def _take(store: str, event: str, agent: str) -> None:
-    raw, is_complete = _stdin()
+    raw, is_complete = read_stdin()
     if not is_complete:
         spool.fail(store, f"{event}: more than {STDIN_BYTES_MAX >> 20} MiB on standard input, or no end within "
                           f"{STDIN_SECONDS:g} s")  # fmt: skip
@@ -89,7 +89,7 @@ def _take(store: str, event: str, agent: str) -> None:
         _start_drain(store)
 
 
-def _stdin() -> tuple[bytes, bool]:
+def read_stdin() -> tuple[bytes, bool]:
     """Return standard input, and whether it was read completely."""
     parts: list[bytes] = []
     size, until = 0, time.monotonic() + STDIN_SECONDS

@@ -327,6 +327,11 @@ class Catalogue:
             oldest = "(SELECT number FROM imports ORDER BY number DESC LIMIT -1 OFFSET ?)"
             db.execute(f"DELETE FROM imports WHERE number IN {oldest}", (STATES_MAX,))
 
+    def session_in(self, path: str) -> str | None:
+        """Return the id of the session that was last imported from ``path``."""
+        found = self.db.execute("SELECT sid FROM files WHERE path = ?", (os.fsencode(path),)).fetchone()
+        return found[0] if found is not None else None
+
     def files_of(self, sid: str) -> list[Path]:
         """Return the recorded files from which a session was imported."""
         from pathlib import Path
