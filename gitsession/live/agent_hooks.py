@@ -30,6 +30,8 @@ class HookSettings:
     """Steps that the user must take after the installation."""
     seconds: Mapping[str, int] = field(default_factory=dict)
     """Timeouts in seconds of the events for which the limit of the agent is lower than ``SECONDS``."""
+    status_line: str = ""
+    """Key of the command whose output the agent shows in its status bar; "" if the agent runs no such command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,9 @@ export default function (pi) {
 _TRUST = "codex runs a hook only after you have reviewed it: review it at the next start, or enter /hooks in codex"
 
 AGENTS: dict[str, HookSettings | Extension] = {
-    "claude": HookSettings("claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE),
+    "claude": HookSettings(
+        "claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE, status_line="statusLine"
+    ),
     "codex": HookSettings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST, seconds=_CODEX_SECONDS),
     "omp": Extension("omp", "PI_CODING_AGENT_DIR", ".omp/agent", "extensions/gitsession.js", _PI),
     "opencode": Extension("opencode", "OPENCODE_CONFIG_DIR", ".config/opencode", "plugin/gitsession.js", _OPENCODE),
@@ -165,14 +169,30 @@ def file_of(hooks: HookSettings | Extension, home: Path, environment: Mapping[st
 
 
 def command(agent: str, event: str, program: Sequence[str]) -> str:
-    """Return the shell command of a hook. The command prints no errors and exits with 0, even without the program."""
-    return f"{shlex.join([*program, 'hook', event, '--from', agent])} 2>/dev/null || true"
+    """Return the shell command of a hook."""
+    return f"{shlex.join([*program, 'hook', event, '--from', agent])}{_SILENT}"
 
 
 def is_own_command(command: str, agent: str) -> bool:
     """Return whether ``command`` is a gitsession hook for ``agent``. The path of the program is not compared."""
-    text = command.removesuffix(" 2>/dev/null || true")
+    text = command.removesuffix(_SILENT)
     return text != command and f" --from {agent}" in text and " hook " in text and "gitsession" in text
+
+
+def status_line_command(program: Sequence[str]) -> str:
+    """Return the shell command of a status line."""
+    return f"{shlex.join([*program, _STATUS_LINE])}{_SILENT}"
+
+
+def is_own_status_line(command: str) -> bool:
+    """Return whether ``status_line_command`` returned ``command``. The path of the program is not compared."""
+    text = command.removesuffix(_SILENT)
+    return text != command and text.endswith(f" {_STATUS_LINE}") and "gitsession" in text
+
+
+_STATUS_LINE = "status-line"
+_SILENT = " 2>/dev/null || true"
+"""The end of a command that prints no errors and exits with 0, even without the program."""
 
 
 def text_of(hooks: Extension, program: Sequence[str]) -> str:

@@ -1,4 +1,6 @@
-"""Edits of agents' settings that install and remove hooks. An edit is planned before anything is written.
+"""Edits of agents' settings that install and remove hooks and the status line.
+
+An edit is planned before anything is written.
 
 The original of a file is stored below the store, readable only by its owner. If no other program has changed the file
 after the installation, ``disable`` restores the original bytes. Otherwise, ``disable`` removes only the hooks. A file
@@ -43,6 +45,8 @@ class Edit:
     new: bytes | None
     keeps: bool = False
     """True if the change discards edits that gitsession did not make. A copy of the file is then kept (``copy_of``)."""
+    keeps_status_line: bool = False
+    """True if the settings have a status line that gitsession did not set. It stays as it is."""
 
     @property
     def is_empty(self) -> bool:
@@ -50,15 +54,22 @@ class Edit:
 
 
 def plan_enable(
-    store: Path, spec: HookSettings | Extension, file: Path, program: Sequence[str], *, force: bool = False
-) -> Edit:
+    store: Path, spec: HookSettings | Extension, file: Path, program: Sequence[str], *, force: bool = False,
+    status_line: bool | None = None,
+) -> Edit:  # fmt: skip
     """Plan the installation of hooks.
 
+    ``status_line``: whether to set the agent's status line. By default, it is set if the agent has a setting for it,
+    and there is no other status line.
+
     Raises ``Refused`` if the settings cannot be parsed, or if gitsession did not create an extension file. Without
-    ``force``, raises ``Refused`` also if that file was edited later. Raises ``OSError``.
+    ``force``, raises ``Refused`` also if that file was edited later. If ``status_line`` is true, raises ``Refused`` if
+    the status line cannot be set. Raises ``OSError``.
     """
     file = Path(os.path.realpath(file))
     old = read_regular(file)
+    if status_line and (isinstance(spec, Extension) or not spec.status_line):
+        raise Refused(f"cannot set a status line: {spec.agent} runs no command for its status bar")
     if isinstance(spec, Extension):
         new = agent_hooks.text_of(spec, program).encode()
         return Edit(spec.agent, file, old, new, old != new and _needs_force(store, spec, file, old, force))
@@ -66,11 +77,21 @@ def plan_enable(
     wanted = {event: agent_hooks.command(spec.agent, event, program) for event in spec.events}
     if _own_hooks(text, spec, file) != [(event, command, _seconds(spec, event)) for event, command in wanted.items()]:
         text = _add_hooks(_remove_hooks(text, spec, file), spec, file, wanted)
-    return Edit(spec.agent, file, old, text.encode())
+    if status_line is False:
+        return Edit(spec.agent, file, old, _remove_status_line(text, spec, file).encode())
+    keeps = _other_status_line(text, spec, file)
+    if keeps and status_line:
+        what = f"cannot set the status line in '{file}': there is another one"
+        raise Refused(
+            what, hint=f"remove {spec.status_line!r} from the file, or run `gitsession status-line` in its program"
+        )
+    if spec.status_line and not keeps:
+        text = _set_status_line(text, spec, file, agent_hooks.status_line_command(program))
+    return Edit(spec.agent, file, old, text.encode(), keeps_status_line=keeps)
 
 
 def plan_disable(store: Path, spec: HookSettings | Extension, file: Path, *, force: bool = False) -> Edit:
-    """Plan the removal of all gitsession hooks. Raises the errors of ``plan_enable``."""
+    """Plan the removal of all gitsession hooks, and of its status line. Raises the errors of ``plan_enable``."""
     file = Path(os.path.realpath(file))
     old = read_regular(file)
     if isinstance(spec, Extension):
@@ -80,9 +101,8 @@ def plan_disable(store: Path, spec: HookSettings | Extension, file: Path, *, for
     if new is None:
         return Edit(spec.agent, file, old, None)
     text = _text(new, file)  # the original may contain hooks of gitsession for another store
-    return Edit(
-        spec.agent, file, old, _remove_hooks(text, spec, file).encode() if _own_hooks(text, spec, file) else new
-    )
+    without = _remove_status_line(_remove_hooks(text, spec, file), spec, file)
+    return Edit(spec.agent, file, old, new if without == text else without.encode())
 
 
 def is_enabled(spec: HookSettings | Extension, file: Path) -> bool:
@@ -230,6 +250,37 @@ def _remove_hooks(text: str, spec: HookSettings, file: Path) -> str:
             text = remove(text, hooks, event)
         else:
             text = remove(text, whole, hooks)
+
+
+# ---- the status line
+
+
+def _status_line(text: str, spec: HookSettings, file: Path) -> tuple[Part, Part | None, Part | None]:
+    """Return the whole document, the status line, and its command if gitsession set it."""
+    whole, _ = _hooks(text, file)
+    found = whole.get(spec.status_line) if spec.status_line else None
+    command = found.get("command") if found is not None else None
+    text = command.value if command is not None and isinstance(command.value, str) else ""
+    return whole, found, command if agent_hooks.is_own_status_line(text) else None
+
+
+def _other_status_line(text: str, spec: HookSettings, file: Path) -> bool:
+    _, found, own = _status_line(text, spec, file)
+    return found is not None and own is None
+
+
+def _set_status_line(text: str, spec: HookSettings, file: Path, command: str) -> str:
+    """Return ``text`` with gitsession's status line. There must be no other one."""
+    whole, _, own = _status_line(text, spec, file)
+    if own is None:
+        return insert(text, whole, {"type": "command", "command": command}, key=spec.status_line)
+    return text if own.value == command else text[: own.start] + json.dumps(command) + text[own.end :]
+
+
+def _remove_status_line(text: str, spec: HookSettings, file: Path) -> str:
+    """Return ``text`` without gitsession's status line."""
+    whole, found, own = _status_line(text, spec, file)
+    return text if found is None or own is None else remove(text, whole, found)
 
 
 # ---- files that gitsession created

@@ -102,6 +102,85 @@ def test_moved_program_is_updated_without_duplicates(tmp_path: Path) -> None:
     assert file.read_bytes() == edit.old
 
 
+# ---- the status line
+
+LINE = {"type": "command", "command": agent_hooks.status_line_command(PROGRAM)}
+
+
+def planned(file: Path, status_line: bool | None = None) -> settings_edits.Edit:
+    return settings_edits.plan_enable(STORE, CLAUDE, file, PROGRAM, status_line=status_line)
+
+
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_status_line_is_set_in_claude_code_and_removed_after_other_edits(tmp_path: Path, text: str | None) -> None:
+    file, edit = enable(tmp_path, text)
+    assert json.loads(file.read_text())["statusLine"] == LINE
+    assert not edit.keeps_status_line
+    file.write_text(file.read_text().replace("{", '{"by the user": 1,', 1))
+    disable(tmp_path)
+    after = json.loads(file.read_text())
+    assert after.pop("by the user") == 1
+    assert {**after, "hooks": None} == {**json.loads(text or "{}"), "hooks": None}
+
+
+def test_status_line_has_the_new_path_of_the_program(tmp_path: Path) -> None:
+    file, _ = enable(tmp_path, '{"model": "opus"}')
+    program = ["/elsewhere/gitsession"]
+    again = settings_edits.plan_enable(tmp_path / "store.git", CLAUDE, file, program)
+    settings_edits.perform(tmp_path / "store.git", again, enable=True)
+    found = json.loads(file.read_text())
+    assert found["statusLine"]["command"] == agent_hooks.status_line_command(program)
+    assert set(found) == {"model", "hooks", "statusLine"}
+    disable(tmp_path)
+    assert file.read_text() == '{"model": "opus"}'
+
+
+FOREIGN = ('{"type": "command", "command": "~/line.sh"}', '{"command": "gitsession status-line"}', "null", '"x"', "[]")
+
+
+@pytest.mark.parametrize("value", FOREIGN)
+def test_status_line_of_the_user_is_kept(tmp_path: Path, value: str) -> None:
+    text = f'{{"statusLine": {value}, "model": "opus"}}'
+    file, edit = enable(tmp_path, text)
+    assert edit.keeps_status_line
+    assert json.loads(file.read_text())["statusLine"] == json.loads(value)
+    with pytest.raises(Refused, match="there is another one"):
+        planned(file, status_line=True)
+    file.write_text(file.read_text() + "\n")
+    disable(tmp_path)
+    assert json.loads(file.read_text()) == json.loads(text)
+
+
+def test_status_line_can_be_left_out_and_removed(tmp_path: Path) -> None:
+    file, _ = enable(tmp_path, None)
+    assert planned(file).is_empty
+    assert planned(file, status_line=True).is_empty
+    edit = planned(file, status_line=False)
+    assert set(json.loads(edit.new or b"")) == {"hooks"}
+    for agent in ("codex", "pi"):
+        with pytest.raises(Refused, match=f"{agent} runs no command"):
+            settings_edits.plan_enable(STORE, AGENTS[agent], tmp_path / "none", PROGRAM, status_line=True)
+
+
+def test_status_line_command_prints_the_line_of_a_session(tmp_path: Path) -> None:
+    cli("enable", "claude", "--yes")
+    settings = json.loads((Path.home() / ".claude/settings.json").read_text())
+    command = ["sh", "-c", settings["statusLine"]["command"]]
+    given = '{"session_id": "x", "model": {"display_name": "Opus"}}'
+    done = subprocess.run(command, input=given, cwd="/", capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("Opus · no stored session\n", "")
+
+
+def test_enable_reports_that_another_status_line_is_kept() -> None:
+    settings = Path.home() / ".claude/settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"statusLine": {"type": "command", "command": "mine"}}')
+    assert "another status line is set there" in cli("enable", "claude", "--yes").stdout
+    assert cli("enable", "claude", "--status-line", "--yes").returncode == 4
+    cli("disable", "claude", "--yes")
+    assert settings.read_text() == '{"statusLine": {"type": "command", "command": "mine"}}'
+
+
 def test_timeout_for_codex_is_within_its_limit(tmp_path: Path) -> None:
     file, _ = enable(tmp_path, None, "codex")
 

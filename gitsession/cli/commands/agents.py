@@ -35,8 +35,13 @@ def _arguments(force: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 @command()
+@option(
+    "--status-line/--no-status-line",
+    default=None,
+    help="Show `gitsession status-line` in Claude Code. Default: show it if no other status line is set.",
+)
 @_arguments("Replace")
-def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) -> int:
+def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool, status_line: bool | None) -> int:
     """Install hooks that record an agent's sessions, and the files of the workspace, while the agent works.
 
     AGENT is claude, codex, omp, opencode, or pi. The command prints how many lines of the agent's settings would
@@ -44,7 +49,8 @@ def enable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool) 
     """
     location = agent_hooks.find(agent)
     file = agent_hooks.file_of(location, Path.home(), os.environ)
-    edit = settings_edits.plan_enable(app.path, location, file, hook_program(app.path), force=force)
+    program = hook_program(app.path)
+    edit = settings_edits.plan_enable(app.path, location, file, program, force=force, status_line=status_line)
     return _carry_out(app, "enable", edit, location.then, yes=yes, dry_run=dry_run)
 
 
@@ -54,7 +60,7 @@ def disable_command(app: App, agent: str, yes: bool, force: bool, dry_run: bool)
     """Remove the capture hooks of an agent.
 
     If the agent's settings have not been edited since `gitsession enable`, they are restored byte for byte.
-    Otherwise, only gitsession's hooks are removed.
+    Otherwise, only gitsession's hooks and its status line are removed.
     """
     location = agent_hooks.find(agent)
     file = agent_hooks.file_of(location, Path.home(), os.environ)
@@ -188,6 +194,8 @@ def _carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run
     elif is_written:
         done = "removed" if edit.new is None else "written"
         say(f"{edit.agent}: {edit.file} is {done}{'; ' + then if then else ''}")
+    if edit.keeps_status_line:
+        say(f"{edit.agent}: another status line is set there, and is kept")
     if copy is not None:
         say(f"the previous version is in {copy}")
     return exits.OK
