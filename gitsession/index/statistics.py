@@ -6,13 +6,19 @@ Each answer, call and prompt counts once: entries that an agent copied from anot
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
+from itertools import chain
 from typing import NamedTuple
 
 from gitsession.index.derived import TIME_MAX, TIME_MIN, storable
 
 PAUSE_SECONDS = 600
 """Time between two entries from which on the user is considered absent, in seconds."""
+
+_LAST_MS = 253_402_300_799_999 - 2 * 86_400_000
+"""The last time that belongs to a day: two days before the last one of the year 9999, as Unix time in ms."""
 
 _TIME = "coalesce(CASE WHEN at_ms > 0 THEN strftime('{}', at_ms / 1000, 'unixepoch', 'localtime') END, '')"
 _KEYS = {
@@ -101,20 +107,14 @@ SELECT {key}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USIN
 WHERE NOT c.copied AND at_ms BETWEEN :since AND :until
     AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed)) GROUP BY 1, 2"""
 _ACTIVE = """
-SELECT key, sid, sum(max(ends - max(begins, coalesce(covered, begins)), 0)) FROM (
-    SELECT key, sid, begins, ends,
-        max(ends) OVER (PARTITION BY key ORDER BY begins ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS covered
-    FROM (
-        SELECT {key} AS key, s.sid AS sid, begins, at_ms AS ends FROM (
-            SELECT sid, at_ms, line, lag(at_ms) OVER (PARTITION BY sid ORDER BY at_ms) AS begins FROM entries) e
-        JOIN chosen s USING (sid)
-        WHERE at_ms - begins < :pause AND at_ms BETWEEN :since AND :until
-            AND coalesce(line, s.copied + 1) > s.copied))
-GROUP BY 1, 2"""
-"""The time in ms from each entry to the next one of its session, without the time that is covered already.
-
-``covered`` is the latest end of the intervals of the group that begin earlier, also of other sessions.
-"""
+SELECT sid, at_ms, begins FROM (
+    SELECT sid, at_ms, coalesce(at_ms - lag(at_ms) OVER times >= :pause, 1) AS begins,
+        coalesce(lead(at_ms) OVER times - at_ms >= :pause, 1) AS ends
+    FROM entries JOIN chosen s USING (sid)
+    WHERE at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied
+    WINDOW times AS (PARTITION BY sid ORDER BY at_ms))
+WHERE begins != ends ORDER BY sid, at_ms, begins DESC"""
+"""The first and the last entry before each pause, in turn."""
 
 
 class StatisticsReport(NamedTuple):
@@ -159,42 +159,83 @@ def statistics(
         seen.setdefault(key, set()).add(sid)
         found[key] = old._replace(**{name: getattr(old, name) + amount for name, amount in amounts.items()})
 
-    def rows(query: str, key: str = _KEYS[by]) -> sqlite3.Cursor:
-        return db.execute(query.format(key=key), values)
+    def rows(query: str) -> sqlite3.Cursor:
+        return db.execute(query.format(key=_KEYS[by]), values)
 
     if by != "tool":
         for key, sid, name, answers, given, output, read, written, cost, is_recorded in rows(_ANSWERS):
             counts = (given, output, read, written)
             total = cost if is_recorded else _price(prices or {}, name or "", counts)
             add(key, sid, answers=answers, cost=total, **dict(zip(Price._fields, counts, strict=True)))
-    active_ms = 0
+    active: dict[str, list[_Interval]] = {}
     if by not in ("tool", "model"):
         for key, sid, prompts in rows(_PROMPTS):
             add(key, sid, prompts=prompts)
         for key, sid, added, removed in rows(_CHANGES):
             add(key, sid, added=added, removed=removed)
-        for key, sid, time_ms in rows(_ACTIVE):
-            add(key, sid, active_seconds=time_ms)  # converted below, because many parts of a second are added up
-            active_ms += time_ms
-        if by not in TIMES:  # the intervals of several groups can overlap
-            active_ms = sum(time_ms for _, _, time_ms in rows(_ACTIVE, key="''"))
+        keys = {} if by in TIMES else dict(db.execute(f"SELECT sid, {_KEYS[by]} FROM chosen s"))
+        for sid, interval in _intervals(rows(_ACTIVE)):
+            for key, part in _split(interval, by) if by in TIMES else [(keys[sid], interval)]:
+                active.setdefault(key, []).append(part)
+                add(key, sid)
     if by != "model":
         for key, sid, calls, failures in rows(_CALLS):
             add(key, sid, calls=calls, failures=int(failures))
     groups = [
-        group._replace(sessions=len(seen[key]), active_seconds=group.active_seconds // 1000)
+        group._replace(sessions=len(seen[key]), active_seconds=_covered_ms(active.get(key, [])) // 1000)
         for key, group in sorted(found.items())
-        if any(group[1:])
     ]
-    total = add_up("total", groups)
-    return StatisticsReport(
-        groups, total._replace(sessions=len(set().union(*seen.values())), active_seconds=active_ms // 1000)
+    groups = [group for group in groups if any(group[2:])]
+    total = add_up("total", groups)._replace(
+        sessions=len(set().union(*seen.values())),
+        active_seconds=_covered_ms(chain.from_iterable(active.values())) // 1000,
     )
+    return StatisticsReport(groups, total)
 
 
 def add_up(key: str, groups: Sequence[Statistics]) -> Statistics:
     """Return the sums of the columns of ``groups`` as one group with the key ``key``."""
     return Statistics(key, *(sum(column) for column in list(zip(*groups, strict=True))[1:]))
+
+
+_Interval = tuple[int, int]
+"""A period with activity, as two Unix times in ms."""
+
+
+def _intervals(rows: Iterable[tuple[str, int, int]]) -> Iterator[tuple[str, _Interval]]:
+    """Yield the periods without a pause in ``rows`` of the query ``_ACTIVE``, each with its session."""
+    first_ms = 0
+    for sid, at_ms, begins in rows:
+        if begins:
+            first_ms = at_ms
+        else:
+            yield sid, (first_ms, at_ms)
+
+
+def _split(interval: _Interval, by: str) -> Iterator[tuple[str, _Interval]]:
+    """Yield the parts of a period that are on different days, each with the key of its day, week, or month."""
+    begins, ends = interval
+    if not 0 < begins <= ends <= _LAST_MS:
+        yield "", interval
+        return
+    while begins < ends:
+        local = time.localtime(begins / 1000)
+        day = date(local.tm_year, local.tm_mon, local.tm_mday)
+        next_day = time.mktime((local.tm_year, local.tm_mon, local.tm_mday + 1, 0, 0, 0, 0, 0, -1))
+        until = min(max(int(next_day * 1000), begins + 1), ends)
+        if by == "week":
+            day -= timedelta(days=local.tm_wday)
+        yield day.isoformat()[: len("2026-02") if by == "month" else None], (begins, until)
+        begins = until
+
+
+def _covered_ms(intervals: Iterable[_Interval]) -> int:
+    """Return the length of the union of periods, in ms."""
+    covered, reached = 0, TIME_MIN
+    for begins, ends in sorted(intervals):
+        covered += max(ends - max(begins, reached), 0)
+        reached = max(reached, ends)
+    return covered
 
 
 def _select(db: sqlite3.Connection, sids: Iterable[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import random
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,60 @@ def test_a_failed_call_changes_no_lines(run: Run, here: Path) -> None:
     )
     row = groups(run, "--by", "agent")["claude"]
     assert (row["calls"], row["failures"], row["added"]) == (3, 1, 3)
+
+
+MIDNIGHT_MS = 1_769_904_000_000  # 2026-02-01, a Sunday
+MINUTE_MS = 60_000
+
+
+def active(times: dict[str, list[int]], by: str, **period: int) -> dict[str, int]:
+    """Return the active seconds of each group, and in total, for sessions with entries at these times in ms."""
+    db = connect(":memory:", _prepare, ())
+    for sid, found in times.items():
+        names = (
+            "sid, start, agent, created_ms, updated_ms, entries, active, tokens, superseded, view, delegated, copied"
+        )
+        db.execute(
+            f"INSERT INTO sessions ({names}, counted, waiting, cost, changed) "
+            "VALUES (?, 'o', 'pi', 0, 0, 1, 'main', 0, '[]', 1, 0, 0, 0, 0, 0, 0)", (sid,),
+        )  # fmt: skip
+        for number, at_ms in enumerate(found):
+            db.execute(
+                "INSERT INTO entries (sid, oid, chain, digest, kind, in_file, inner, depth, at_ms, tokens) "
+                "VALUES (?, ?, '', '', 'message', 1, 1, 0, ?, 0)", (sid, f"{number}", at_ms),
+            )  # fmt: skip
+    report = statistics(db, times, by, **period)
+    return {row.key: row.active_seconds for row in (*report.groups, report.total) if row.active_seconds}
+
+
+def test_time_belongs_to_the_day_in_which_it_is() -> None:
+    times = {"s": [MIDNIGHT_MS - 5 * MINUTE_MS, MIDNIGHT_MS + MINUTE_MS]}
+    assert active(times, "day") == {"2026-01-31": 300, "2026-02-01": 60, "total": 360}
+    assert active(times, "month") == {"2026-01": 300, "2026-02": 60, "total": 360}
+    assert active(times, "week") == {"2026-01-26": 360, "total": 360}
+    assert active(times, "agent", since_ms=MIDNIGHT_MS) == {}
+
+
+def test_a_pause_does_not_count() -> None:
+    times = [MIDNIGHT_MS + minutes * MINUTE_MS for minutes in (0, 9, 18, 28, 28, 28, 60, 61)]
+    assert active({"s": times, "t": []}, "session") == {"s": 19 * 60, "total": 19 * 60}
+    assert active({"a": times[3:5], "b": [times[7]], "c": times[6:]}, "session") == {"c": 60, "total": 60}
+
+
+def test_active_time_is_the_union_of_all_sessions() -> None:
+    """The expected number of minutes is counted one by one."""
+    chance = random.Random(1)
+    times = {f"s{number}": sorted(chance.sample(range(2000), 40)) for number in range(4)}
+    covered = {minute for found in times.values() for a, b in pairwise(found) if b - a < 10 for minute in range(a, b)}
+    in_ms = {sid: [MIDNIGHT_MS + minute * MINUTE_MS for minute in found] for sid, found in times.items()}
+    assert active(in_ms, "agent") == {"pi": len(covered) * 60, "total": len(covered) * 60}
+    assert active(in_ms, "day")["total"] == active(in_ms, "session")["total"] == len(covered) * 60
+
+
+@pytest.mark.parametrize("by", ["day", "week", "month", "session"])
+def test_active_time_of_events_without_a_valid_time(by: str) -> None:
+    for at_ms in (-(2**63), -1000, 253_402_300_799_000, 2**63 - 2000):
+        assert active({"s": [at_ms, at_ms + 1000]}, by)["total"] == 1
 
 
 @pytest.mark.parametrize("at_ms", [-1, 0, 253_402_300_800_000, 2**63 - 1])
