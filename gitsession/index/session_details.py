@@ -9,6 +9,7 @@ from itertools import zip_longest
 from gitsession.formats import Counting, with_capability
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
+from gitsession.index import entry_rows
 from gitsession.index.derived import clamped, storable
 from gitsession.index.names import chain_bytes
 from gitsession.model import entries as kinds
@@ -92,13 +93,12 @@ def add_answers(
         answer, known = f"{node.oid}:{number}", None
         if count.answer:
             answer = storable(count.answer)
-            known = db.execute("SELECT tokens FROM answers WHERE sid = ? AND answer = ?", (sid, answer)).fetchone()
-            if known is not None and known[0] >= count.tokens:
+            known = _known_tokens(db, sid, answer)
+            if known is not None and known >= count.tokens:
                 continue
-        values = (sid, answer, count.tokens, *count.counts, clamped(found.entry.at_ms), model and storable(model))
-        db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", (*values, node.oid))
+        _put_answer(db, sid, answer, count, found.entry.at_ms, model, node.oid)
         if count.answer:
-            named += count.tokens - (known[0] if known else 0)
+            named += count.tokens - (known or 0)
         else:
             alone += count.tokens
     return named, alone
@@ -115,15 +115,30 @@ def changed_files(db: sqlite3.Connection, sid: str) -> int:
     return int(db.execute(query, (sid,)).fetchone()[0])
 
 
-def waiting_tokens(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta) -> int:
-    """Return the number of tokens in answers whose records are not yet entries.
+def put_waiting_answers(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta, leaf: Oid) -> int:
+    """Store the tokens in answers whose records are not yet entries; return their number.
 
-    These records are at the ends of the agent's files. They become part of the next entry.
+    These records are at the ends of the agent's files. They become part of the next entry, which replaces these rows.
+    ``leaf``: the newest entry, whose model is in use.
     """
-    tails = [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]
-    counts = [count for tail in tails if tail is not None for count in _counts(tail, decode_entry(store, tail))]
-    named = {count.answer: count.tokens for count in counts if count.answer and not _is_known(db, sid, count.answer)}
-    return sum(named.values()) + sum(count.tokens for count in counts if not count.answer)
+    db.execute("DELETE FROM answers WHERE sid = ? AND oid = ?", (sid, _WAITING))
+    row = entry_rows.row_of(db, sid, leaf)
+    state = entry_rows.state_at(db, row) if row is not None else None
+    for tail in [meta.of_file(segment).headers().get(TAIL) for segment in (None, *meta.segments)]:
+        if tail is None:
+            continue
+        found = decode_entry(store, tail)
+        for number, count in enumerate(_counts(tail, found)):
+            answer = storable(count.answer) or f"{tail.oid}:{number}"
+            if _known_tokens(db, sid, answer) is None:
+                model = state.model if state is not None else None
+                _put_answer(db, sid, answer, count, found.entry.at_ms, model, _WAITING)
+    query = "SELECT coalesce(sum(tokens), 0) FROM answers WHERE sid = ? AND oid = ?"
+    return int(db.execute(query, (sid, _WAITING)).fetchone()[0])
+
+
+_WAITING = ""
+"""The column ``oid`` of an answer whose record is not yet an entry."""
 
 
 def _counts(node: Node, found: DecodedEntry) -> Iterable[AnswerUsage]:
@@ -137,9 +152,18 @@ def _counts(node: Node, found: DecodedEntry) -> Iterable[AnswerUsage]:
     return [AnswerUsage(total_tokens(entry.usage), answer_id(entry.extra), counts)]
 
 
-def _is_known(db: sqlite3.Connection, sid: str, answer: str) -> bool:
-    found = db.execute("SELECT 1 FROM answers WHERE sid = ? AND answer = ?", (sid, storable(answer)))
-    return found.fetchone() is not None
+def _known_tokens(db: sqlite3.Connection, sid: str, answer: str) -> int | None:
+    """Return the number of tokens that an entry reported for an answer; ``None`` if no entry reported it."""
+    query = "SELECT tokens FROM answers WHERE sid = ? AND answer = ? AND oid != ?"
+    found = db.execute(query, (sid, answer, _WAITING)).fetchone()
+    return found[0] if found is not None else None
+
+
+def _put_answer(
+    db: sqlite3.Connection, sid: str, answer: str, count: AnswerUsage, at_ms: int, model: str | None, oid: Oid
+) -> None:
+    values = (sid, answer, count.tokens, *count.counts, clamped(at_ms), model and storable(model), oid)
+    db.execute("INSERT OR REPLACE INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 # ---- marks (``sessions.marks``), updated from the entries of the ``meta`` ref

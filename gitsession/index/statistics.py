@@ -94,24 +94,26 @@ _ANSWERS = """
 SELECT {key}, s.sid, model, count(*), sum(input), sum(output), sum(cache_read), sum(cache_write), total(cost),
     total(cost) > 0
 FROM answers JOIN chosen s USING (sid)
-WHERE at_ms BETWEEN :since AND :until AND (:model = '' OR instr(lower(model), :model)) GROUP BY 1, 2, 3, cost > 0"""
+WHERE at_ms BETWEEN :since AND :until AND (:model = '' OR instr(lower(model), :model))
+    AND (sid, oid) NOT IN copies GROUP BY 1, 2, 3, cost > 0"""
 _PROMPTS = """
 SELECT {key}, s.sid, count(*) FROM entries e JOIN chosen s USING (sid)
-WHERE words IS NOT NULL AND at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied GROUP BY 1, 2"""
+WHERE words IS NOT NULL AND at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied
+    AND (sid, oid) NOT IN copies GROUP BY 1, 2"""
 _CALLS = """
 SELECT {key}, s.sid, count(*), total((c.sid, c.call) IN (SELECT sid, call FROM results WHERE failed))
 FROM calls c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
-WHERE NOT c.copied AND at_ms BETWEEN :since AND :until GROUP BY 1, 2"""
+WHERE NOT c.copied AND at_ms BETWEEN :since AND :until AND (sid, oid) NOT IN copies GROUP BY 1, 2"""
 _CHANGES = """
 SELECT {key}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
-WHERE NOT c.copied AND at_ms BETWEEN :since AND :until
+WHERE NOT c.copied AND at_ms BETWEEN :since AND :until AND (sid, oid) NOT IN copies
     AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed)) GROUP BY 1, 2"""
 _ACTIVE = """
 SELECT sid, at_ms, begins FROM (
     SELECT sid, at_ms, coalesce(at_ms - lag(at_ms) OVER times >= :pause, 1) AS begins,
         coalesce(lead(at_ms) OVER times - at_ms >= :pause, 1) AS ends
     FROM entries JOIN chosen s USING (sid)
-    WHERE at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied
+    WHERE at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied AND (sid, oid) NOT IN copies
     WINDOW times AS (PARTITION BY sid ORDER BY at_ms))
 WHERE begins != ends ORDER BY sid, at_ms, begins DESC"""
 """The first and the last entry before each pause, in turn."""
@@ -238,8 +240,30 @@ def _covered_ms(intervals: Iterable[_Interval]) -> int:
     return covered
 
 
+_SHARED = """
+SELECT DISTINCT group_concat(sid) FROM answers WHERE instr(answer, ':') = 0 AND oid != ''
+GROUP BY answer, at_ms HAVING count(*) > 1"""
+"""The sessions that share an answer with an id. The other answers are named after their entries."""
+_COPY = """
+INSERT OR IGNORE INTO copies SELECT copy.sid, copy.oid
+FROM entries copy JOIN entries e INDEXED BY entries_source
+ON e.sid = ? AND e.source_id = copy.source_id AND e.at_ms = copy.at_ms WHERE copy.sid = ?"""
+
+
 def _select(db: sqlite3.Connection, sids: Iterable[str]) -> None:
-    """Write the selected sessions to a temporary table."""
+    """Write the selected sessions to a temporary table, and the entries that are copies to another one.
+
+    An entry is a copy if an older session has an entry with the same id and time. Claude Code copies entries without a
+    mark if it forks a session that was compacted.
+    """
+    db.execute("CREATE TEMP TABLE IF NOT EXISTS copies (sid, oid, PRIMARY KEY (sid, oid)) WITHOUT ROWID")
+    db.execute("DELETE FROM copies")
+    created = "SELECT created_ms, sid FROM sessions WHERE sid = ?"
+    pairs: set[tuple[str, str]] = set()
+    for (shared,) in db.execute(_SHARED).fetchall():
+        (_, oldest), *others = sorted(db.execute(created, (sid,)).fetchone() for sid in shared.split(","))
+        pairs.update((oldest, sid) for _, sid in others)
+    db.executemany(_COPY, pairs)
     db.execute("CREATE TEMP TABLE IF NOT EXISTS chosen (sid TEXT PRIMARY KEY, agent, project, copied)")
     db.execute("DELETE FROM chosen")
     insert = "INSERT INTO chosen SELECT sid, agent, project, copied FROM sessions WHERE sid = ?"

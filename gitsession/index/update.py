@@ -479,8 +479,9 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
         parent = parent_of(meta.header)
         continues, copied = _continues(meta)
+        (leaf,) = db.execute("SELECT oid FROM branches WHERE sid = ? AND name = ?", (sid, name)).fetchone()
         known = known._replace(
-            waiting=session_details.waiting_tokens(db, store, sid, meta),
+            waiting=session_details.put_waiting_answers(db, store, sid, meta, leaf),
             project=None if cwd is None else storable(cwd),
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),

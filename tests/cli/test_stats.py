@@ -145,6 +145,20 @@ def test_time_in_which_several_sessions_are_active_counts_once(run: Run, here: P
     assert (total["active_seconds"], total["sessions"], total["tokens"]) == (300, 2, 60)
 
 
+def test_entries_that_were_copied_without_a_mark_count_once(run: Run, here: Path) -> None:
+    """Claude Code forks a compacted session in this way: the ids and the times of the entries remain."""
+    copied = (here / f"{SESSION}.jsonl").read_bytes().splitlines()
+    own = [
+        assistant("x", "e", call("c3", "Bash", command="ls"), at=DAY_SECONDS - 1),
+        user("y", "x", at=DAY_SECONDS - 1),
+    ]
+    import_other(run, here, *copied[1:], *own)
+    [row] = groups(run, "--by", "agent").values()
+    counted = {name: row[name] for name in ("sessions", "prompts", "answers", "tokens", "calls", "added")}
+    assert counted == {"sessions": 2, "prompts": 2, "answers": 3, "tokens": 45, "calls": 3, "added": 3}
+    assert row["active_seconds"] == 180
+
+
 def test_each_group_has_its_events(run: Run) -> None:
     assert groups(run, "--by", "tool").keys() == {"Write", "Bash"}
     assert groups(run, "--by", "model")["anthropic/claude-opus-4-8"]["tokens"] == 30

@@ -77,6 +77,15 @@ def test_waiting_count_is_counted_once(store: Store) -> None:
     assert tokens(store, "codex", rollout(*begun, asked("y"), counted(50, 90)), NAME) == 90
 
 
+def test_statistics_contain_a_waiting_count(store: Store) -> None:
+    begun = [asked("x"), counted(40, 40), asked("y"), counted(50, 90)]
+    for number, answers, total in ((2, 1, 40), (3, 1, 40), (4, 2, 90)):
+        lines = begun[:number]
+        assert tokens(store, "codex", rollout(*lines), NAME) == total
+        db = store.catalogue().db
+        assert db.execute("SELECT count(*), sum(tokens) FROM answers").fetchone() == (answers, total)
+
+
 def test_counts_without_a_sum_all_count(store: Store) -> None:
     assert tokens(store, "codex", rollout(asked("x"), counted(40, None), asked("y"), counted(40, None)), NAME) == 80
 
