@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -21,9 +22,9 @@ print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
 """A small program that runs a command. The peak of a process is never below the memory of the process that began it."""
 
 
-def ours(store: Path, *words: str) -> Step:
+def ours(store: Path, *words: str, **variables: str) -> Step:
     """Return a step that runs ``gitsession words...`` on a store."""
-    return command_of(*_program(), *words, GITSESSION_DIR=str(store))
+    return command_of(*program_words(), *words, GITSESSION_DIR=str(store), **variables)
 
 
 def hook(store: Path, event: str, said: bytes) -> Step:
@@ -38,12 +39,17 @@ def hook(store: Path, event: str, said: bytes) -> Step:
     return command_of(*program, "hook", event, "--from", "claude", stdin=said)
 
 
+def status_line(store: Path, **given: str) -> Step:
+    """Return a step that runs ``gitsession status-line`` as Claude Code does, with the object ``given`` as input."""
+    return command_of(*hook_program(store), "status-line", stdin=json.dumps(given).encode())
+
+
 def program() -> str:
     """Return the command line with which a hook runs ``gitsession``."""
-    return shlex.join(_program())
+    return shlex.join(program_words())
 
 
-def _program() -> list[str]:
+def program_words() -> list[str]:
     return [str(PROGRAM)] if PROGRAM.exists() else [sys.executable, "-m", "gitsession"]
 
 
@@ -60,7 +66,7 @@ def command_of(*words: str, stdin: bytes = b"", **variables: str) -> Step:
 
 def peak(store: Path, *words: str) -> int:
     """Run ``gitsession words...`` and return the peak resident memory of its largest process in bytes."""
-    command = [sys.executable, "-c", _PEAK, *_program(), *words]
+    command = [sys.executable, "-c", _PEAK, *program_words(), *words]
     whole = environment(GITSESSION_DIR=str(store))
     return int(subprocess.run(command, env=whole, stdout=subprocess.PIPE, check=True).stdout)
 

@@ -29,6 +29,7 @@ from benchmarks.rows import (
     starting,
     syncing,
     verifying,
+    views,
     writers,
 )
 from benchmarks.workshop import Workshop
@@ -66,4 +67,5 @@ ROWS: dict[str, Row] = {
     "receive": receiving,
     "start": starting,
     "scale": scale,
+    "views": views,
 }

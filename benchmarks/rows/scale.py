@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -57,7 +57,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
     found: list[tuple[str, Line]] = []
     with ExitStack() as stack:
         both = [stack.enter_context(Grown(shop, number)) for number in (many, few)]
-        for line in _compared(shop, both, CASES, sizes, factor):
+        for line in compared(shop, both, CASES, sizes, factor):
             found.append(line)
             yield line[1]
         for what, measured in DISK.items():
@@ -67,14 +67,13 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
             yield found[-1][1]
         for grown in both:
             grown.archive_old()
-        for line in _compared(shop, both, ARCHIVED, sizes, factor):
+        for line in compared(shop, both, ARCHIVED, sizes, factor):
             found.append(line)
             yield line[1]
-    rows = [_row(growth, line, factor) for growth, line in found]
-    yield Table("Growth", ["operation", "claimed", *sizes[::-1], "ratio", "measured"], rows)
+    yield growth_table(found, sizes, factor)
 
 
-def _compared(
+def compared(
     shop: Workshop, both: Sequence[Grown], cases: Mapping[str, Case], sizes: Sequence[str], factor: float
 ) -> Iterator[tuple[str, Line]]:
     """Measure each operation in the large and the small store; yield its claimed growth and the comparison."""
@@ -87,6 +86,12 @@ def _compared(
 
 def _bar(growth: str, factor: float) -> float:
     return LINEAR * factor if growth == SESSIONS else FLAT
+
+
+def growth_table(found: Iterable[tuple[str, Line]], sizes: Sequence[str], factor: float) -> Table:
+    """Return a table of comparisons, each with its claimed growth. ``sizes``: the names of both stores."""
+    rows = [_row(growth, line, factor) for growth, line in found]
+    return Table("Growth", ["operation", "claimed", *sizes[::-1], "ratio", "measured"], rows)
 
 
 def _row(growth: str, line: Line, factor: float) -> list[str]:

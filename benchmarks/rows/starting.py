@@ -38,6 +38,7 @@ def measure(shop: Workshop) -> Iterator[Line | Table]:
         ("gitsession --version", 2.0, commands.ours(many, "--version")),
         ("gitsession hook SessionStart", 1.4, commands.hook(told, "SessionStart", SAID)),
         ("gitsession hook PreToolUse of a tool that reads", 1.4, commands.hook(told, "PreToolUse", SAID)),
+        ("gitsession status-line, as Claude Code runs it", 4.0, commands.status_line(many, session_id="x")),
         ("gitsession ls -n 10", 4.0, commands.ours(many, "ls", "-n", "10")),
         ("gitsession log -n 10", 5.0, commands.ours(long, "log", sid, "-n", "10")),
         ("gitsession show", 6.0, commands.ours(long, "show", sid)),
