@@ -69,7 +69,7 @@ def stats_command(
         return exits.OK
     nothing = no_such_agent(agent, sessions) or "no events found"
     if not as_svg:
-        more = {"by": by, "total": as_object(report.total)}
+        more = {"by": by, "total": {name: value for name, value in as_object(report.total).items() if name != "key"}}
         return print_list("stats", "groups", map(as_object, report.groups), _table(by, report), nothing=nothing, **more)
     if not report.groups:
         warn(nothing)
