@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gitsession.git.types import Oid
+from gitsession.index.activity import FAILED
 from gitsession.index.derived import storable
 
 LAST_MS = 2**62
@@ -18,7 +20,8 @@ class RecordedChange(NamedTuple):
     Attributes:
         sid: The id of the session.
         oid: The oid of the entry.
-        number: The number of the change in the entry.
+        block: The number of the block with the change in the entry.
+        number: The number of the change in the block.
         path: The path of the file at that time.
         change: ``edit``, ``write``, ``delete`` or ``move``.
         added: The number of added lines.
@@ -28,6 +31,7 @@ class RecordedChange(NamedTuple):
 
     sid: str
     oid: Oid
+    block: int
     number: int
     path: str
     change: str
@@ -37,8 +41,9 @@ class RecordedChange(NamedTuple):
 
 
 _CHANGES = (
-    "SELECT sid, oid, number, path, change, added, removed, at_ms, depth FROM changes "
+    "SELECT sid, oid, block, number, path, change, added, removed, at_ms, depth FROM changes "
     "JOIN entries USING (sid, oid) JOIN sessions USING (sid) WHERE NOT changes.copied AND at_ms <= ?1 "
+    f"AND NOT {FAILED.format('changes')} "
     "AND (path = ?2 OR path = ?3 OR substr(path, -length(?3) - 1) = '/' || ?3) ORDER BY created_ms, sid"
 )
 
@@ -48,7 +53,8 @@ def changes_of(
 ) -> list[RecordedChange]:
     """Return the changes of a file, the newest first. The changes before a rename are included.
 
-    Copies of an entry in several sessions, for example in forks of a session, count only in the oldest session.
+    Changes by tool calls that failed are left out. Copies of an entry in several sessions, for example in forks of a
+    session, count only in the oldest session.
 
     Args:
         db: The database of the catalog.
@@ -58,7 +64,7 @@ def changes_of(
             the session, the path and the name.
         until_ms: The time of the last change, Unix time in ms.
     """
-    found: dict[tuple[str, Oid, int], tuple[RecordedChange, int]] = {}
+    found: dict[tuple[str, Oid, int, int], tuple[RecordedChange, int]] = {}
     owners: dict[tuple[object, ...], str] = {}
     waiting, seen = [(path, name, until_ms)], {path}
     while waiting:
@@ -69,30 +75,30 @@ def changes_of(
                 continue
             if owners.setdefault(change[2:], change.sid) != change.sid:
                 continue  # a copy: the agent writes other ids, but the same time and the same change
-            found[change[:3]] = change, depth
+            found[change[:4]] = change, depth
             earlier = _earlier_path(db, change)
             if earlier and earlier not in seen:
                 seen.add(earlier)
                 folder = change.path.removesuffix(name)
                 waiting.append((earlier, earlier.removeprefix(folder), change.at_ms))
-    changes = sorted(found.values(), key=lambda item: (item[0].at_ms, item[1], item[0].sid, item[0].number))
+    changes = sorted(found.values(), key=lambda item: (item[0].at_ms, item[1], item[0].sid, *item[0][2:4]))
     return [change for change, _ in reversed(changes)]
 
 
 def _earlier_path(db: sqlite3.Connection, change: RecordedChange) -> str | None:
     """Return the path from which a change moved the file; ``None`` if it did not. Both paths have a row."""
-    query = "SELECT path FROM changes WHERE sid = ? AND oid = ? AND number = ? AND change = 'move'"
-    row = (change.sid, change.oid, change.number - 1)
+    query = "SELECT path FROM changes WHERE sid = ? AND oid = ? AND block = ? AND number = ? AND change = 'move'"
+    row = (change.sid, change.oid, change.block, change.number - 1)
     found = db.execute(query, row).fetchone() if change.change in ("move", "write") else None
     return found[0] if found and found[0] != change.path else None
 
 
-def failed_calls(db: sqlite3.Connection) -> set[tuple[str, str]]:
-    """Return the failed tool calls of all sessions, each as the session's id and the agent's id of the call."""
-    return set(db.execute("SELECT sid, call FROM results WHERE failed"))
+def changed_names(db: sqlite3.Connection) -> set[str]:
+    """Return the names, without folders, of all files that tool calls changed."""
+    return {posixpath.basename(path) for (path,) in db.execute("SELECT DISTINCT path FROM changes")}
 
 
-def is_without_effect(db: sqlite3.Connection, change: RecordedChange, failed: Collection[tuple[str, str]]) -> bool:
-    """Return whether all tool calls of the entry with a change failed."""
-    calls = db.execute("SELECT call FROM calls WHERE oid = ?", (change.oid,)).fetchall()
-    return bool(calls) and all((change.sid, call) in failed for (call,) in calls)
+def paths_changed_by(db: sqlite3.Connection, sid: str) -> set[str]:
+    """Return the paths of the files that tool calls of a session changed, without those that failed."""
+    query = f"SELECT DISTINCT path FROM changes WHERE sid = ? AND NOT copied AND NOT {FAILED.format('changes')}"
+    return {path for (path,) in db.execute(query, (sid,))}

@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from gitsession.index.activity import FAILED
 from gitsession.index.derived import TIME_MAX, TIME_MIN, storable
 
 PAUSE_SECONDS = 600
@@ -90,14 +91,13 @@ WHERE at_ms BETWEEN :since AND :until AND (:model = '' OR instr(lower(model), :m
 _PROMPTS = """
 SELECT {key}, s.sid, count(*) FROM entries e JOIN chosen s USING (sid)
 WHERE words IS NOT NULL AND at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied GROUP BY 1, 2"""
-_CALLS = """
-SELECT {key}, s.sid, count(*), total((c.sid, c.call) IN (SELECT sid, call FROM results WHERE failed))
+_CALLS = f"""
+SELECT {{key}}, s.sid, count(*), total({FAILED.format("c")})
 FROM calls c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
 WHERE NOT c.copied AND at_ms BETWEEN :since AND :until GROUP BY 1, 2"""
-_CHANGES = """
-SELECT {key}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
-WHERE NOT c.copied AND at_ms BETWEEN :since AND :until
-    AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed)) GROUP BY 1, 2"""
+_CHANGES = f"""
+SELECT {{key}}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
+WHERE NOT c.copied AND at_ms BETWEEN :since AND :until AND NOT {FAILED.format("c")} GROUP BY 1, 2"""
 _ACTIVE = """
 SELECT {key}, s.sid, sum(gap) / 1000 FROM (
     SELECT sid, at_ms, line, at_ms - lag(at_ms) OVER (PARTITION BY sid ORDER BY at_ms) AS gap FROM entries) e
