@@ -177,6 +177,9 @@ _CODEX_HEAD = re.compile(
     r"(?:(?:Chunk ID|Wall time|Original token count|Exit code|Process exited with code|Output)\b[^\n]*\n)+"
 )
 _CODEX_EXIT = re.compile(r"(?:Exit code:|Process exited with code) (-?\d{1,9})\b")
+_CODEX_FAILED = re.compile(r"apply_patch verification failed: |patch rejected(?: by user|: )|exec_command failed for `")
+"""The beginning of codex's messages about calls that it did not run. It stores no flag for them."""
+
 _CLAUDE_EXIT = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 
 
@@ -185,6 +188,7 @@ def outcome_of(result: Message) -> ToolOutcome:
     if result.role == "shell":
         return ToolOutcome(result.is_error, result.exit_code, line_count(result.output or ""))
     text = result.text
+    is_error = result.is_error or _CODEX_FAILED.match(text) is not None
     recorded = _recorded_exit(result.details)
     if text.startswith('{"output":') and recorded is None:
         text, recorded = _structured(text)
@@ -194,8 +198,8 @@ def outcome_of(result: Message) -> ToolOutcome:
         recorded = _code(_CODEX_EXIT.search(head[0]))
     if recorded is None:
         ended = _PI_EXIT.search(text, max(len(text) - _END_CHARS, 0))
-        recorded = _code(ended or _CLAUDE_EXIT.match(text) if result.is_error or ended else None)
-    return ToolOutcome(result.is_error, recorded, line_count(text))
+        recorded = _code(ended or _CLAUDE_EXIT.match(text) if is_error or ended else None)
+    return ToolOutcome(is_error, recorded, line_count(text))
 
 
 def _recorded_exit(details: Any) -> int | None:

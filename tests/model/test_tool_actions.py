@@ -171,6 +171,11 @@ _CODEX = "Chunk ID: 5e5b68\nWall time: 0.0000 seconds\nProcess exited with code 
         (_CODEX.format(0) + "a\nb\n", {}, "2 lines"),
         ('{"output":"done\\n","metadata":{"exit_code":3}}', {}, "exit 3, 1 line"),
         ("x", {"details": {"metadata": {"exit": 5}}}, "exit 5, 1 line"),
+        ("apply_patch verification failed: Failed to find expected lines in a.py:\nx", {}, "error, 2 lines"),
+        ("patch rejected by user", {}, "error, 1 line"),
+        ("exec_command failed for `ls`: CreateProcess", {}, "error, 1 line"),
+        ("a\napply_patch verification failed: x", {}, "2 lines"),
+        (_CODEX.format(0) + "patch rejected: x", {}, "1 line"),
     ],
 )
 def test_the_outcome_of_a_result(text: str, fields: dict[str, Any], outcome: str) -> None:
