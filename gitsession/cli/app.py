@@ -94,7 +94,7 @@ GROUPS = {
         "clone": ("remotes", "Clone a remote into a new store"),
         "bundle": ("remotes", "Write sessions to a git bundle, or fetch them from one"),
         "sign": ("integrity", "Sign a branch, or check its signatures"),
-        "link": ("link", "Record in commit messages which session made the changes"),
+        "link": ("link", "Record and show which sessions made a commit"),
         "server": ("server", "Set up validation of pushes to a repository"),
     },
     "Care": {
