@@ -12,7 +12,7 @@ from gitsession.api.file_history import FileHistory, LineOrigin, TrackedFile
 from gitsession.discovery import projects
 from gitsession.index.catalogue import Catalogue
 from gitsession.store.interface import ObjectStore
-from gitsession.sync.code_commits import CodeCommit, added_lines
+from gitsession.sync.code_commits import CodeCommit, added_lines, changed_files
 
 
 class FileOrigins(NamedTuple):
@@ -42,11 +42,13 @@ def commit_origins(catalogue: Catalogue, objects: ObjectStore, commit: CodeCommi
     history, identity = FileHistory(catalogue, objects), projects.identity_of(Path(commit.top))
     until_ms = commit.at_ms + 999  # git stores whole seconds
     found = []
-    for path, text, numbers in added_lines(commit):
-        file = TrackedFile(os.path.join(commit.top, path), path, identity)
-        origins = history.blame(file, text, until_ms) if numbers else []
-        written = Counter(origin for number in numbers or () if (origin := origins[number - 1]) is not None)
-        touched = history.sessions_that_changed(file, commit.parent_ms, until_ms)
-        added = None if numbers is None else len(numbers)
-        found.append(FileOrigins(path, added, written, frozenset({*touched, *(origin.sid for origin in written)})))
+    for changed in changed_files(commit):
+        file = TrackedFile(os.path.join(commit.top, changed.path), changed.path, identity)
+        lines: Counter[LineOrigin] = Counter()
+        if history.is_known(file):  # reading all files of a large commit would take long
+            text, numbers = added_lines(commit, changed)
+            origins = history.blame(file, text, until_ms) if numbers else []
+            lines.update(origin for number in numbers if (origin := origins[number - 1]) is not None)
+        touched = history.sessions_that_changed(file, commit.parent_ms, until_ms) | {origin.sid for origin in lines}
+        found.append(FileOrigins(changed.path, changed.added, lines, frozenset(touched)))
     return found

@@ -123,6 +123,11 @@ class FileHistory:
         """The names of all files that tool calls changed."""
         return file_changes.changed_names(self._db)
 
+    def is_known(self, file: TrackedFile) -> bool:
+        """Return whether a session can have changed a file: one of its name, or this one between checkpoints."""
+        is_named = storable(os.path.basename(file.path)) in self._names
+        return is_named or any(True for _ in self._checkpoint_changes(file))
+
     def changes(self, file: TrackedFile, until_ms: int = LAST_MS) -> list[RecordedChange]:
         """Return the changes of a file by tool calls that did not fail, the newest first.
 

@@ -21,7 +21,13 @@ TRAILER = "Session"
 _BIG_FILE = "core.bigFileThreshold=32m"
 """A setting by which git treats larger files as binary."""
 
-_DIFF = ("diff-tree", "-r", "--root", "--no-commit-id", "--find-renames", "--no-ext-diff", "--no-textconv")
+_DIFF = (
+    "diff-tree", "-r", "--root", "--no-commit-id", "--find-renames", "--diff-filter=AMRD", "--no-abbrev",
+    "--no-ext-diff", "--no-textconv",
+)  # fmt: skip
+_LINES = (
+    "--unified=0", "--inter-hunk-context=0", "--diff-algorithm=default", "--no-ext-diff", "--no-textconv", "--no-color",
+)  # fmt: skip
 _HUNK = re.compile(rb"@@ -\d+(?:,\d+)? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -49,18 +55,20 @@ class CodeCommit(NamedTuple):
     subject: str
 
 
-class AddedLines(NamedTuple):
-    """The lines that a commit adds to a file.
+class CommittedFile(NamedTuple):
+    """A file that a commit changes, compared with the first parent of the commit.
 
     Attributes:
         path: The path of the file, relative to the top folder, as ``os.fsdecode`` returns it.
-        text: The text of the file in the commit, with LF line ends; "" if the commit adds no lines to it.
-        numbers: The numbers of the added lines, from 1; ``None`` for a binary or very large file.
+        old: The oid of the content before; "" if the file is new.
+        new: The oid of the content in the commit; "" if the file is deleted.
+        added: The number of added lines; ``None`` for a binary or very large file.
     """
 
     path: str
-    text: str
-    numbers: tuple[int, ...] | None
+    old: Oid
+    new: Oid
+    added: int | None
 
 
 def find_commit(folder: str, revision: str) -> CodeCommit | None:
@@ -100,64 +108,49 @@ def sessions_of(folder: str, revision: str) -> set[str] | None:
     return None if commit is None else {address.partition("@")[0].strip() for address in commit.addresses}
 
 
-def added_lines(commit: CodeCommit) -> list[AddedLines]:
-    """Return the lines that a commit adds, compared with its first parent, for each file that the commit changes.
-
-    Links, submodules, and files whose type changed are left out. A renamed file is compared with the old one.
-    """
+def changed_files(commit: CodeCommit) -> list[CommittedFile]:
+    """Return the files that a commit changes. Links, submodules, and files whose type changed are left out."""
     ends = (commit.parent, commit.oid) if commit.parent else (commit.oid,)
-    raw = _git(commit, *_DIFF, "--diff-filter=AMRD", "--raw", "-z", "--no-abbrev", *ends, "--").split(b"\0")
-    patch = _git(commit, *_DIFF, "--diff-filter=AMRD", "-p", "-U0", "--no-color", *ends, "--")
-    files = list(zip(_rows(raw), _numbers(patch), strict=True))
-    contents = _contents(commit, {oid for (_, _, oid), numbers in files if numbers})
-    return [
-        AddedLines(path, contents[oid] if numbers else "", numbers)
-        for (path, mode, oid), numbers in files
-        if mode.startswith("100")
-    ]
-
-
-def _git(commit: CodeCommit, *arguments: str, stdin: bytes = b"") -> bytes:
-    return process.run(Path(commit.git_dir), "-c", _BIG_FILE, *arguments, stdin=stdin).out
-
-
-def _rows(fields: list[bytes]) -> Iterator[tuple[str, str, Oid]]:
-    """Yield the path, the mode and the oid of each file in the output of ``--raw -z``.
-
-    The mode of a deleted file is its old one.
-    """
-    words = iter(fields)
-    for head in filter(None, words):
-        old_mode, mode, _, oid, status = head.removeprefix(b":").decode().split(" ")
-        path = next(words)
-        if status.startswith("R"):
-            path = next(words)
-        yield os.fsdecode(path), old_mode if status == "D" else mode, oid
-
-
-def _numbers(patch: bytes) -> Iterator[tuple[int, ...] | None]:
-    """Yield the numbers of the added lines of each file in a patch without context; ``None`` for a binary file."""
-    for part in (b"\n" + patch).split(b"\ndiff --git ")[1:]:
-        lines = part.split(b"\n")
-        if any(line.startswith(b"Binary files ") for line in lines):
-            yield None
-            continue
-        hunks = filter(None, map(_HUNK.match, lines))
-        yield tuple(
-            number
-            for hunk in hunks
-            for number in range(int(hunk[1]), int(hunk[1]) + int(hunk[2] if hunk[2] is not None else 1))
-        )
-
-
-def _contents(commit: CodeCommit, oids: set[Oid]) -> dict[Oid, str]:
-    """Return the texts of blobs, with LF line ends."""
-    wanted = sorted(oids)
-    data = _git(commit, "cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()) if wanted else b""
-    found, at = {}, 0
-    for oid in wanted:
-        end = data.index(b"\n", at)
-        start, size = end + 1, int(data[at:end].split(b" ")[2])
-        found[oid] = data[start : start + size].decode("utf-8", "replace").replace("\r\n", "\n")
-        at = start + size + 1
+    raw, counts = (_git(commit, *_DIFF, form, "-z", *ends, "--") for form in ("--raw", "--numstat"))
+    found = []
+    for (head, path), count in zip(_raw_rows(raw), _counts(counts), strict=True):
+        old_mode, mode, old, new, status = head.removeprefix(":").split(" ")
+        if (old_mode if status == "D" else mode).startswith("100"):
+            found.append(CommittedFile(path, old.strip("0") and old, new.strip("0") and new, count))
     return found
+
+
+def added_lines(commit: CodeCommit, file: CommittedFile) -> tuple[str, list[int]]:
+    """Return the text of a file in a commit, with LF line ends, and the numbers of the added lines, from 1."""
+    if not file.added:
+        return "", []
+    text = _git(commit, "cat-file", "blob", file.new).decode("utf-8", "replace").replace("\r\n", "\n")
+    if not file.old:
+        return text, list(range(1, file.added + 1))
+    patch = _git(commit, "diff", *_LINES, file.old, file.new)
+    hunks = (found for line in patch.split(b"\n") if (found := _HUNK.match(line)) is not None)
+    ranges = ((int(hunk[1]), int(hunk[2] if hunk[2] is not None else 1)) for hunk in hunks)
+    return text, [number for start, size in ranges for number in range(start, start + size)]
+
+
+def _git(commit: CodeCommit, *arguments: str) -> bytes:
+    return process.run(Path(commit.git_dir), "-c", _BIG_FILE, *arguments).out
+
+
+def _raw_rows(output: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the modes, oids and status, and the path of each file in the output of ``--raw -z``."""
+    words = iter(output.split(b"\0"))
+    for head in filter(None, words):
+        path = next(words)
+        is_renamed = head.split(b" ")[4].startswith(b"R")
+        yield head.decode(), os.fsdecode(next(words) if is_renamed else path)
+
+
+def _counts(output: bytes) -> Iterator[int | None]:
+    """Yield the number of added lines of each file in the output of ``--numstat -z``; ``None`` for a binary file."""
+    words = iter(output.split(b"\0"))
+    for row in filter(None, words):
+        added, _, path = row.split(b"\t", 2)
+        if not path:  # a renamed file, whose paths follow
+            next(words), next(words)
+        yield int(added) if added.isdigit() else None

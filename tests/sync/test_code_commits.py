@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gitsession.sync.code_commits import AddedLines, CodeCommit, added_lines, find_commit, sessions_of
+from gitsession.sync.code_commits import CodeCommit, added_lines, changed_files, find_commit, sessions_of
 
 HIDDEN = "\x1b[31m\u202e"
 
@@ -37,6 +37,14 @@ def committed(place: Path, message: str = "Work") -> CodeCommit:
     return found
 
 
+Added = dict[str, tuple[str, list[int]] | None]
+
+
+def added_by(commit: CodeCommit) -> Added:
+    """Return the text and the numbers of the added lines of each file; ``None`` for a binary file."""
+    return {file.path: None if file.added is None else added_lines(commit, file) for file in changed_files(commit)}
+
+
 def test_added_lines_are_those_that_git_counts(repository: Path) -> None:
     random.seed(7)
     texts: dict[str, list[str]] = {}
@@ -53,10 +61,12 @@ def test_added_lines_are_those_that_git_counts(repository: Path) -> None:
         commit = committed(repository, f"Work {number}")
         counts = git(repository, "show", "--numstat", "--format=", "-M", "--first-parent", commit.oid).decode()
         expected = sorted(int(row.split("\t")[0]) for row in counts.splitlines())
-        assert sorted(len(file.numbers or ()) for file in added_lines(commit)) == expected
-        for file in added_lines(commit):
-            lines = file.text.split("\n")
-            assert all(number <= len(lines) for number in file.numbers or ())
+        found = added_by(commit)
+        assert sorted(len(numbers) for _, numbers in filter(None, found.values())) == expected
+        for name, (text, numbers) in found.items():
+            patch = git(repository, "diff", "-U0", "-M", f"{commit.oid}~1", commit.oid, "--", name) if number else b""
+            added = [line[1:] for line in patch.decode().splitlines() if line[:1] == "+" and line[:3] != "+++"]
+            assert not added or [text.split("\n")[at - 1] for at in numbers] == added
 
 
 def test_the_first_commit_a_rename_and_a_deletion(repository: Path) -> None:
@@ -66,14 +76,14 @@ def test_the_first_commit_a_rename_and_a_deletion(repository: Path) -> None:
     first = committed(repository)
     assert (first.parent, first.parent_ms) == ("", 0)
     text = "\n".join([*lines, ""])
-    assert added_lines(first) == [AddedLines("a", text, tuple(range(1, 21))), AddedLines("old", "x\n", (1,))]
+    assert added_by(first) == {"a": (text, list(range(1, 21))), "old": ("x\n", [1])}
     git(repository, "mv", "a", "b")
     (repository / "b").write_bytes("".join(f"{line}\r\n" for line in [*lines[:2], "new", *lines[2:]]).encode())
     (repository / "old").unlink()
     second = committed(repository)
     assert second.parent == first.oid and second.parent_ms == first.at_ms > 0
     changed = text.replace("line 2\n", "new\nline 2\n")
-    assert added_lines(second) == [AddedLines("b", changed, (3,)), AddedLines("old", "", ())]
+    assert added_by(second) == {"b": (changed, [3]), "old": ("", [])}
 
 
 def test_unusual_files(repository: Path) -> None:
@@ -86,26 +96,27 @@ def test_unusual_files(repository: Path) -> None:
     (repository / "run").write_text("#!/bin/sh\n")
     (repository / "run").chmod(0o755)
     (repository / "big").write_text("".join(f"{number}\n" for number in range(100_000)))
-    found = {file.path: file.numbers for file in added_lines(committed(repository))}
-    assert all(found.pop(name.replace("/", "_")) == (1, 2, 3) for name in names)
-    assert found.pop("big") == tuple(range(1, 100_001))
-    assert found == {"binary": None, "run": (1,)}
+    found = {path: added and added[1] for path, added in added_by(committed(repository)).items()}
+    assert all(found.pop(name.replace("/", "_")) == [1, 2, 3] for name in names)
+    assert found.pop("big") == list(range(1, 100_001))
+    assert found == {"binary": None, "run": [1]}
     (repository / "run").unlink()
     (repository / "run").symlink_to("binary")
     (repository / "binary").write_bytes(bytes(reversed(range(256))))
-    assert added_lines(committed(repository)) == [AddedLines("binary", "", None)]
+    assert added_by(committed(repository)) == {"binary": None}
 
 
 def test_settings_of_the_repository_do_not_change_the_result(repository: Path) -> None:
     for name, value in {
         "diff.noprefix": "true", "diff.external": "false", "diff.interHunkContext": "9", "color.ui": "always",
         "diff.renames": "false", "core.quotePath": "false", "log.showSignature": "true", "diff.context": "9",
+        "diff.algorithm": "patience", "diff.mnemonicPrefix": "true",
     }.items():  # fmt: skip
         git(repository, "config", name, value)
     (repository / "a").write_text("1\n2\n3\n4\n5\n")
     committed(repository)
     (repository / "a").write_text("1\nb\n3\n4\ne\n")
-    assert added_lines(committed(repository)) == [AddedLines("a", "1\nb\n3\n4\ne\n", (2, 5))]
+    assert added_by(committed(repository)) == {"a": ("1\nb\n3\n4\ne\n", [2, 5])}
 
 
 def test_the_trailers_of_a_commit(repository: Path) -> None:
@@ -113,7 +124,7 @@ def test_the_trailers_of_a_commit(repository: Path) -> None:
     assert commit.addresses == ("20260101-a@1234", "20260102-b@5678")
     assert sessions_of(str(repository), "HEAD") == {"20260101-a", "20260102-b"}
     assert commit.subject == f"Subject {HIDDEN}"
-    assert added_lines(commit) == []
+    assert changed_files(commit) == []
 
 
 @pytest.mark.parametrize("revision", ["none", "-x", "--all", "", "HEAD:a", "a\0b", f"{HIDDEN}\n", "HEAD~9"])

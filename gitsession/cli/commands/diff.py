@@ -94,7 +94,7 @@ class _End(NamedTuple):
             raise NotFound(
                 f"cannot compare the files of session {session.id}: it has no checkpoints",
                 hint=f"run `gitsession log {session.id} -- FILE` to list its edits of a file; to record checkpoints of "
-                "later sessions, run `gitsession enable`",
+                "later sessions, run `gitsession enable AGENT`",
             )
         return cls(session, files, files.checkpoint, getattr(session.read(files.checkpoint), "workspace", None) or "")
 
