@@ -220,6 +220,27 @@ def test_a_file_that_cannot_be_read(
     assert run("blame", path, code=code, err=True).startswith("error: ")
 
 
+WRONG = {
+    "an unknown entry": ("@@nothing", "app.py"), "an unknown session": ("nothing@leaf", "app.py"),
+    "a hostile address": (f"@@{HIDDEN}\n", "app.py"), "no checkpoint": ("@@leaf", "app.py"),
+    "no session": ("@leaf~", "app.py"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
+def test_an_entry_that_cannot_be_shown(run: Run, session: Session, store: Store, words: tuple[str, ...]) -> None:
+    store.close()
+    text = run("blame", *words, code=3, err=True)
+    assert text.startswith("error: ") and "\x1b" not in text and "\u202e" not in text
+
+
+@pytest.mark.parametrize("path", ["none", "", "a\0b", f"{HIDDEN}\n", "\udcff", "/", "../.."])
+def test_a_path_that_no_session_changed(run: Run, session: Session, store: Store, path: str) -> None:
+    store.close()
+    text = run("log", "--", path, code=1, err=True)
+    assert "no session changed" in text and "\x1b" not in text and "\u202e" not in text
+
+
 @pytest.mark.parametrize("words", [("app.py", "-L", "0,1"), ("app.py", "-L", "5,"), ("app.py", "-L", "x"), ()])
 def test_invalid_arguments(run: Run, here: Path, session: Session, store: Store, words: tuple[str, ...]) -> None:
     store.close()

@@ -102,7 +102,10 @@ def _recorded(app: App, address: str, path: str) -> tuple[TrackedFile, bytes, in
     files = session.files.at(node)
     entry = entry_of(app.objects(), files.checkpoint) if files.checkpoint is not None else None
     if not isinstance(entry, Checkpoint):
-        raise NotFound(f"cannot show '{path}' at {address}: the session has no checkpoints")
+        raise NotFound(
+            f"cannot show '{path}' at {address}: the session has no checkpoints",
+            hint="omit the entry to show the file as it is now",
+        )
     top = entry.workspace or ""
     name = os.path.relpath(path, top) if os.path.isabs(path) and top else os.path.normpath(path)
     row, _ = app.row(split(address)[0])
