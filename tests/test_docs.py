@@ -18,6 +18,7 @@ from builders import header, said, talk
 from commands import Run
 from places import ROOT
 
+from gitsession import Store
 from gitsession.cli.app import gitsession
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -243,7 +244,7 @@ def undescribed(value: Any, fields: Fields, path: str = "") -> Iterator[str]:
         yield path
 
 
-def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> None:
+def test_every_document_has_the_fields_of_its_table(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     described, seen = fields_of_schemas(), {"entry"}
 
     def check(*words: str, code: int = 0) -> None:
@@ -283,6 +284,7 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     (here / "notes.txt").write_text("a note\n")
     check("checkpoint", "@")
     check("diff", "@@root")
+    check("diff", "@@root", "--stat")
     check("blame", "notes.txt")
     check("log", "--", "notes.txt", code=1)
     check("compact", "@", "--keep-tokens", "1", "--dry-run")
@@ -299,6 +301,13 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path) -> Non
     check("sign", "@", "--check")
     for words in ("server install checked.git", "server status checked.git", "server uninstall checked.git"):
         check(*words.split())
+    with Store.open() as store, store.session("@").files.checkpoint(here / "code"):
+        (here / "code/new.txt").write_text("one\n")
+    for arguments in (["add", "new.txt"], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "Start"]):
+        subprocess.run(["git", *arguments], cwd=here / "code", check=True)
+    with monkeypatch.context() as patch:
+        patch.chdir(here / "code")
+        check("link", "show", "HEAD")
     for words in ("link enable code", "link disable code", "gate install", "gate uninstall"):
         check(*words.split())
     for words in ("gate allow @@leaf", "gate list", "gate forget @@leaf"):

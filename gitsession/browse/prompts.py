@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from gitsession.api import Session
 from gitsession.errors import GitSessionError
-from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message
-from gitsession.model.file_edits import FileEdit, edits_in_text
-from gitsession.model.tool_actions import action_of
+from gitsession.model.file_edits import FileEdit
+from gitsession.model.tool_actions import edits_of
 from gitsession.sessions.node import Node
 
 
@@ -74,7 +73,4 @@ def _edits(session: Session, entries: Iterable[Node], folder: str) -> Iterator[F
             continue
         entry = session.read(node)
         for block in entry.content if isinstance(entry, Message) else ():
-            if isinstance(block, ToolCall):
-                yield from action_of(block, folder).edits
-        if isinstance(entry, Message):
-            yield from (edit.relative_to(folder) for edit in edits_in_text(entry.text))
+            yield from edits_of(block, folder)

@@ -66,7 +66,7 @@ GROUPS = {
         "tree": ("history", "Show all entries of a session as a tree"),
         "show": ("show", "Show one entry"),
         "context": ("context", "Show the context that the model receives"),
-        "diff": ("checkpoints", "Show file changes between two entries"),
+        "diff": ("diff", "Show file changes between two entries"),
         "blame": ("blame", "Show which session wrote each line of a file"),
         "status-line": ("status_line", "Print one line for the status bar of an agent"),
         "stats": ("stats", "Show prompts, tokens, cost, tool calls, and changed lines"),
@@ -94,7 +94,7 @@ GROUPS = {
         "clone": ("remotes", "Clone a remote into a new store"),
         "bundle": ("remotes", "Write sessions to a git bundle, or fetch them from one"),
         "sign": ("integrity", "Sign a branch, or check its signatures"),
-        "link": ("link", "Record in commit messages which session made the changes"),
+        "link": ("link", "Record and show which sessions made a commit"),
         "server": ("server", "Set up validation of pushes to a repository"),
     },
     "Care": {

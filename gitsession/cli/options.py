@@ -52,6 +52,27 @@ class PlainCommand(click.Command):
         return parser
 
 
+_PATHS = f"{__name__}.paths"
+
+
+class CommandWithPaths(PlainCommand):
+    """A command whose arguments after ``--`` are paths (``given_paths``), also if there are no arguments before it."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # ``--`` before an address such as ``-@leaf`` was inserted by ``cli.app``.
+        following = [*args[1:], ""]
+        ends = (at for at, word in enumerate(args) if word == "--" and not following[at].startswith("-@"))
+        end = next(ends, len(args))
+        ctx.meta[_PATHS] = tuple(args[end + 1 :])
+        return super().parse_args(ctx, args[:end])
+
+
+def given_paths() -> tuple[str, ...]:
+    """Return the arguments after ``--`` of the running command."""
+    found: tuple[str, ...] = click.get_current_context().meta[_PATHS]
+    return found
+
+
 class PlainGroup(PlainCommand, click.Group):
     command_class = PlainCommand
 

@@ -48,10 +48,17 @@ class Actions(NamedTuple):
 
 NO_ACTIONS = Actions()
 
-_CALLS = "SELECT call, tool, title FROM calls WHERE oid = ? ORDER BY number"
+FAILED = "EXISTS (SELECT 1 FROM results WHERE call_oid = {0}.oid AND call_block = {0}.block AND failed)"
+"""SQL condition: the tool call in a row of ``calls``, or the one that requested a row of ``changes``, failed.
+
+An agent can use the id of a call again, so a call is identified by its entry and the number of its block there.
+"""
+
+# Sessions whose histories diverged can contain the same entry.
+_CALLS = "SELECT call, tool, title FROM calls WHERE oid = ? GROUP BY block ORDER BY block"
 _RESULTS = (
-    "SELECT call, (SELECT title FROM calls WHERE calls.sid = results.sid AND calls.call = results.call LIMIT 1), "
-    "outcome, failed FROM results WHERE oid = ? ORDER BY number"
+    "SELECT call, (SELECT title FROM calls WHERE calls.oid = call_oid AND calls.block = call_block LIMIT 1), "
+    "outcome, failed FROM results WHERE oid = ? GROUP BY block ORDER BY block"
 )
 
 

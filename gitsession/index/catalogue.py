@@ -69,16 +69,17 @@ CREATE TABLE files (
     sid TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE imports (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, state BLOB NOT NULL);
 CREATE TABLE calls (
-    oid TEXT NOT NULL, number INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
-    title TEXT NOT NULL, copied INTEGER NOT NULL, PRIMARY KEY (oid, number)) WITHOUT ROWID;
+    oid TEXT NOT NULL, block INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
+    title TEXT NOT NULL, copied INTEGER NOT NULL, PRIMARY KEY (oid, block, sid)) WITHOUT ROWID;
 CREATE INDEX calls_call ON calls (sid, call);
 CREATE TABLE results (
-    oid TEXT NOT NULL, number INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, failed INTEGER NOT NULL,
-    outcome TEXT NOT NULL, PRIMARY KEY (oid, number)) WITHOUT ROWID;
+    oid TEXT NOT NULL, block INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, call_oid TEXT,
+    call_block INTEGER, failed INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (oid, block, sid)) WITHOUT ROWID;
+CREATE INDEX results_failed ON results (call_oid, call_block) WHERE failed;
 CREATE TABLE changes (
-    sid TEXT NOT NULL, oid TEXT NOT NULL, number INTEGER NOT NULL, call TEXT NOT NULL, path TEXT NOT NULL,
+    sid TEXT NOT NULL, oid TEXT NOT NULL, block INTEGER NOT NULL, number INTEGER NOT NULL, path TEXT NOT NULL,
     change TEXT NOT NULL, added INTEGER NOT NULL, removed INTEGER NOT NULL, copied INTEGER NOT NULL,
-    PRIMARY KEY (sid, oid, number)) WITHOUT ROWID;
+    PRIMARY KEY (sid, oid, block, number)) WITHOUT ROWID;
 CREATE INDEX changes_path ON changes (path);
 """
 _TABLES = (

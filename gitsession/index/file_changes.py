@@ -6,11 +6,13 @@ Changes by tool calls that failed do not count.
 from __future__ import annotations
 
 import json
+import posixpath
 import sqlite3
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gitsession.git.types import Oid
+from gitsession.index.activity import FAILED
 from gitsession.index.derived import storable
 
 LAST_MS = 2**62
@@ -22,7 +24,8 @@ class RecordedChange(NamedTuple):
     Attributes:
         sid: The id of the session.
         oid: The oid of the entry.
-        number: The number of the change in the entry.
+        block: The number of the block with the change in the entry.
+        number: The number of the change in the block.
         path: The path of the file at that time.
         change: ``edit``, ``write``, ``delete`` or ``move``.
         added: The number of added lines.
@@ -32,6 +35,7 @@ class RecordedChange(NamedTuple):
 
     sid: str
     oid: Oid
+    block: int
     number: int
     path: str
     change: str
@@ -60,15 +64,16 @@ class ChangedFile(NamedTuple):
     at_ms: int
 
 
-_EFFECTIVE = "NOT c.copied AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed))"
+_EFFECTIVE = f"NOT changes.copied AND NOT {FAILED.format('changes')}"
 _FILES = (
-    "SELECT path, count(*), count(DISTINCT sid), sum(added), sum(removed), max(at_ms) AS newest FROM changes c "
+    "SELECT path, count(*), count(DISTINCT sid), sum(added), sum(removed), max(at_ms) AS newest FROM changes "
     f"JOIN entries USING (sid, oid) WHERE {_EFFECTIVE} AND (?1 IS NULL OR sid IN (SELECT value FROM json_each(?1))) "
     "GROUP BY path ORDER BY newest DESC, path"
 )
 _CHANGES = (
-    "SELECT sid, oid, number, path, change, added, removed, at_ms, depth FROM changes c "
-    f"JOIN entries USING (sid, oid) JOIN sessions USING (sid) WHERE {_EFFECTIVE} AND at_ms <= ?1 "
+    "SELECT sid, oid, block, number, path, change, added, removed, at_ms, depth FROM changes "
+    "JOIN entries USING (sid, oid) JOIN sessions USING (sid) "
+    f"WHERE {_EFFECTIVE} AND at_ms <= ?1 "
     "AND (path = ?2 OR path = ?3 OR substr(path, -length(?3) - 1) = '/' || ?3) ORDER BY created_ms, sid"
 )
 
@@ -84,7 +89,8 @@ def changes_of(
 ) -> list[RecordedChange]:
     """Return the changes of a file, the newest first. The changes before a rename are included.
 
-    Copies of an entry in several sessions, for example in forks of a session, count only in the oldest session.
+    Changes by tool calls that failed are left out. Copies of an entry in several sessions, for example in forks of a
+    session, count only in the oldest session.
 
     Args:
         db: The database of the catalog.
@@ -94,7 +100,7 @@ def changes_of(
             the session, the path and the name.
         until_ms: The time of the last change, Unix time in ms.
     """
-    found: dict[tuple[str, Oid, int], tuple[RecordedChange, int]] = {}
+    found: dict[tuple[str, Oid, int, int], tuple[RecordedChange, int]] = {}
     owners: dict[tuple[object, ...], str] = {}
     waiting, seen = [(path, name, until_ms)], {path}
     while waiting:
@@ -105,19 +111,30 @@ def changes_of(
                 continue
             if owners.setdefault(change[2:], change.sid) != change.sid:
                 continue  # a copy: the agent writes other ids, but the same time and the same change
-            found[change[:3]] = change, depth
+            found[change[:4]] = change, depth
             earlier = _earlier_path(db, change)
             if earlier and earlier not in seen:
                 seen.add(earlier)
                 folder = change.path.removesuffix(name)
                 waiting.append((earlier, earlier.removeprefix(folder), change.at_ms))
-    changes = sorted(found.values(), key=lambda item: (item[0].at_ms, item[1], item[0].sid, item[0].number))
+    changes = sorted(found.values(), key=lambda item: (item[0].at_ms, item[1], item[0].sid, *item[0][2:4]))
     return [change for change, _ in reversed(changes)]
 
 
 def _earlier_path(db: sqlite3.Connection, change: RecordedChange) -> str | None:
     """Return the path from which a change moved the file; ``None`` if it did not. Both paths have a row."""
-    query = "SELECT path FROM changes WHERE sid = ? AND oid = ? AND number = ? AND change = 'move'"
-    row = (change.sid, change.oid, change.number - 1)
+    query = "SELECT path FROM changes WHERE sid = ? AND oid = ? AND block = ? AND number = ? AND change = 'move'"
+    row = (change.sid, change.oid, change.block, change.number - 1)
     found = db.execute(query, row).fetchone() if change.change in ("move", "write") else None
     return found[0] if found and found[0] != change.path else None
+
+
+def changed_names(db: sqlite3.Connection) -> set[str]:
+    """Return the names, without folders, of all files that tool calls changed."""
+    return {posixpath.basename(path) for (path,) in db.execute("SELECT DISTINCT path FROM changes")}
+
+
+def paths_changed_by(db: sqlite3.Connection, sid: str) -> set[str]:
+    """Return the paths of the files that tool calls of a session changed, without those that failed."""
+    query = f"SELECT DISTINCT path FROM changes WHERE sid = ? AND {_EFFECTIVE}"
+    return {path for (path,) in db.execute(query, (sid,))}

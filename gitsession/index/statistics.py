@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from gitsession.index.activity import FAILED
 from gitsession.index.derived import TIME_MAX, TIME_MIN, storable
 
 PAUSE_SECONDS = 600
@@ -100,14 +101,14 @@ _PROMPTS = """
 SELECT {key}, s.sid, count(*) FROM entries e JOIN chosen s USING (sid)
 WHERE words IS NOT NULL AND at_ms BETWEEN :since AND :until AND coalesce(line, s.copied + 1) > s.copied
     AND (sid, oid) NOT IN copies GROUP BY 1, 2"""
-_CALLS = """
-SELECT {key}, s.sid, count(*), total((c.sid, c.call) IN (SELECT sid, call FROM results WHERE failed))
+_CALLS = f"""
+SELECT {{key}}, s.sid, count(*), total({FAILED.format("c")})
 FROM calls c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
 WHERE NOT c.copied AND at_ms BETWEEN :since AND :until AND (sid, oid) NOT IN copies GROUP BY 1, 2"""
-_CHANGES = """
-SELECT {key}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
+_CHANGES = f"""
+SELECT {{key}}, s.sid, sum(added), sum(removed) FROM changes c JOIN entries e USING (sid, oid) JOIN chosen s USING (sid)
 WHERE NOT c.copied AND at_ms BETWEEN :since AND :until AND (sid, oid) NOT IN copies
-    AND (c.call = '' OR (c.sid, c.call) NOT IN (SELECT sid, call FROM results WHERE failed)) GROUP BY 1, 2"""
+    AND NOT {FAILED.format("c")} GROUP BY 1, 2"""
 _ACTIVE = """
 SELECT sid, at_ms, begins FROM (
     SELECT sid, at_ms, coalesce(at_ms - lag(at_ms) OVER times >= :pause, 1) AS begins,

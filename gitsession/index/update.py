@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -404,7 +405,8 @@ def _insert_entries(
     """
     at: dict[Oid | None, tuple[bool, int]] = {}
     inner = {node.parent for node in new}
-    recorder, activity = StateRecorder(db, store, sid), ActivityRecorder(sid, folder)
+    recorder = StateRecorder(db, store, sid)
+    activity = ActivityRecorder(db, sid, folder, functools.partial(first_parent, store))
     newest_ms, tokens = TIME_MIN, 0
     rows = []
     for node in new:
@@ -417,7 +419,7 @@ def _insert_entries(
         is_copied = node.source is not None and node.source.line <= copied
         model = recorder.model_at(node.oid)
         named, alone = (0, 0) if is_copied else session_details.add_answers(db, sid, node, found, model)
-        activity.record(node.oid, found.entry, copied=is_copied)
+        activity.record(node, found.entry, copied=is_copied)
         newest_ms, tokens = max(newest_ms, at_ms), tokens + named + alone
         is_prompt = isinstance(found.entry, kinds.Message) and node.role == "user"
         words = _COMMAND_TAG.sub("", node.subject.partition(": ")[2]) if is_prompt else None
@@ -429,7 +431,7 @@ def _insert_entries(
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
             session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     db.executemany(_INSERT_ENTRY, rows)
-    activity.insert(db)
+    activity.insert()
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)
     return newest_ms, tokens

@@ -1,12 +1,14 @@
 """Changes of files that a tool call, or the text of an answer, contains.
 
-Agents write a change in one of these forms: the old and the new text, the whole new text, a patch (codex), or a search
-and replace block in the text (Aider). Each form becomes a ``FileEdit``. No function in this module raises an exception.
+Agents write a change in one of these forms: the old and the new text, the whole new text, a patch (codex), which can be
+in a shell command, or a search and replace block in the text (Aider). Each form becomes a ``FileEdit``. No function in
+this module raises an exception.
 """
 
 from __future__ import annotations
 
 import difflib
+import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ _OLD = ("old_string", "oldString", "oldText", "old_text", "old_str")
 _NEW = ("new_string", "newString", "newText", "new_text", "new_str", "new_source")
 _EVERYWHERE = ("replace_all", "replaceAll")
 _WHOLE = ("content", "file_text", "contents")
+_PATCHES = ("input", "patch", "patchText")
 
 _COMPARED_LINES_MAX = 500
 """Maximum number of lines that are compared with each other. The time of the comparison grows with its square."""
@@ -57,6 +60,11 @@ class FileEdit(NamedTuple):
         """Return the edit with paths relative to ``folder``, if they are in it."""
         return self._replace(path=relative(self.path, folder), moved_to=relative(self.moved_to, folder))
 
+    def made_in(self, folder: str) -> FileEdit:
+        """Return the edit with paths below ``folder``, in which the agent made it. Absolute paths do not change."""
+        moved_to = self.moved_to and posixpath.join(folder, self.moved_to)
+        return self._replace(path=posixpath.join(folder, self.path), moved_to=moved_to)
+
     @property
     def added(self) -> int:
         """The number of added lines."""
@@ -75,7 +83,11 @@ class FileEdit(NamedTuple):
 
 def edits_in(arguments: Mapping[str, Any]) -> tuple[FileEdit, ...]:
     """Return the changes that the arguments of a tool call request; empty if the call changes no file."""
-    for value in (arguments.get("input"), arguments.get("patch"), arguments.get("patchText")):
+    command = arguments.get("command")
+    patches = [arguments.get(name) for name in _PATCHES]
+    if isinstance(command, list | tuple) and len(command) == 2 and command[0] in _PATCH_PROGRAMS:
+        patches.append(command[1])
+    for value in patches:
         if isinstance(value, str) and _PATCH_BEGIN in value:
             return tuple(_patched(value))
     path = first_text(arguments, PATHS)
@@ -147,7 +159,13 @@ def _lines(text: str) -> list[str]:
 
 # ---- codex's patches
 
-_PATCH_BEGIN = "*** Begin Patch"
+_PATCH_BEGIN, _PATCH_END = "*** Begin Patch", "*** End Patch"
+_PATCH_PROGRAMS = ("apply_patch", "applypatch")
+_PATCH_COMMAND = re.compile(
+    r"""\s*(?:cd +(?:'(?P<quoted>[^'\n]+)'|"(?P<text>[^"\\$`\n]+)"|(?P<plain>[\w./@%+=:,][\w./@%+=:,-]*)) *&& *)?"""
+    r"""apply_?patch *<< *(?P<quote>['"]?)(?P<word>\w+)(?P=quote)[ \t]*\n"""
+)
+"""The beginning of a shell command that passes a here-document to ``apply_patch``. It may first change the folder."""
 _PATCH_FILE = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _PATCH_MOVE = "*** Move to: "
 
@@ -156,9 +174,9 @@ def _patched(patch: str) -> Iterator[FileEdit]:
     path, change, moved_to = "", "", ""
     lines: list[str] = []
     hunks: list[list[str]] = []
-    for line in [*_lines(patch[patch.index(_PATCH_BEGIN) :]), "*** End Patch"]:
+    for line in [*_lines(patch[patch.index(_PATCH_BEGIN) :]), _PATCH_END]:
         begun = _PATCH_FILE.fullmatch(line)
-        if begun or line.startswith("*** End Patch"):
+        if begun or line.startswith(_PATCH_END):
             if path:
                 parts = (ReplacedText(_text(hunk, " -"), _text(hunk, " +")) for hunk in hunks)
                 yield FileEdit(path, tuple(lines), change, moved_to, tuple(parts))
@@ -179,6 +197,25 @@ def _patched(patch: str) -> Iterator[FileEdit]:
 
 def _text(hunk: Sequence[str], signs: str) -> str:
     return "\n".join(line[1:] for line in hunk if line[0] in signs)
+
+
+def edits_in_command(command: str) -> tuple[tuple[FileEdit, ...], str]:
+    """Return the changes by the patches with which a shell command begins, and the rest of the command.
+
+    codex applies such patches itself. A here-document that does not end, or that is not a whole patch, is part of the
+    rest, and so are all patches after it.
+    """
+    found: list[FileEdit] = []
+    at, folder, lines = 0, "", f"{command}\n"
+    while begun := _PATCH_COMMAND.match(command, at):
+        end = lines.find(f"\n{begun['word']}\n", begun.end() - 1)
+        patch = command[begun.end() : max(end, 0)].strip()
+        if not (patch.startswith(_PATCH_BEGIN) and patch.endswith(_PATCH_END)):
+            break
+        folder = posixpath.join(folder, begun["quoted"] or begun["text"] or begun["plain"] or "")
+        found += [edit.made_in(folder) for edit in _patched(patch)]
+        at = end + len(begun["word"]) + 2
+    return tuple(found), command[at:].strip() if found else command
 
 
 # ---- Aider's blocks

@@ -12,12 +12,21 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gitsession.model.blocks import ToolCall
+from gitsession.model.blocks import Block, Text, ToolCall
 from gitsession.model.entries import Message
-from gitsession.model.file_edits import PATHS, FileEdit, edits_in, first_text, relative
+from gitsession.model.file_edits import (
+    PATHS,
+    FileEdit,
+    edits_in,
+    edits_in_command,
+    edits_in_text,
+    first_text,
+    relative,
+)
 from gitsession.model.headline import clean, line_count
 
 _COMMANDS = ("command", "cmd", "script")
+_FOLDERS = ("workdir", "working_directory")
 _QUERIES = ("pattern", "query", "regex", "url", "q")
 _TASKS = ("description", "prompt", "message", "task", "name", "skill")
 _SUBJECT_CHARS_MAX = 1000
@@ -31,7 +40,8 @@ class ToolAction(NamedTuple):
         verb: ``run``, ``edit``, ``read``, ``search``, ``delegate`` or ``other``.
         subject: The command, the paths, the query, or the task, on one line; "" if there is none.
         edits: The requested changes of files.
-        command: The whole command, with its line ends; "" if the call runs none.
+        command: The whole command, with its line ends; "" if the call runs none. If the command begins with patches
+            (codex), only the rest.
     """
 
     tool: str
@@ -44,7 +54,8 @@ class ToolAction(NamedTuple):
     def title(self) -> str:
         """One line, such as ``bash: pytest -q`` or ``edit auth.py +3 -1``."""
         if self.edits:
-            return f"{self.tool} {', '.join(f'{_one_line(edit.path)} {edit.size}' for edit in self.edits)}"
+            rest = f"; {_one_line(self.command)}" if self.command else ""
+            return f"{self.tool} {', '.join(f'{_one_line(edit.path)} {edit.size}' for edit in self.edits)}{rest}"
         if not self.subject:
             return self.tool
         return f"{self.tool}: {self.subject}" if self.verb == "run" else f"{self.tool} {self.subject}"
@@ -57,14 +68,17 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
     """
     tool = _one_line(call.name) or "tool"
     arguments = _arguments(call.arguments)
-    edits = tuple(edit.relative_to(folder) for edit in edits_in(arguments))
+    edits, command = edits_in(arguments), ""
+    if not edits:
+        command = next(filter(None, (_command(arguments.get(name)) for name in _COMMANDS)), "")
+        edits, command = edits_in_command(command)
     if edits:
-        return ToolAction(tool, "edit", ", ".join(_one_line(edit.path) for edit in edits), edits)
-    for name in _COMMANDS:
-        command = _command(arguments.get(name))
-        if command:
-            subject = _one_line(command.removeprefix(f"cd {folder} && "))
-            return ToolAction(tool, "run", subject, command=command)
+        made_in = first_text(arguments, _FOLDERS) or ""
+        edits = tuple(edit.made_in(made_in).relative_to(folder) for edit in edits)
+        subject = ", ".join(_one_line(edit.path) for edit in edits)
+        return ToolAction(tool, "run" if command else "edit", subject, edits, command)
+    if command:
+        return ToolAction(tool, "run", _one_line(command.removeprefix(f"cd {folder} && ")), command=command)
     path, query = relative(first_text(arguments, PATHS) or "", folder), first_text(arguments, _QUERIES)
     if query:
         return ToolAction(tool, "search", _one_line(query) + (f" in {_one_line(path)}" if path else ""))
@@ -74,6 +88,18 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
     if task:
         return ToolAction(tool, "delegate", _one_line(task))
     return ToolAction(tool, "other", _one_line(next((v for v in arguments.values() if isinstance(v, str)), "")))
+
+
+def edits_of(block: Block, folder: str = "") -> tuple[FileEdit, ...]:
+    """Return the changes of files that a block requests: a tool call, or the text of an answer (Aider).
+
+    Paths in ``folder`` are relative to it.
+    """
+    if isinstance(block, ToolCall):
+        return action_of(block, folder).edits
+    if isinstance(block, Text):
+        return tuple(edit.relative_to(folder) for edit in edits_in_text(block.text))
+    return ()
 
 
 def _arguments(arguments: Any) -> Mapping[str, Any]:
@@ -151,6 +177,9 @@ _CODEX_HEAD = re.compile(
     r"(?:(?:Chunk ID|Wall time|Original token count|Exit code|Process exited with code|Output)\b[^\n]*\n)+"
 )
 _CODEX_EXIT = re.compile(r"(?:Exit code:|Process exited with code) (-?\d{1,9})\b")
+_CODEX_FAILED = re.compile(r"apply_patch verification failed: |patch rejected(?: by user|: )|exec_command failed for `")
+"""The beginning of codex's messages about calls that it did not run. It stores no flag for them."""
+
 _CLAUDE_EXIT = re.compile(r"(?:Error: )?Exit code (\d{1,9})\b")
 
 
@@ -159,6 +188,7 @@ def outcome_of(result: Message) -> ToolOutcome:
     if result.role == "shell":
         return ToolOutcome(result.is_error, result.exit_code, line_count(result.output or ""))
     text = result.text
+    is_error = result.is_error or _CODEX_FAILED.match(text) is not None
     recorded = _recorded_exit(result.details)
     if text.startswith('{"output":') and recorded is None:
         text, recorded = _structured(text)
@@ -168,8 +198,8 @@ def outcome_of(result: Message) -> ToolOutcome:
         recorded = _code(_CODEX_EXIT.search(head[0]))
     if recorded is None:
         ended = _PI_EXIT.search(text, max(len(text) - _END_CHARS, 0))
-        recorded = _code(ended or _CLAUDE_EXIT.match(text) if result.is_error or ended else None)
-    return ToolOutcome(result.is_error, recorded, line_count(text))
+        recorded = _code(ended or _CLAUDE_EXIT.match(text) if is_error or ended else None)
+    return ToolOutcome(is_error, recorded, line_count(text))
 
 
 def _recorded_exit(details: Any) -> int | None:

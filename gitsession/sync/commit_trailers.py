@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -20,6 +20,7 @@ from gitsession.git import hook_files, process
 from gitsession.git.types import Oid
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
+from gitsession.sync.code_commits import TRAILER
 from gitsession.workspace import names, user_repository
 from gitsession.workspace.trees import CachedTrees
 from gitsession.workspace.user_repository import UserRepository
@@ -28,7 +29,6 @@ HOOK = "prepare-commit-msg"
 PROGRAM = "gitsession.link"
 HOURS = "gitsession.linkHours"
 HOURS_DEFAULT = 4.0
-TRAILER = "Session"
 _CHAIN_CHARS = 12
 _COMMENT = "#"
 
@@ -113,24 +113,6 @@ def add(message: Path, value: str) -> bool:
     return True
 
 
-def sessions_of(folder: str, commit: str) -> set[str] | None:
-    """Return the ids of the sessions that the trailers of a commit name; ``None`` if there is no such commit.
-
-    Args:
-        folder: A folder in the repository with the commit.
-        commit: A revision of git, such as ``HEAD~2``.
-    """
-    found = user_repository.find(folder)
-    if not found.git_dir:
-        return None
-    fields = f"--format=%(trailers:key={TRAILER},valueonly)"
-    arguments = ("log", "-1", "--no-show-signature", fields, "--end-of-options", commit, "--")
-    result = process.run(Path(found.git_dir), *arguments, accept=(0, 128))
-    if result.code:
-        return None
-    return {line.partition("@")[0].strip() for line in result.out.decode("utf-8", "replace").splitlines() if line}
-
-
 def _repository(folder: Path) -> Path:
     """Return the path of the git directory that contains the hooks."""
     found = user_repository.find(str(folder.resolve()))
@@ -152,13 +134,26 @@ def _setting(git_dir: Path, name: str) -> str:
     return output.decode("utf-8", "surrogateescape").rstrip("\0")
 
 
-def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file: str = "") -> H | None:
+def author(
+    store: ObjectStore,
+    candidates: Sequence[H],
+    folder: Path,
+    index_file: str = "",
+    *,
+    edited_by: Callable[[str], Collection[str]] = lambda _: (),
+) -> H | None:
     """Return the candidate that most likely changed the files staged in ``folder``.
 
     Candidates are ranked by the number of staged files whose content the session wrote, according to its checkpoints,
-    and then by the number of staged files that the session changed. In a tie, the first candidate wins. If files are
-    staged and no session changed any of them, the result is ``None``. ``index_file``: the index of the commit; empty
-    for the default index.
+    and then by the number of staged files that the session changed, according to its checkpoints or tool calls. In a
+    tie, the first candidate wins. If files are staged and no session changed any of them, the result is ``None``.
+
+    Args:
+        store: The store.
+        candidates: The sessions.
+        folder: A folder in the repository.
+        index_file: The index of the commit; empty for the default index.
+        edited_by: A function that returns the absolute paths of the files that tool calls of a session changed.
     """
     found = user_repository.find(str(folder))
     staged = _staged(found, index_file)
@@ -168,7 +163,8 @@ def author(store: ObjectStore, candidates: Sequence[H], folder: Path, index_file
     def share(row: H) -> tuple[int, int]:
         written = _written_contents(store, row.sid, found.top)
         same = sum(oid in written.get(path, ()) for path, oid in staged.items())
-        return same, len(staged.keys() & written.keys())
+        edited = {os.path.relpath(path, found.top) for path in edited_by(row.sid) if os.path.isabs(path)}
+        return same, len(staged.keys() & (written.keys() | edited))
 
     shares = [share(row) for row in candidates]
     most = max(shares)

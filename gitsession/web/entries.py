@@ -256,7 +256,8 @@ def _block(block: Block, folder: str) -> Iterator[BlockView]:
 def _call(call: ToolCall, folder: str) -> BlockView:
     action = action_of(call, folder)
     if action.edits:
-        return BlockView("call", tool=action.tool, diffs=tuple(map(_diff, action.edits)))
+        rest = text.on_one_line(action.command)
+        return BlockView("call", title=rest, tool=action.tool, diffs=tuple(map(_diff, action.edits)))
     arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
     texts = [value for value in arguments.values() if isinstance(value, str)]
     if action.verb in ("run", "read", "search") and all(_is_short(value) for value in texts):

@@ -56,13 +56,13 @@ def file_list(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> An
 
 def history(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer:
     """Return the changes of a file, the newest first."""
-    path, file, changes = _changes(store, values)
+    file, found, changes = _changes(store, values)
     shown, pager = page_of(changes, "/files/history", values)
     names = {row.sid: row.name for row in store.catalogue().sessions()}
     listed = [
         ListedChange(
-            _safe(file.origin(change.sid, change.oid), guard), guard.words(names.get(change.sid, change.sid)), change,
-            change.path if change.path != path else "",
+            _safe(found.origin(change.sid, change.oid), guard), guard.words(names.get(change.sid, change.sid)), change,
+            change.path if change.path != file.path else "",
         )
         for change in shown
     ]  # fmt: skip
@@ -72,7 +72,7 @@ def history(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answ
         "First change": clock(changes[-1].at_ms),
         "Last change": clock(changes[0].at_ms),
     }
-    return Answer.page("file.html", "/files", path=path, facts=facts, rows=listed, id_chars=ID_CHARS, pager=pager)
+    return Answer.page("file.html", "/files", path=file.path, facts=facts, rows=listed, id_chars=ID_CHARS, pager=pager)
 
 
 def lines(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer:
@@ -80,29 +80,29 @@ def lines(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer
 
     The file itself is not read, because the path in a session may be that of any file of the user.
     """
-    path, file, _ = _changes(store, values)
-    recorded = file.newest_recorded()
+    file, found, _ = _changes(store, values)
+    recorded = found.newest_recorded(file)
     if recorded is None or "\0" in recorded[1]:
         groups: Sequence[LineGroup] = ()
         about = "No checkpoint contains this file as text. Run `gitsession enable` to record checkpoints."
     else:
         at_ms, source = recorded[0], guard.words(recorded[1])
-        origins = file.blame(source, at_ms)
-        groups = _groups(source, path, origins, guard)
+        origins = found.blame(file, source, at_ms)
+        groups = _groups(source, file.path, origins, guard)
         about = f"The text is that of the checkpoint of {clock(at_ms)}."
         if len(origins) > _LINES_MAX:
             about += f" It has {len(origins):,} lines, of which the first {_LINES_MAX:,} are shown."
-    return Answer.page("lines.html", "/files", path=path, about=about, groups=groups, id_chars=ID_CHARS)
+    return Answer.page("lines.html", "/files", path=file.path, about=about, groups=groups, id_chars=ID_CHARS)
 
 
-def _changes(store: StoreReader, values: Mapping[str, str]) -> tuple[str, FileHistory, list[RecordedChange]]:
-    """Return the path, the history, and the changes of the file that a request names."""
+def _changes(store: StoreReader, values: Mapping[str, str]) -> tuple[TrackedFile, FileHistory, list[RecordedChange]]:
+    """Return the file that a request names, the history of files, and the changes of this file."""
     path = values.get("path", "")
-    file = FileHistory(store.catalogue(), store.objects, TrackedFile(path, path))
-    changes = file.changes() if path else []
+    file, history = TrackedFile(path, path), FileHistory(store.catalogue(), store.objects)
+    changes = history.changes(file) if path else []
     if not changes:
         raise NotFound(f"no session changed a file {path[:200]!r}")
-    return path, file, changes
+    return file, history, changes
 
 
 def _groups(source: str, path: str, origins: Sequence[LineOrigin | None], guard: Guard) -> list[LineGroup]:

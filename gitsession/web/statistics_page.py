@@ -8,12 +8,11 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 from urllib.parse import urlencode
 
-from gitsession.index.statistics import GROUPS, Price, Statistics, statistics
+from gitsession.index.statistics import GROUPS, TIMES, Price, Statistics, statistics
 from gitsession.redaction.guard import Guard
 from gitsession.web.selection import Selection, counted, page_of, short_project
 from gitsession.web.serving import Answer, StoreReader
 
-_TIMES = ("day", "week", "month")
 _COLUMNS: Mapping[str, Callable[[Statistics], str]] = {
     "Tokens": lambda row: _number(row.tokens),
     "Input": lambda row: _number(row.input_tokens),
@@ -54,16 +53,13 @@ def statistics_page(store: StoreReader, guard: Guard, prices: Mapping[str, Price
     by = values.get("by", "")
     by = by if by in GROUPS else "day"
     since, until = values.get("since", ""), values.get("until", "")
-    found = statistics(
+    report = statistics(
         catalogue.db, (row.sid for row in selection.rows), by,
         since_ms=_day_ms(since), until_ms=_day_ms(until, days=1), prices=prices,
     )  # fmt: skip
-    found.sort(key=lambda row: row.key if by in _TIMES else (row.tokens, row.calls, row.key), reverse=True)
+    found = sorted(report.groups, key=lambda row: row.key if by in TIMES else (row.tokens, row.calls, row.key))[::-1]
     amounts = {row.key: row.calls if by == "tool" else row.tokens for row in found}
     longest = max(amounts.values(), default=0) or 1
-    total = Statistics("Total", *(sum(numbers) for numbers in list(zip(*found, strict=True))[1:]))
-    if by != "session":
-        total = total._replace(sessions=0)  # one session can be in several groups
     columns = {name: text for name, text in _COLUMNS.items() if any(map(text, found))}
     names = {row.sid: row.name for row in selection.rows}
     shown, pager = page_of(found, "/stats", values)
@@ -76,7 +72,7 @@ def statistics_page(store: StoreReader, guard: Guard, prices: Mapping[str, Price
     ]  # fmt: skip
     return Answer.page(
         "stats.html", "/stats", selection=selection, by=by, groups=GROUPS, since=since, until=until, rows=rows,
-        columns=list(columns), total=[text(total) for text in columns.values()], pager=pager,
+        columns=list(columns), total=[text(report.total) for text in columns.values()], pager=pager,
         found=counted(len(found), len(found), by),
     )  # fmt: skip
 

@@ -108,6 +108,39 @@ def test_a_failed_call_wrote_nothing(run: Run, here: Path, session: Session, sto
     assert "Fail" not in run("log", "--", "app.py")
 
 
+def test_an_id_that_a_failed_and_a_successful_call_share(run: Run, here: Path, store: Store) -> None:
+    session = store.new_session(agent="pi", cwd=str(here))
+    session.append(Message.user("Write two files"))
+    names = ("app.py", "other.py")
+    calls = [ToolCall("same", "write", {"path": name, "content": f"{name}\n"}) for name in names]
+    session.append(Message.assistant(calls))
+    for call, fails in zip(calls, (True, False), strict=True):
+        session.append(Message.tool(call, "done", is_error=fails))
+    store.close()
+    for name, expected in zip(names, (None, "Write two files"), strict=True):
+        (here / name).write_text(f"{name}\n")
+        assert blamed(run, name) == [expected]
+        run("log", "--", name, code=0 if expected else 1)
+
+
+def test_a_patch_in_a_shell_command(run: Run, here: Path, session: Session, store: Store) -> None:
+    patch = "*** Begin Patch\n*** Update File: app.py\n@@\n import os\n+import sys\n*** End Patch\n"
+    session.append(Message.user("Import sys"))
+    answer(session, "exec_command", cmd=f"apply_patch <<'EOF'\n{patch}EOF\npytest -q\n")
+    session.append(Message.user("Show a patch"))
+    answer(session, "exec_command", cmd=f"cat <<'EOF'\napply_patch <<'X'\n{patch.replace('sys', 're')}X\nEOF\n")
+    store.close()
+    (here / "app.py").write_text("import os\nimport sys\nimport re\n")
+    assert blamed(run, "app.py") == ["Write an app", "Import sys", None]
+    [newest, *_] = document(run("log", "--json", "--", "app.py"))["changes"]
+    assert (newest["prompt"], newest["change"], newest["added"]) == ("Import sys", "edit", 1)
+    assert "exec_command app.py +1 -0; pytest -q" in run("log")
+    shown = run("show", "@@leaf~4").splitlines()
+    assert [line.strip() for line in shown[-5:]] == [
+        "-> exec_command", "app.py  edit +1 -0", "import os", "+import sys", "pytest -q",
+    ]  # fmt: skip
+
+
 def test_a_deleted_file_begins_again(run: Run, here: Path, session: Session, store: Store) -> None:
     session.append(Message.user("Delete it"))
     answer(session, "apply_patch", input="*** Begin Patch\n*** Delete File: app.py\n*** End Patch\n")
@@ -133,6 +166,19 @@ def test_changes_of_shell_commands_between_checkpoints(run: Run, here: Path, sto
     assert blamed(run, "@@leaf", "app.py") == [None, "Use sed"]
     assert blamed(run, "@@leaf", str(here / "app.py")) == [None, "Use sed"]
     assert "no file 'b.py' at @@leaf" in run("blame", "@@leaf", "b.py", code=3, err=True)
+
+
+@pytest.mark.parametrize("name", ["a:b", f"x{HIDDEN}\ny", "\udcff", "*.py", "con"])
+def test_a_file_with_an_unusual_name_between_checkpoints(run: Run, here: Path, store: Store, name: str) -> None:
+    (here / ".git").rmdir()
+    (here / name).write_text("one\n")
+    session = store.new_session(agent="pi", cwd=str(here))
+    session.append(Message.user("Use sed"))
+    with session.files.checkpoint(here):
+        (here / name).write_text("one\ntwo\n")
+    session.append(Message.assistant("done"))
+    store.close()
+    assert blamed(run, name) == blamed(run, "@@leaf", name) == [None, "Use sed"]
 
 
 def test_log_of_files_lists_the_changes_of_all_sessions(run: Run, here: Path, session: Session, store: Store) -> None:
@@ -172,6 +218,27 @@ def test_a_file_that_cannot_be_read(
     if data is not None:
         (here / path).write_bytes(data)
     assert run("blame", path, code=code, err=True).startswith("error: ")
+
+
+WRONG = {
+    "an unknown entry": ("@@nothing", "app.py"), "an unknown session": ("nothing@leaf", "app.py"),
+    "a hostile address": (f"@@{HIDDEN}\n", "app.py"), "no checkpoint": ("@@leaf", "app.py"),
+    "no session": ("@leaf~", "app.py"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", WRONG.values(), ids=WRONG)
+def test_an_entry_that_cannot_be_shown(run: Run, session: Session, store: Store, words: tuple[str, ...]) -> None:
+    store.close()
+    text = run("blame", *words, code=3, err=True)
+    assert text.startswith("error: ") and "\x1b" not in text and "\u202e" not in text
+
+
+@pytest.mark.parametrize("path", ["none", "", "a\0b", f"{HIDDEN}\n", "\udcff", "/", "../.."])
+def test_a_path_that_no_session_changed(run: Run, session: Session, store: Store, path: str) -> None:
+    store.close()
+    text = run("log", "--", path, code=1, err=True)
+    assert "no session changed" in text and "\x1b" not in text and "\u202e" not in text
 
 
 @pytest.mark.parametrize("words", [("app.py", "-L", "0,1"), ("app.py", "-L", "5,"), ("app.py", "-L", "x"), ()])

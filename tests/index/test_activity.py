@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from gitsession import Message, ToolCall
 from gitsession.api import Store
 from gitsession.formats import FORMATS
 from gitsession.index.activity import actions_of, sessions_that_changed
+from gitsession.index.file_changes import paths_changed_by
 from gitsession.index.statistics import statistics
 
 
@@ -60,6 +62,61 @@ def test_appended_entries_are_added(store: Store) -> None:
     session.append(Message.assistant("again", usage={"input": 5, "output": 2, "cost": {"total": 0.5}}))
     [row] = store.sessions()
     assert (row.changed, row.cost, row.tokens) == (1, 0.75, 14)
+
+
+def test_a_repeated_id_of_a_call_belongs_to_the_newest_call_without_result(store: Store) -> None:
+    session = store.new_session(agent="pi", cwd="/w")
+    outcomes = [("first", True), ("second", False), ("third", True)]
+    for name, fails in outcomes:
+        session.append(Message.user(f"write {name}"))
+        writing = ToolCall("call_1", "write", {"path": f"/w/{name}", "content": "1\n"})
+        session.append(Message.assistant([writing]))
+        if name == "second":
+            store.catalogue()  # the next entries are added to the catalog later
+        session.append(Message.tool(writing, "done", is_error=fails))
+    assert titles(store) == [
+        ("write first +1 -0", ""), ("write second +1 -0", ""), ("write third +1 -0", ""),
+        ("write first +1 -0", "error, 1 line"), ("write second +1 -0", "1 line"),
+        ("write third +1 -0", "error, 1 line"),
+    ]  # fmt: skip
+    db = store.catalogue().db
+    [row] = statistics(db, [session.id], "agent").groups
+    assert (row.calls, row.failures, row.added) == (3, 2, 1)
+    assert paths_changed_by(db, session.id) == {"/w/second"}
+
+
+def test_repeated_ids_in_one_message_are_matched_in_their_order(store: Store) -> None:
+    session = store.new_session(agent="pi", cwd="/w")
+    session.append(Message.user("write"))
+    calls = [ToolCall("c", "write", {"path": f"/w/{name}", "content": ""}) for name in "ab"]
+    session.append(Message.assistant(calls))
+    for each, fails in zip(calls, (False, True), strict=True):
+        session.append(Message.tool(each, "done", is_error=fails))
+    assert titles(store)[2:] == [("write a +0 -0", "1 line"), ("write b +0 -0", "error, 1 line")]
+    assert paths_changed_by(store.catalogue().db, session.id) == {"/w/a"}
+
+
+def test_a_result_on_another_branch_belongs_to_the_call_of_its_branch(store: Store) -> None:
+    session = store.new_session(agent="pi", cwd="/w")
+    start = session.append(Message.user("write"))
+    for name, fails in (("a", True), ("b", False)):
+        branch = session if name == "a" else session.branch("other", at=start)
+        writing = ToolCall("c", "write", {"path": f"/w/{name}", "content": ""})
+        branch.append(Message.assistant([writing]))
+        branch.append(Message.tool(writing, "done", is_error=fails))
+    assert paths_changed_by(store.catalogue().db, session.id) == {"/w/b"}
+
+
+def test_a_session_with_one_id_for_all_calls_is_indexed_in_linear_time(store: Store) -> None:
+    session = store.new_session(agent="pi", cwd="/w")
+    running = ToolCall("c", "bash", {"command": "true"})
+    for _ in range(1500):
+        session.append(Message.assistant([running]))
+    for _ in range(1500):
+        session.append(Message.tool(running, "done"))
+    began = time.process_time()
+    store.catalogue()
+    assert time.process_time() - began < 30
 
 
 def test_an_undone_entry_is_removed(store: Store) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitsession import Message, ToolCall
-from gitsession.model.file_edits import FileEdit, ReplacedText, compare, edits_in, edits_in_text
+from gitsession.model.file_edits import FileEdit, ReplacedText, compare, edits_in, edits_in_command, edits_in_text
 from gitsession.model.tool_actions import action_of, outcome_of
 
 PATCH = """*** Begin Patch
@@ -26,6 +26,8 @@ PATCH = """*** Begin Patch
 *** Delete File: README.md
 *** End Patch
 """
+
+ADDED = "*** Begin Patch\n*** Add File: a.py\n+one\n*** End Patch\n"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +55,11 @@ PATCH = """*** Begin Patch
         ("Write", {"file_path": "/w/sub/a.txt", "content": "1\n2\n"}, "Write sub/a.txt +2 -0"),
         ("write", {"path": "/elsewhere/a.txt", "content": ""}, "write /elsewhere/a.txt +0 -0"),
         ("apply_patch", {"input": PATCH}, "apply_patch NOTES.md +2 -0, app.py +1 -1, README.md +0 -0"),
+        ("exec_command", {"cmd": f"apply_patch <<'EOF'\n{ADDED}EOF\n"}, "exec_command a.py +1 -0"),
+        ("shell", {"command": ["bash", "-lc", f"apply_patch << EOF\n{ADDED}EOF"]}, "shell a.py +1 -0"),
+        ("shell", {"command": ["apply_patch", ADDED], "workdir": "/w/sub"}, "shell sub/a.py +1 -0"),
+        ("exec_command", {"cmd": f"cd 'my sub' && applypatch <<\"E\"\n{ADDED}E"}, "exec_command my sub/a.py +1 -0"),
+        ("exec_command", {"cmd": f"apply_patch <<E\n{ADDED}E\n\npytest -q\n"}, "exec_command a.py +1 -0; pytest -q"),
         ("read", {"path": "README.md"}, "read README.md"),
         ("read", {"path": "README.md", "offset": 20, "limit": 10}, "read README.md:20-29"),
         ("Read", {"file_path": "a", "limit": 20}, "Read a:1-20"),
@@ -75,6 +82,41 @@ def test_a_patch_names_every_file_and_its_lines() -> None:
         FileEdit("app.py", (" kept", "-old", "+new"), "move", "main.py", (ReplacedText("kept\nold", "kept\nnew"),)),
         FileEdit("README.md", (), "delete"),
     )
+
+
+def test_a_shell_command_can_begin_with_several_patches() -> None:
+    second = "*** Begin Patch\n*** Update File: b.py\n*** Move to: /c.py\n@@\n-x\n+y\n*** End Patch\n"
+    edits, rest = edits_in_command(f"cd sub && apply_patch <<'A'\n{ADDED}A\napply_patch <<B\n{second}B\nls\n")
+    assert [(edit.path, edit.moved_to, edit.size) for edit in edits] == [
+        ("sub/a.py", "", "+1 -0"), ("sub/b.py", "/c.py", "+1 -1"),
+    ]  # fmt: skip
+    assert rest == "ls"
+
+
+NO_PATCHES = {
+    "the here-document does not end": f"apply_patch <<'EOF'\n{ADDED}",
+    "another word ends it": f"apply_patch <<'EOF'\n{ADDED}END\n",
+    "the word is on a line with other text": f"apply_patch <<'EOF'\n{ADDED}EOF;\n",
+    "the patch does not end": "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: a.py\n+one\nEOF\n",
+    "there is no patch": "apply_patch <<'EOF'\n+one\nEOF\n",
+    "the patch has no files": "apply_patch <<'EOF'\n*** Begin Patch\n*** End Patch\nEOF\n",
+    "another command gets the text": f"cat > it.sh <<'EOF'\napply_patch <<'X'\n{ADDED}X\nEOF\n",
+    "it is printed": f"echo \"apply_patch <<'EOF'\n{ADDED}EOF\n\"",
+    "the folder is computed": f"cd $(mktemp -d) && apply_patch <<'EOF'\n{ADDED}EOF\n",
+    "it is a comment": f"# apply_patch <<'EOF'\n{ADDED}EOF\n",
+}
+
+
+@pytest.mark.parametrize("command", NO_PATCHES.values(), ids=NO_PATCHES)
+def test_other_commands_with_the_text_of_a_patch_are_no_edits(command: str) -> None:
+    assert edits_in_command(command) == ((), command)
+    assert action_of(ToolCall("c", "exec_command", {"cmd": command})).verb == "run"
+
+
+def test_many_patches_in_one_command_are_found_in_linear_time() -> None:
+    edits, rest = edits_in_command(f"apply_patch <<E\n{ADDED}E\n" * 10_000)
+    assert (len(edits), rest) == (10_000, "")
+    assert edits_in_command("apply_patch <<E\n" * 100_000)[0] == ()
 
 
 def test_an_edit_has_the_replaced_parts_in_order() -> None:
@@ -129,6 +171,11 @@ _CODEX = "Chunk ID: 5e5b68\nWall time: 0.0000 seconds\nProcess exited with code 
         (_CODEX.format(0) + "a\nb\n", {}, "2 lines"),
         ('{"output":"done\\n","metadata":{"exit_code":3}}', {}, "exit 3, 1 line"),
         ("x", {"details": {"metadata": {"exit": 5}}}, "exit 5, 1 line"),
+        ("apply_patch verification failed: Failed to find expected lines in a.py:\nx", {}, "error, 2 lines"),
+        ("patch rejected by user", {}, "error, 1 line"),
+        ("exec_command failed for `ls`: CreateProcess", {}, "error, 1 line"),
+        ("a\napply_patch verification failed: x", {}, "2 lines"),
+        (_CODEX.format(0) + "patch rejected: x", {}, "1 line"),
     ],
 )
 def test_the_outcome_of_a_result(text: str, fields: dict[str, Any], outcome: str) -> None:
@@ -144,7 +191,9 @@ _VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-_NAMES = st.sampled_from(["command", "cmd", "path", "edits", "input", "content", "old_string", "offset", "limit"])
+_NAMES = st.sampled_from(
+    ["workdir", "command", "cmd", "path", "edits", "input", "content", "old_string", "offset", "limit"]
+)
 
 
 @given(st.text(), st.dictionaries(_NAMES, _VALUES, max_size=4), st.text())

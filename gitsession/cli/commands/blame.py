@@ -70,7 +70,7 @@ def blame_command(app: App, words: Sequence[str], lines: tuple[int, int] | None)
     if b"\0" in data[:_BINARY_BYTES]:
         raise Refused(f"cannot blame '{words[-1]}': it is a binary file")
     text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-    origins = FileHistory(catalogue, app.objects(), file).blame(text, until_ms)
+    origins = FileHistory(catalogue, app.objects()).blame(file, text, until_ms)
     first, last = lines or (1, len(origins))
     if first > max(len(origins), 1):
         raise click.UsageError(f"'{words[-1]}' has only {len(origins):,} lines")
@@ -96,19 +96,24 @@ def _recorded(app: App, address: str, path: str) -> tuple[TrackedFile, bytes, in
     from gitsession.discovery.file_history import TrackedFile
     from gitsession.model.entries import Checkpoint
     from gitsession.sessions.content import entry_of
+    from gitsession.workspace.names import escape_path
 
     session, node = app.entry(address)
     files = session.files.at(node)
     entry = entry_of(app.objects(), files.checkpoint) if files.checkpoint is not None else None
     if not isinstance(entry, Checkpoint):
-        raise NotFound(f"cannot show '{path}' at {address}: the session has no checkpoints")
+        raise NotFound(
+            f"cannot show '{path}' at {address}: the session has no checkpoints",
+            hint="omit the entry to show the file as it is now",
+        )
     top = entry.workspace or ""
     name = os.path.relpath(path, top) if os.path.isabs(path) and top else os.path.normpath(path)
     row, _ = app.row(split(address)[0])
-    if name not in files:
+    recorded = escape_path(os.fsencode(name))
+    if recorded not in files:
         raise NotFound(f"no file '{name}' at {address}", hint="pass a path relative to the top folder of the workspace")
     file = TrackedFile(os.path.join(top, name), name, row.identity)
-    return file, files.read(name), max(entry.at_ms, entry_of(app.objects(), node).at_ms)
+    return file, files.read(recorded), max(entry.at_ms, entry_of(app.objects(), node).at_ms)
 
 
 def _as_object(number: int, line: str, origin: LineOrigin | None) -> dict[str, Any]:
@@ -162,11 +167,11 @@ def show_changes(app: App, address: str | None, paths: Sequence[str], number: in
             raise click.UsageError(f"pass a session without an entry before --: {address!r}")
         sid = row.sid
     catalogue = app.catalogue()
-    histories = [FileHistory(catalogue, app.objects(), TrackedFile.at(path)) for path in paths]
-    found = {change[:3]: (change, history) for history in histories for change in history.changes()}
-    changes = sorted(found.values(), key=lambda item: (-item[0].at_ms, item[0].sid, item[0].oid, -item[0].number))
-    wanted = [(change, history) for change, history in changes if sid in (None, change.sid)][:number]
-    rows = [(change, history.origin(change.sid, change.oid)) for change, history in wanted]
+    history = FileHistory(catalogue, app.objects())
+    found = {change[:4]: change for path in paths for change in history.changes(TrackedFile.at(path))}
+    changes = sorted(found.values(), key=lambda it: (-it.at_ms, it.sid, it.oid, -it.block, -it.number))
+    wanted = [change for change in changes if sid in (None, change.sid)][:number]
+    rows = [(change, history.origin(change.sid, change.oid)) for change in wanted]
     return print_list(
         "file-log",
         "changes",

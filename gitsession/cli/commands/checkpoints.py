@@ -1,8 +1,7 @@
-"""Commands for the files of a session: checkpoint, rewind, diff."""
+"""Commands for the files of a session: checkpoint, rewind."""
 
 from __future__ import annotations
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, split
 from gitsession.cli.options import command, option
-from gitsession.cli.output import complain, emit, json_option, paged, say, say_painted, wants_json, warn
+from gitsession.cli.output import complain, emit, json_option, say, say_painted, wants_json, warn
 from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.sessions.gaps import DAMAGE
 
@@ -220,82 +219,6 @@ def _document(session: gitsession.Session, plan: gitsession.RewindPlan | None) -
         "prompt": plan.prompt,
         "workspace": plan.workspace,
     }
-
-
-_EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
-"""Object id of the empty tree."""
-
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-
-
-@command(context_settings={"allow_interspersed_args": False})
-@click.argument("words", metavar="A [B] [-- PATH...]", nargs=-1, required=True, type=click.UNPROCESSED)
-@json_option
-@click.pass_obj
-def diff_command(app: App, words: tuple[str, ...]) -> int:
-    """Show file changes between two entries.
-
-    A is SESSION[@ENTRY]. B is another address, or an entry of the same session. Without B, compare A with the newest
-    checkpoint of the session. Pass options before A. Each PATH is relative to the top folder of the workspace.
-    """
-    at = words.index("--") if "--" in words else len(words)
-    ends, paths = words[:at], words[at + 1 :]
-    if len(ends) not in (1, 2):
-        raise click.UsageError("expected one or two entries, and paths only after --")
-    session, node = app.entry(ends[0])
-    old = session.files.at(node)
-    if len(ends) == 1:
-        new = session.files.at()
-    else:
-        other, to = app.entry(ends[1]) if "@" in ends[1] else (session, session.resolve(ends[1]))
-        new = other.files.at(to)
-    changes = [change for change in old.diff(new) if not paths or _is_below(change.path, paths)]
-    if wants_json():
-        files = [change._asdict() for change in changes]
-        emit("diff", {"session": session.id, "from": _id(old), "to": _id(new), "files": files})
-    elif changes:
-        _show_diff(app, old, new, paths)
-    else:
-        warn(_same(old, new, paths))
-    return exits.OK if changes else exits.NOTHING
-
-
-def _same(old: gitsession.Files, new: gitsession.Files, paths: tuple[str, ...]) -> str:
-    """Return the message for two entries whose files do not differ."""
-    if old.checkpoint is None and new.checkpoint is None:
-        return "nothing to compare: the session has no checkpoints"
-    ends = [f"checkpoint {one.checkpoint.oid[:12]}" if one.checkpoint else "no files" for one in (old, new)]
-    where = f", in {', '.join(paths)}" if paths else ""
-    if ends[0] == ends[1]:
-        return f"no differences: both entries have {ends[0]} as their newest checkpoint{where}"
-    return f"no differences between {ends[0]} and {ends[1]}{where}"
-
-
-def _id(files: gitsession.Files) -> str | None:
-    return files.checkpoint.oid if files.checkpoint else None
-
-
-def _is_below(path: str, paths: tuple[str, ...]) -> bool:
-    return any(path == one.rstrip("/") or path.startswith(one.rstrip("/") + "/") for one in paths)
-
-
-def _show_diff(app: App, old: gitsession.Files, new: gitsession.Files, paths: tuple[str, ...]) -> None:
-    """Print git's diff. If standard output is a terminal, control sequences are removed."""
-    from gitsession.git import process
-
-    store = app.store()
-    store.flush()  # git does not read the journal
-    trees = (old.tree or _EMPTY, new.tree or _EMPTY)
-    only = (f":(literal){path.rstrip('/')}" for path in paths)
-    how = ("--no-ext-diff", "--no-textconv", "--no-color")
-    result = process.run(store.objects.git_dir, "diff", *how, *trees, "--", *only)
-    if sys.stdout.isatty():
-        lines = result.out.decode("utf-8", "replace").removesuffix("\n").split("\n")
-        paged([paint(line, fg=_COLORS.get(line[:1])) for line in lines])
-    else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(result.out)
-        sys.stdout.buffer.flush()
 
 
 _FILE_COLORS = {

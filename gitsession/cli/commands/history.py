@@ -12,7 +12,7 @@ import click
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
-from gitsession.cli.options import PlainCommand, command, option
+from gitsession.cli.options import CommandWithPaths, command, given_paths, option
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
 from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
 from gitsession.codec.digest import to_base64url
@@ -29,22 +29,7 @@ FOLLOWED = 10
 """Default number of existing entries that ``--follow`` shows first."""
 
 
-_PATHS = f"{__name__}.paths"
-
-
-class _WithPaths(PlainCommand):
-    """A command whose arguments after ``--`` are paths, also if there are no arguments before it."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # ``--`` before an address such as ``-@leaf`` was inserted by ``cli.app``.
-        following = [*args[1:], ""]
-        ends = (at for at, word in enumerate(args) if word == "--" and not following[at].startswith("-@"))
-        end = next(ends, len(args))
-        ctx.meta[_PATHS] = tuple(args[end + 1 :])
-        return super().parse_args(ctx, args[:end])
-
-
-@command(cls=_WithPaths)
+@command(cls=CommandWithPaths)
 @click.argument("session", metavar="[SESSION[@ENTRY]] [-- FILE...]", required=False)
 @option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many entries.")
 @option("--follow", "-f", is_flag=True, help="Show the newest entries, and then each new entry as it is written.")
@@ -56,7 +41,7 @@ def log_command(app: App, session: str | None, number: int | None, follow: bool)
     Without ENTRY, show the history of the active branch. With FILE, show the entries that changed these files, of
     SESSION or of all sessions.
     """
-    paths = click.get_current_context().meta[_PATHS]
+    paths = given_paths()
     if paths:
         from gitsession.cli.commands.blame import show_changes
 

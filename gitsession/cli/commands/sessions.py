@@ -140,9 +140,9 @@ def _filtered(
 
 def _sessions_of_commit(commit: str) -> set[str]:
     """Return the ids of the sessions that a commit's message names. Raises ``UsageError`` for an unknown commit."""
-    from gitsession.sync import commit_trailers
+    from gitsession.sync import code_commits
 
-    found = commit_trailers.sessions_of(os.getcwd(), commit)
+    found = code_commits.sessions_of(os.getcwd(), commit)
     if found is None:
         raise click.UsageError(f"unknown commit '{commit}' in the current folder")
     return found

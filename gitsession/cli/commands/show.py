@@ -174,7 +174,7 @@ _DIFF_COLORS = {"+": "green", "-": "red"}
 
 
 def _call_lines(call: ToolCall, folder: str) -> list[str]:
-    """Return the lines of a tool call: the changes of files as a diff, the whole command, or the arguments as JSON."""
+    """Return the lines of a tool call: the changes of files as a diff, the command, or the arguments as JSON."""
     from gitsession.model.tool_actions import action_of
 
     action = action_of(call, folder)
@@ -184,7 +184,7 @@ def _call_lines(call: ToolCall, folder: str) -> list[str]:
             moved = f" -> {edit.moved_to}" if edit.moved_to else ""
             lines.append(paint(on_a_line(f"{edit.path}{moved}  {edit.change} {edit.size}"), bold=True))
             lines += [paint(line, fg=_DIFF_COLORS.get(line[:1])) for line in edit.lines]
-        return lines
+        return lines + (_plain_lines(action.command) if action.command else [])
     if action.command:
         first, *others = _plain_lines(action.command)
         return [paint(f"-> {action.tool}: {first}", fg="yellow"), *others]
