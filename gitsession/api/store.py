@@ -41,9 +41,10 @@ if TYPE_CHECKING:
     from gitsession.exporting.export_session import ExportResult
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
-    from gitsession.index.prompts import StoredPrompt
+    from gitsession.index.prompts import RecentPrompt
     from gitsession.index.search import Hit
     from gitsession.live.ingesting import IngestResult
+    from gitsession.redaction.guard import Guard
     from gitsession.repair.repair import RepairResult
     from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
     from gitsession.store.interface import Transaction
@@ -342,8 +343,8 @@ class Store:
         return trash.select_expired(rows, rules, labels=labels, size=lambda sid: trash.size_of(self.objects, sid))
 
     def search(
-        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", file: str = "", role: str = "",
-        since_ms: int = 0, until_ms: int | None = None, most: int = 20,
+        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", folder: str | Path | None = None,
+        file: str = "", role: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 20,
     ) -> list[Hit]:  # fmt: skip
         """Search the conversations of all sessions.
 
@@ -356,6 +357,7 @@ class Store:
             agent: Search only sessions of this agent.
             project: Search only sessions that belong to the project of this folder, or whose working directory is this
                 folder or a folder below it.
+            folder: Search only the sessions that ``sessions_of(folder)`` returns.
             file: Search only sessions whose tool calls changed this file, or a file in this folder.
             role: Search only text of this role: ``"user"``, ``"assistant"``, ``"tool"``, ``"shell"``, ``"custom"``,
                 ``"summary"`` or ``"title"``.
@@ -379,7 +381,8 @@ class Store:
         matches = search.regular_expression(query) if regex else None
         catalogue = self.catalogue()
         identity = identity_of(Path(project)) if project else None
-        rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
+        found = catalogue.sessions() if folder is None else self.sessions_of(folder)
+        rows = (row for row in found if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         if file:
             changed = sessions_that_changed(catalogue.db, os.path.abspath(file), file)
@@ -409,25 +412,59 @@ class Store:
         with self.objects.without_fetching():
             return search.suggest(catalogue, self.objects, search.SearchQuery(query=query, sessions=among))
 
-    def prompts(self, query: str = "", *, among: Sequence[Row] | None = None, most: int = 100) -> list[StoredPrompt]:
+    def prompts(
+        self,
+        query: str = "",
+        *,
+        folder: str | Path | None = None,
+        agent: str = "",
+        most: int = 100,
+        histories: bool = False,
+        on_problem: Callable[[str], None] = lambda problem: None,
+    ) -> list[RecentPrompt]:
         """Return the prompts of the user in all sessions, the newest first.
 
         Of prompts with the same text, only the newest is returned. Texts that agents insert as prompts are left out.
 
         Args:
             query: Words that the prompts must contain, as for ``search``.
-            among: The sessions to read, as ``sessions`` returns them. Defaults to all sessions.
+            folder: Return only prompts of the sessions that ``sessions_of(folder)`` returns.
+            agent: Return only prompts to this agent.
             most: The maximum number of prompts.
+            histories: Whether to also read the prompt histories of the agents on this machine, which contain prompts of
+                sessions that are not stored. Secrets in these prompts are replaced by placeholders.
+            on_problem: A function that is called with a message for each history that is damaged or cannot be read.
 
         Raises:
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
-        from gitsession.index.prompts import recent_prompts
+        from gitsession.discovery import prompt_histories
+        from gitsession.index.prompts import PromptQuery, recent_prompts
 
         catalogue = self.catalogue()
-        rows = {row.sid: row for row in (catalogue.sessions() if among is None else among)}
+        rows = catalogue.sessions()
+        here = None if folder is None else folder_of(os.fspath(folder))
+        of_here = rows if here is None else of_folder(rows, here)
+        wanted = PromptQuery(
+            query=query,
+            rows=rows,
+            sessions={row.sid: row for row in of_here if agent in ("", row.agent)},
+            most=most,
+            folder=here,
+        )
+        if histories:
+            place = Path("." if folder is None else folder)
+            wanted = replace(
+                wanted,
+                typed=lambda: prompt_histories.read(Path.home(), os.environ, place, on_problem, agent=agent),
+                redact=lambda text: self._guard.words(text),
+            )
         with self.objects.without_fetching():
-            return recent_prompts(catalogue, self.objects, rows, query, most)
+            return recent_prompts(catalogue, self.objects, wanted)
+
+    @functools.cached_property
+    def _guard(self) -> Guard:
+        return self.secrets.guard()
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Yield each entry that any process appends to a branch after this call. The iterator never ends.

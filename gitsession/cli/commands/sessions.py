@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
 import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, here, no_such_agent, project_identity
-from gitsession.cli.options import command, option
+from gitsession.cli.options import agent_option, command, file_option, here_option, option, project_option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import ago, clock, columns, count, on_a_line, pad, paint, shorten, width
 from gitsession.index.catalogue import Catalogue
@@ -34,18 +34,9 @@ _SORTS: Mapping[str, Callable[[gitsession.Row], Any]] = {
 
 @command()
 @option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many sessions.")
-@option("--agent", metavar="AGENT", help="Show only sessions of this agent.")
-@option(
-    "--project",
-    metavar="PROJECT",
-    help="Show only sessions of this project: a folder, or an identity such as github.com/owner/name.",
-)
-@option(
-    "--here",
-    "in_folder",
-    is_flag=True,
-    help="Show only sessions of the current folder, its parent folders, and its project.",
-)
+@agent_option
+@project_option
+@here_option
 @option(
     "--since",
     type=Since(),
@@ -53,7 +44,7 @@ _SORTS: Mapping[str, Callable[[gitsession.Row], Any]] = {
 )
 @option("--until", type=Since(), help="Show only sessions that began before WHEN.")
 @option("--model", metavar="TEXT", help="Show only sessions with answers of a model whose name contains TEXT.")
-@option("--file", metavar="FILE", help="Show only sessions that changed this file, or a file in this folder.")
+@file_option
 @option("--branch", metavar="NAME", help="Show only sessions with a branch of this name.")
 @option("--label", metavar="TEXT", help="Show only sessions with a label that contains TEXT.")
 @option("--commit", metavar="REV", help="Show only the sessions that a commit of the current repository names.")
@@ -94,15 +85,15 @@ def ls_command(
             click.echo(formatted(row, format) + ("\0" if nul else "\n"), nl=False)
         return exits.OK if rows else exits.NOTHING
     total = count(len(found), "session")
-    nothing = no_such_agent(filters["agent"] or "", found) or f"no sessions found ({total} in {app.location})"
+    nothing = no_such_agent(filters["agent"], found) or f"no sessions found ({total} in {app.location})"
     code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
     app.warn_of_damage()
     return code
 
 
 def _filtered(
-    catalogue: Catalogue, rows: Sequence[gitsession.Row], *, agent: str | None, project: str | None, in_folder: bool,
-    since: int | None, until: int | None, model: str | None, file: str | None, branch: str | None, label: str | None,
+    catalogue: Catalogue, rows: Sequence[gitsession.Row], *, agent: str, project: str, in_folder: bool,
+    since: int | None, until: int | None, model: str | None, file: str, branch: str | None, label: str | None,
     commit: str | None,
 ) -> Iterator[gitsession.Row]:  # fmt: skip
     """Yield the sessions that pass all filters, in the order of ``rows``."""
@@ -205,7 +196,14 @@ def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
 _NUMBERS = frozenset({"TOKENS", "ENTRIES", "BRANCHES", "FILES", "COST"})
 
 
-def short_ids(rows: Iterable[gitsession.Row]) -> dict[str, str]:
+class HasId(Protocol):
+    """An object with the id of a session."""
+
+    @property
+    def sid(self) -> str: ...
+
+
+def short_ids(rows: Iterable[HasId]) -> dict[str, str]:
     """Return a short id of each session: the beginning of the part after the date that no other of ``rows`` has.
 
     Seven characters have 2**35 values, so a session that is not in ``rows`` hardly ever begins in the same way.
