@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gitsession import paths
 from gitsession.api.opened import OpenStore, folder_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
     from gitsession.index.prompts import RecentPrompt
-    from gitsession.index.search import Hit
+    from gitsession.index.search import Hit, SearchQuery
     from gitsession.live.ingesting import IngestResult
     from gitsession.redaction.guard import Guard
     from gitsession.repair.repair import RepairResult
@@ -372,6 +372,39 @@ class Store:
             InvalidName: The role is unknown, or the regular expression is invalid.
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
+        from gitsession.index import search
+
+        wanted = self._search_query(
+            query, regex=regex, agent=agent, project=project, folder=folder, file=file, role=role, since_ms=since_ms,
+            until_ms=until_ms, most=most,
+        )  # fmt: skip
+        with self.objects.without_fetching():
+            return search.search(self.catalogue(), self.objects, wanted)
+
+    def suggest_query(self, query: str, **filters: Any) -> str:
+        """Return a query with hits, in which unknown words are replaced by known ones with almost the same spelling.
+
+        Args:
+            query: A query without hits.
+            filters: The filters of the search, as for ``search``.
+
+        Returns:
+            The query; "" if there is none.
+
+        Raises:
+            InvalidName: The role is unknown.
+            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
+        """
+        from gitsession.index import search
+
+        wanted = self._search_query(query, **filters)
+        with self.objects.without_fetching():
+            return search.suggest(self.catalogue(), self.objects, wanted)
+
+    def _search_query(
+        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", folder: str | Path | None = None,
+        file: str = "", role: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 20,
+    ) -> SearchQuery:  # fmt: skip
         from gitsession.discovery.projects import identity_of
         from gitsession.index import search
         from gitsession.index.search_words import ROLES
@@ -387,30 +420,9 @@ class Store:
         if file:
             changed = sessions_that_changed(catalogue.db, os.path.abspath(file), file)
             among = {sid: row for sid, row in among.items() if sid in changed}
-        wanted = search.SearchQuery(
+        return search.SearchQuery(
             query=query, sessions=among, role=role, since_ms=since_ms, until_ms=until_ms, most=most, regex=matches
         )
-        with self.objects.without_fetching():
-            return search.search(catalogue, self.objects, wanted)
-
-    def suggest_query(self, query: str) -> str:
-        """Return a query with hits, in which unknown words are replaced by known ones with almost the same spelling.
-
-        Args:
-            query: A query without hits.
-
-        Returns:
-            The query; "" if there is none.
-
-        Raises:
-            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
-        """
-        from gitsession.index import search
-
-        catalogue = self.catalogue()
-        among = {row.sid: row for row in catalogue.sessions()}
-        with self.objects.without_fetching():
-            return search.suggest(catalogue, self.objects, search.SearchQuery(query=query, sessions=among))
 
     def prompts(
         self,

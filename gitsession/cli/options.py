@@ -91,3 +91,8 @@ def most_option(things: str, default: int) -> Callable[[Callable[..., Any]], Cal
     """Return the option ``-n``, the maximum number of ``things`` to show."""
     help = f"Show at most this many {things}. Default: {default}."
     return option("-n", "most", type=click.IntRange(1, 1_000_000), metavar="N", default=default, help=help)
+
+
+def pick_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--pick``. ``cli.picking`` lets the user select a line."""
+    return option("--pick", "picks", is_flag=True, help=help)

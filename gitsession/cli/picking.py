@@ -7,11 +7,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import click
 
-from gitsession.cli.options import option
 from gitsession.cli.output import is_attended, wants_json
 from gitsession.cli.text import ago, on_a_line
 from gitsession.errors import Ambiguous, NotFound, Unavailable
@@ -22,11 +20,6 @@ FZF = ("--read0", "--print0", "--no-multi", "--delimiter=\t", "--with-nth=2..", 
 
 _NOTHING_FOUND, _INTERRUPTED = 1, 130
 _LINE_CHARS_MAX = 2_000
-
-
-def pick_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the option ``--pick``."""
-    return option("--pick", "picks", is_flag=True, help=help)
 
 
 def check_terminal() -> str:

@@ -32,7 +32,7 @@ class TypedPrompt(NamedTuple):
 
     @property
     def is_command(self) -> bool:
-        """Whether the text is a shell command (``!ls``), or a command of the agent without arguments (``/clear``)."""
+        """True if the text is a shell command (``!ls``), or a command of the agent without arguments (``/clear``)."""
         return bool(_COMMAND.match(self.text.strip()))
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.cli import exits
+from gitsession.cli import exits, picking
 from gitsession.cli.invocation import App, no_such_agent
-from gitsession.cli.options import agent_option, command, here_option, most_option, option
+from gitsession.cli.options import agent_option, command, here_option, most_option, option, pick_option
 from gitsession.cli.output import json_option, print_list, wants_json, warn
-from gitsession.cli.picking import check_terminal, pick, pick_option
 from gitsession.cli.text import paint, shorten, width
 from gitsession.model.headline import clean
 
@@ -38,7 +37,7 @@ def prompts_command(
     """
     app.require()
     if picks:
-        check_terminal()
+        picking.check_terminal()
     store = app.store()
     found = store.prompts(
         " ".join(query),
@@ -50,7 +49,7 @@ def prompts_command(
     )
     nothing = "" if found else no_such_agent(agent, store.sessions()) or "no prompts found"
     if found and picks:
-        chosen = pick([prompt.text for prompt in found])
+        chosen = picking.pick([prompt.text for prompt in found])
         found = [] if chosen is None else [found[chosen]]
     if (nul or picks) and found and not wants_json():
         for prompt in found:

@@ -21,10 +21,10 @@ from gitsession.cli.options import (
     here_option,
     most_option,
     option,
+    pick_option,
     project_option,
 )
 from gitsession.cli.output import json_option, print_list, wants_json, warn
-from gitsession.cli.picking import check_terminal, pick, pick_option
 from gitsession.cli.text import ago, clock, columns, count, on_a_line, paint, shell_command, shorten, width
 from gitsession.index.search_words import ROLES
 
@@ -53,7 +53,7 @@ _TITLE_MIN = 12
 @click.pass_context
 def search_command(
     ctx: click.Context, /, query: tuple[str, ...], role: str | None, since: int | None, until: int | None, *,
-    regex: bool, agent: str, in_folder: bool, picks: bool, **filters: Any,
+    regex: bool, agent: str, in_folder: bool, picks: bool, most: int, **filters: Any,
 ) -> int:  # fmt: skip
     """Search all sessions for text.
 
@@ -67,30 +67,33 @@ def search_command(
     app: App = ctx.obj
     app.require()
     if picks:
-        check_terminal()
+        from gitsession.cli import picking
+
+        picking.check_terminal()
     store = app.store()
-    hits = store.search(
-        asked, regex=regex, agent=agent, folder=os.curdir if in_folder else None, role=role or "", since_ms=since or 0,
-        until_ms=until, **filters,
-    )  # fmt: skip
+    filters |= {"agent": agent, "folder": os.curdir if in_folder else None, "role": role or ""}
+    filters |= {"since_ms": since or 0, "until_ms": until}
+    hits = store.search(asked, regex=regex, most=most, **filters)
     nothing, suggestion = "", ""
     if not hits:
-        searched = app.catalogue().sessions()
+        searched = store.sessions_of(os.curdir) if in_folder else app.catalogue().sessions()
         nothing = no_such_agent(agent, searched) or f"no entries found in {count(len(searched), 'session')}"
         nothing += _archived(store)
-        suggestion = "" if regex else store.suggest_query(asked)
+        suggestion = "" if regex else store.suggest_query(asked, **filters)
     if hits and picks:
         return _show_one(ctx, hits)
     code = print_list(
         "search", "hits", map(_object, hits), _lines(hits), nothing=nothing, query=asked, suggestion=suggestion or None
     )
     if suggestion and not wants_json():
-        warn(f"hint: did you mean `gitsession search {shell_command([suggestion])}`?")
+        warn(f"hint: did you mean {shell_command([suggestion])}?")
     app.warn_of_damage()
     return code
 
 
 def _show_one(ctx: click.Context, hits: Sequence[gitsession.Hit]) -> int:
+    from gitsession.cli.picking import pick
+
     chosen = pick([f"{hit.session.name}  {hit.role}  {clock(hit.at_ms)}  {hit.snippet}" for hit in hits])
     if chosen is None:
         return exits.NOTHING
