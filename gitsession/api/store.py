@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from gitsession.index.prompts import RecentPrompt
     from gitsession.index.search import Hit, SearchQuery
     from gitsession.live.ingesting import IngestResult
-    from gitsession.redaction.guard import Guard
     from gitsession.repair.repair import RepairResult
     from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
     from gitsession.store.interface import Transaction
@@ -466,17 +465,14 @@ class Store:
         )
         if histories:
             place = Path("." if folder is None else folder)
+            guard = functools.cache(self._opened.guard)  # loaded for the first prompt of a history
             wanted = replace(
                 wanted,
                 typed=lambda: prompt_histories.read(Path.home(), os.environ, place, on_problem, agent=agent),
-                redact=lambda text: self._guard.words(text),
+                redact=lambda text: guard().words(text),
             )
         with self.objects.without_fetching():
             return recent_prompts(catalogue, self.objects, wanted)
-
-    @functools.cached_property
-    def _guard(self) -> Guard:
-        return self.secrets.guard()
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Yield each entry that any process appends to a branch after this call. The iterator never ends.
