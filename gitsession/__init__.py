@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from gitsession.importing.import_session import ImportResult
     from gitsession.index.catalogue import Row
     from gitsession.index.names import Names
-    from gitsession.index.prompts import StoredPrompt
+    from gitsession.index.prompts import RecentPrompt
     from gitsession.index.search import Hit
     from gitsession.live.follow import NewEntry
     from gitsession.live.ingesting import IngestResult
@@ -167,6 +167,7 @@ __all__ = [
     "PurgeResult",
     "Purges",
     "PushPlan",
+    "RecentPrompt",
     "RedactedExport",
     "Redaction",
     "Refused",
@@ -192,7 +193,6 @@ __all__ = [
     "State",
     "Store",
     "StoreRepository",
-    "StoredPrompt",
     "StoredSecrets",
     "Summarizer",
     "Summary",
@@ -262,7 +262,7 @@ _NAMES = {
     "gitsession.formats": ["Format"],
     "gitsession.git.engine": ["StoreRepository"],
     "gitsession.index.catalogue": ["Row"],
-    "gitsession.index.prompts": ["StoredPrompt"],
+    "gitsession.index.prompts": ["RecentPrompt"],
     "gitsession.index.search": ["Hit"],
     "gitsession.index.names": ["Names"],
     "gitsession.live.ingesting": ["IngestResult"],

@@ -23,6 +23,7 @@ from gitsession.store.git_store import GitStore
 
 if TYPE_CHECKING:
     from gitsession.context.history import ContextHistory, HistoryCache
+    from gitsession.redaction.guard import Guard
 
 _ARCHIVED_ADDRESS_MIN = 8
 
@@ -41,6 +42,13 @@ class OpenStore:
         from gitsession.context.history import HistoryCache
 
         return HistoryCache()
+
+    def guard(self) -> Guard:
+        """Return the rules that detect secrets, even if redaction is disabled in the store."""
+        from gitsession.git import config
+        from gitsession.redaction.guard import Guard
+
+        return self.objects.guard or Guard.load(config.redaction(self.objects.git_dir).rules)
 
     def find(self, address: str, cwd: str | None = None) -> Row:
         """Return the session that ``address`` names, as in ``Store.session``. Raises ``NotFound`` or ``Ambiguous``."""

@@ -9,7 +9,6 @@ from gitsession.archive import archive_set
 from gitsession.archive.trash import TrashView
 from gitsession.dataclass import dataclass
 from gitsession.errors import Refused, require
-from gitsession.git import config
 from gitsession.purge import finding, purging, redact_exports
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
@@ -216,4 +215,4 @@ class StoredSecrets:
 
     def guard(self) -> Guard:
         """Return the rules that detect secrets, even if redaction is disabled in the store."""
-        return self._objects.guard or Guard.load(config.redaction(self._objects.git_dir).rules)
+        return self._opened.guard()

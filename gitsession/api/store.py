@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from gitsession import paths
 from gitsession.api.opened import OpenStore, folder_of
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from gitsession.exporting.export_session import ExportResult
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
-    from gitsession.index.prompts import StoredPrompt
-    from gitsession.index.search import Hit
+    from gitsession.index.prompts import RecentPrompt
+    from gitsession.index.search import Hit, SearchQuery
     from gitsession.live.ingesting import IngestResult
     from gitsession.repair.repair import RepairResult
     from gitsession.sessions.operation_log import Operation, UndoScope, Verb, WorkspaceWrite
@@ -346,8 +346,8 @@ class Store:
         return trash.select_expired(rows, rules, labels=labels, size=lambda sid: trash.size_of(self.objects, sid))
 
     def search(
-        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", file: str = "", role: str = "",
-        since_ms: int = 0, until_ms: int | None = None, most: int = 20,
+        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", folder: str | Path | None = None,
+        file: str = "", role: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 20,
     ) -> list[Hit]:  # fmt: skip
         """Search the conversations of all sessions.
 
@@ -360,6 +360,7 @@ class Store:
             agent: Search only sessions of this agent.
             project: Search only sessions that belong to the project of this folder, or whose working directory is this
                 folder or a folder below it.
+            folder: Search only the sessions that ``sessions_of(folder)`` returns.
             file: Search only sessions whose tool calls changed this file, or a file in this folder.
             role: Search only text of this role: ``"user"``, ``"assistant"``, ``"tool"``, ``"shell"``, ``"custom"``,
                 ``"summary"`` or ``"title"``.
@@ -374,6 +375,39 @@ class Store:
             InvalidName: The role is unknown, or the regular expression is invalid.
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
+        from gitsession.index import search
+
+        wanted = self._search_query(
+            query, regex=regex, agent=agent, project=project, folder=folder, file=file, role=role, since_ms=since_ms,
+            until_ms=until_ms, most=most,
+        )  # fmt: skip
+        with self.objects.without_fetching():
+            return search.search(self.catalogue(), self.objects, wanted)
+
+    def suggest_query(self, query: str, **filters: Any) -> str:
+        """Return a query with hits, in which unknown words are replaced by known ones with almost the same spelling.
+
+        Args:
+            query: A query without hits.
+            filters: The filters of the search, as for ``search``.
+
+        Returns:
+            The query; "" if there is none.
+
+        Raises:
+            InvalidName: The role is unknown.
+            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
+        """
+        from gitsession.index import search
+
+        wanted = self._search_query(query, **filters)
+        with self.objects.without_fetching():
+            return search.suggest(self.catalogue(), self.objects, wanted)
+
+    def _search_query(
+        self, query: str, *, regex: bool = False, agent: str = "", project: str = "", folder: str | Path | None = None,
+        file: str = "", role: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 20,
+    ) -> SearchQuery:  # fmt: skip
         from gitsession.discovery.projects import identity_of
         from gitsession.index import search
         from gitsession.index.search_words import ROLES
@@ -383,55 +417,66 @@ class Store:
         matches = search.regular_expression(query) if regex else None
         catalogue = self.catalogue()
         identity = identity_of(Path(project)) if project else None
-        rows = (row for row in catalogue.sessions() if is_of(row, project, identity))
+        found = catalogue.sessions() if folder is None else self.sessions_of(folder)
+        rows = (row for row in found if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         if file:
             changed = sessions_that_changed(catalogue.db, os.path.abspath(file), file)
             among = {sid: row for sid, row in among.items() if sid in changed}
-        wanted = search.SearchQuery(
+        return search.SearchQuery(
             query=query, sessions=among, role=role, since_ms=since_ms, until_ms=until_ms, most=most, regex=matches
         )
-        with self.objects.without_fetching():
-            return search.search(catalogue, self.objects, wanted)
 
-    def suggest_query(self, query: str) -> str:
-        """Return a query with hits, in which unknown words are replaced by known ones with almost the same spelling.
-
-        Args:
-            query: A query without hits.
-
-        Returns:
-            The query; "" if there is none.
-
-        Raises:
-            Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
-        """
-        from gitsession.index import search
-
-        catalogue = self.catalogue()
-        among = {row.sid: row for row in catalogue.sessions()}
-        with self.objects.without_fetching():
-            return search.suggest(catalogue, self.objects, search.SearchQuery(query=query, sessions=among))
-
-    def prompts(self, query: str = "", *, among: Sequence[Row] | None = None, most: int = 100) -> list[StoredPrompt]:
+    def prompts(
+        self,
+        query: str = "",
+        *,
+        folder: str | Path | None = None,
+        agent: str = "",
+        most: int = 100,
+        histories: bool = False,
+        on_problem: Callable[[str], None] = lambda problem: None,
+    ) -> list[RecentPrompt]:
         """Return the prompts of the user in all sessions, the newest first.
 
         Of prompts with the same text, only the newest is returned. Texts that agents insert as prompts are left out.
 
         Args:
             query: Words that the prompts must contain, as for ``search``.
-            among: The sessions to read, as ``sessions`` returns them. Defaults to all sessions.
+            folder: Return only prompts of the sessions that ``sessions_of(folder)`` returns.
+            agent: Return only prompts to this agent.
             most: The maximum number of prompts.
+            histories: Whether to also read the prompt histories of the agents on this machine, which contain prompts of
+                sessions that are not stored. Secrets in these prompts are replaced by placeholders.
+            on_problem: A function that is called with a message for each history that is damaged or cannot be read.
 
         Raises:
             Unavailable: SQLite has no full-text search (FTS5), or another process is building the index.
         """
-        from gitsession.index.prompts import recent_prompts
+        from gitsession.discovery import prompt_histories
+        from gitsession.index.prompts import PromptQuery, recent_prompts
 
         catalogue = self.catalogue()
-        rows = {row.sid: row for row in (catalogue.sessions() if among is None else among)}
+        rows = catalogue.sessions()
+        here = None if folder is None else folder_of(os.fspath(folder))
+        of_here = rows if here is None else of_folder(rows, here)
+        wanted = PromptQuery(
+            query=query,
+            rows=rows,
+            sessions={row.sid: row for row in of_here if agent in ("", row.agent)},
+            most=most,
+            folder=here,
+        )
+        if histories:
+            place = Path("." if folder is None else folder)
+            guard = functools.cache(self._opened.guard)  # loaded for the first prompt of a history
+            wanted = replace(
+                wanted,
+                typed=lambda: prompt_histories.read(Path.home(), os.environ, place, on_problem, agent=agent),
+                redact=lambda text: guard().words(text),
+            )
         with self.objects.without_fetching():
-            return recent_prompts(catalogue, self.objects, rows, query, most)
+            return recent_prompts(catalogue, self.objects, wanted)
 
     def follow(self, *, every: float = following.EVERY_SECONDS, idle: bool = False) -> Iterator[NewEntry | None]:
         """Yield each entry that any process appends to a branch after this call. The iterator never ends.

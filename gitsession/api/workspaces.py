@@ -120,7 +120,7 @@ def of_folder(store: ObjectStore, rows: Sequence[Row], folder: CurrentFolder) ->
     def is_within(sid: str, unit: Sequence[Operation]) -> bool:
         location = known.get(sid) or _read_location(store, sid, unit)
         is_below = folder.cwd.rstrip("/") not in folder.shared_folders and is_of(location, folder.cwd)
-        if location.project is None or is_at_or_above(location, folder) or is_below:
+        if location.project is None or is_at_or_above(location.project, folder) or is_below:
             return True
         return location.identity is not None and location.identity == identity()
 

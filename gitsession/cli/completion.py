@@ -6,11 +6,12 @@ after ``@`` with the branches and labels of the session. The store is not opened
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from click import shell_completion
@@ -24,10 +25,33 @@ if TYPE_CHECKING:
 
 _SESSIONS_MAX = 50
 _NEWEST = 500
-"""Number of sessions that are read if the user has not typed a part of an id yet."""
+"""Number of sessions among which those of the current folder are searched if the user has not typed an id yet."""
 
 _TITLE_CHARS = 50
 _OID_CHARS = 12
+
+_CANDIDATES = """
+SELECT sid, coalesce(nullif(title, ''), nullif(first_words, ''), '(untitled)'), agent, project, updated_ms FROM sessions
+WHERE sid IN (
+    SELECT sid FROM sessions WHERE substr(sid, 1, length(?1)) = ?1 OR instr(sid, '-' || ?1)
+    ORDER BY updated_ms DESC, sid LIMIT ?2)
+ORDER BY updated_ms DESC, sid
+"""
+_BRANCHES = """
+SELECT DISTINCT name FROM branches
+WHERE sid IN (SELECT sid FROM sessions ORDER BY updated_ms DESC, sid LIMIT ?) ORDER BY name
+"""
+
+
+class _Candidate(NamedTuple):
+    """A session in the catalog. The fields are those of ``Row``."""
+
+    sid: str
+    name: str
+    agent: str
+    project: str | None
+    updated_ms: int
+
 
 _Item = tuple[str, str]
 """A value, and its description."""
@@ -39,30 +63,31 @@ class _Values:
     def __init__(self, app: App) -> None:
         self._app = app
 
+    @functools.cached_property
     def catalogue(self) -> Catalogue | None:
-        """Return the catalog as it is. An update could take long."""
+        """The catalog as it is. An update could take long."""
         from gitsession.index.catalogue import Catalogue
 
         return Catalogue(self._app.location) if os.path.lexists(self._app.location) else None
 
-    def rows(self, part: str = "") -> list[Row]:
-        """Return the newest sessions whose ids contain ``part``, those of the current folder first."""
+    def _newest(self, start: str) -> list[_Candidate]:
+        """Return the newest sessions whose short or whole ids begin with ``start``, those of the current folder first.
+
+        Only the columns and rows that are shown are read. The condition is evaluated on the index of the newest
+        sessions, which contains the ids.
+        """
         from gitsession.index.current_folder import is_at_or_above
 
-        catalogue = self.catalogue()
+        catalogue = self.catalogue
         if catalogue is None:
             return []
-        if part:
-            query = "SELECT sid FROM sessions WHERE instr(sid, ?) ORDER BY updated_ms DESC LIMIT ?"
-            sids = catalogue.db.execute(query, (part, _SESSIONS_MAX)).fetchall()
-            rows = [row for (sid,) in sids if (row := catalogue.session(sid)) is not None]
-        else:
-            rows = catalogue.sessions(_NEWEST)
+        values = (start, _SESSIONS_MAX if start else _NEWEST)
+        rows = [_Candidate(*row) for row in catalogue.db.execute(_CANDIDATES, values)]
         place = here()
-        return sorted(rows, key=lambda row: not is_at_or_above(row, place))
+        return sorted(rows, key=lambda row: not is_at_or_above(row.project, place))[:_SESSIONS_MAX]
 
     def _distinct(self, column: str) -> set[str]:
-        catalogue = self.catalogue()
+        catalogue = self.catalogue
         found = () if catalogue is None else catalogue.db.execute(f"SELECT DISTINCT {column} FROM sessions")
         return {value for (value,) in found if value}
 
@@ -70,15 +95,13 @@ class _Values:
         """Yield the sessions whose short or whole id starts with ``incomplete``, with their titles."""
         from gitsession.cli.session_table import short_ids
 
-        rows = self.rows(incomplete)
+        rows = self._newest(incomplete)
         shorts = short_ids(rows)
         now_ms = time.time_ns() // 1_000_000
-        found = 0
         for row in rows:
-            value = next((id for id in (shorts[row.sid], row.sid) if id.startswith(incomplete)), None)
-            if value is not None and found < _SESSIONS_MAX:
-                found += 1
-                yield value, f"{shorten(row.name, _TITLE_CHARS)}  {on_a_line(row.agent)}, {ago(row.updated_ms, now_ms)}"
+            ids = (shorts[row.sid], row.sid.rpartition("-")[2], row.sid)
+            value = next((id for id in ids if id.startswith(incomplete)), row.sid)
+            yield value, f"{shorten(row.name, _TITLE_CHARS)}  {on_a_line(row.agent)}, {ago(row.updated_ms, now_ms)}"
 
     def addresses(self, incomplete: str) -> Iterator[_Item]:
         """Yield sessions, or the entries of a session if ``incomplete`` contains ``@``."""
@@ -93,7 +116,7 @@ class _Values:
         yield "leaf", "newest entry of the active branch"
         yield "root", "first entry"
         row = self._row(session)
-        catalogue = self.catalogue()
+        catalogue = self.catalogue
         if row is not None and catalogue is not None:
             query = "SELECT oid FROM entries WHERE sid = ? AND oid >= ? AND oid < ? LIMIT ?"
             if start:
@@ -103,14 +126,14 @@ class _Values:
             yield from self._labels(row.sid)
 
     def _row(self, session: str) -> Row | None:
-        catalogue = self.catalogue()
+        catalogue = self.catalogue
         try:
             return None if catalogue is None else catalogue.find(split(session)[0], here())
         except Exception:
             return None
 
     def _labels(self, sid: str | None = None) -> Iterator[_Item]:
-        catalogue = self.catalogue()
+        catalogue = self.catalogue
         if catalogue is not None:
             query = "SELECT DISTINCT value FROM marks WHERE what = 'label' AND value != '' AND (?1 IS NULL OR sid = ?1)"
             yield from ((label, "label") for (label,) in catalogue.db.execute(query, (sid,)))
@@ -121,7 +144,9 @@ class _Values:
 
     def branches(self, _: str) -> Iterator[_Item]:
         """Yield the branches of the newest sessions."""
-        return ((name, "") for name in sorted({name for row in self.rows() for name in row.branches}))
+        catalogue = self.catalogue
+        found = () if catalogue is None else catalogue.db.execute(_BRANCHES, (_NEWEST,))
+        return ((name, "") for (name,) in found)
 
     def agents(self, _: str) -> Iterator[_Item]:
         """Yield the formats, and the agents of all sessions."""
@@ -192,8 +217,9 @@ _BASH = """\
 %(complete_func)s() {
     local line="${COMP_LINE:0:COMP_POINT}" word start="" type value reply
     word="${line##*[[:space:]]}"
-    # bash replaces only the text after the last of these characters
-    [[ $COMP_WORDBREAKS == *@* ]] && start="${word%%"${word##*[@:]}"}"
+    # bash replaces only the text after the last colon, or the text from the last @
+    [[ $COMP_WORDBREAKS == *:* ]] && start="${word%%"${word##*:}"}"
+    [[ $COMP_WORDBREAKS == *@* && ${word#"$start"} == *@* ]] && start="${word%%@*}"
     reply=$(env COMP_WORDS="$line" %(complete_var)s=bash_complete "$1" 2>/dev/null)
     COMPREPLY=()
     while IFS=, read -r type value; do
@@ -230,11 +256,15 @@ class _Bash(_ShellComplete):
 
 
 class _Zsh(_ShellComplete, shell_completion.ZshComplete):
-    pass
+    def format_completion(self, item: CompletionItem) -> str:
+        """Return the item as click does, but with the backslashes of a described value escaped, as zsh requires."""
+        value = item.value.replace("\\", "\\\\") if item.help else item.value
+        return super().format_completion(CompletionItem(value, item.type, item.help))
 
 
 class _Fish(_ShellComplete, shell_completion.FishComplete):
-    pass
+    # click's script cuts off a value or a title at its first comma
+    source_template = shell_completion.FishComplete.source_template.replace("string split ", "string split -m 1 ")
 
 
 SHELLS: Mapping[str, type[shell_completion.ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}

@@ -9,13 +9,13 @@ import functools
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from gitsession.cli.output import current_folder, warn
 from gitsession.cli.text import count
-from gitsession.errors import NotAStore, NotFound
+from gitsession.errors import Ambiguous, NotAStore, NotFound
 from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.live import spool
 from gitsession.pattern import pattern
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from gitsession.index.catalogue import Catalogue, Row
     from gitsession.sessions.node import Node
     from gitsession.store.git_store import GitStore
+
+T = TypeVar("T")
 
 DRAIN_WAIT_SECONDS = 10.0
 """Maximum time in seconds to wait until another process has ingested hook events."""
@@ -165,13 +167,36 @@ class App:
         ``restores``: whether to restore a session that is archived.
         """
         name, entry = split(address)
+        return self._found(name, lambda name: self._row(name, restores)), entry
+
+    def _row(self, name: str, restores: bool) -> Row:
         try:
-            return self.catalogue().find(name, here() if name in ("@", "-") else None), entry
+            return self.catalogue().find(name, here() if name in ("@", "-") else None)
+        except Ambiguous:
+            raise
         except NotFound:
             if not restores:
                 raise
             restored = self.store().session(name)
-        return self.catalogue().find(restored.id, None), entry
+        return self.catalogue().find(restored.id, None)
+
+    def _found(self, name: str, find: Callable[[str], T]) -> T:
+        """Return ``find(name)``.
+
+        If ``name`` matches several sessions, or the current folder has none, and fzf can be shown, let the user select
+        a session. Otherwise, raise the error of ``find``.
+        """
+        try:
+            return find(name)
+        except NotFound as error:
+            if not isinstance(error, Ambiguous) and name not in ("@", "-"):
+                raise
+            from gitsession.cli.picking import pick_session
+
+            sid = pick_session(error, lambda: self.sessions(None))
+            if sid is None:
+                raise
+            return find(sid)
 
     def session(self, address: str) -> Session:
         """Return the session with this address. Raises ``UsageError`` if the address names an entry."""
@@ -180,7 +205,7 @@ class App:
             raise click.UsageError(
                 f"this command requires a session, not an entry: pass {name!r} without {'@' + entry!r}"
             )
-        return self.store().session(name)
+        return self._found(name, lambda name: self.store().session(name))
 
     def entry(self, address: str) -> tuple[Session, Node]:
         """Return the session and the entry that ``SESSION[@ENTRY]`` names. The entry defaults to the leaf.
@@ -188,7 +213,7 @@ class App:
         If a purge has changed the oid of the entry, print a warning and return the entry with the new oid.
         """
         name, entry = split(address)
-        session = self.store().session(name)
+        session = self._found(name, lambda name: self.store().session(name))
         return session, self._resolved(entry, session.resolve)
 
     def node(self, address: str) -> tuple[Row, Node]:

@@ -83,3 +83,37 @@ command = functools.partial(click.command, cls=PlainCommand)
 
 def group(**settings: Any) -> Callable[[Callable[..., Any]], PlainGroup]:
     return click.group(cls=PlainGroup, **settings)
+
+
+# ---- options that several commands have
+
+agent_option = option("--agent", metavar="AGENT", default="", help="Limit to sessions of this agent.")
+project_option = option(
+    "--project",
+    metavar="PROJECT",
+    default="",
+    help="Limit to sessions of this project: a folder, or an identity such as github.com/owner/name.",
+)
+here_option = option(
+    "--here",
+    "in_folder",
+    is_flag=True,
+    help="Limit to sessions of the current folder, its parent folders, and its project.",
+)
+file_option = option(
+    "--file",
+    metavar="FILE",
+    default="",
+    help="Limit to sessions that changed this file, or a file in this folder.",
+)
+
+
+def most_option(things: str, default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``-n``, the maximum number of ``things`` to show."""
+    help = f"Show at most this many {things}. Default: {default}."
+    return option("-n", "most", type=click.IntRange(1, 1_000_000), metavar="N", default=default, help=help)
+
+
+def pick_option(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the option ``--pick``. ``cli.picking`` lets the user select a line."""
+    return option("--pick", "picks", is_flag=True, help=help)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from gitsession.cli.text import ago, columns, pad, paint, short_number, shorten, width
 from gitsession.index.catalogue import Row
@@ -62,7 +63,14 @@ def table(rows: Sequence[Row]) -> Iterator[str]:
         yield text if number else paint(text, bold=True)
 
 
-def short_ids(rows: Iterable[Row]) -> dict[str, str]:
+class HasId(Protocol):
+    """An object with the id of a session."""
+
+    @property
+    def sid(self) -> str: ...
+
+
+def short_ids(rows: Iterable[HasId]) -> dict[str, str]:
     """Return a short id of each session: the beginning of the part after the date that no other of ``rows`` has.
 
     Seven characters have 2**35 values, so a session that is not in ``rows`` hardly ever begins in the same way.

@@ -1,8 +1,8 @@
 """Read-only access to agents' SQLite databases.
 
-A database is never written or copied, and only the tables with sessions are read, because agents store credentials in
-the same file. An SQLite authorizer denies access to every table that is not in ``Database.TABLES`` of the agent's
-format. So no query, view or trigger of an untrusted database can read other tables.
+A database is never written or copied, and only the tables with sessions or prompts are read, because agents store
+credentials in the same file. An SQLite authorizer denies access to every other table. So no query, view or trigger of
+an untrusted database can read other tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -45,8 +45,10 @@ class OpenDatabase:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[OpenDatabase]:
+def opened(path: Path, tables: Collection[str] = ()) -> Iterator[OpenDatabase]:
     """Yield the database at ``path`` in a read transaction, including its write-ahead log.
+
+    ``tables``: the tables that may be read. By default, these are the tables with the sessions of a supported agent.
 
     Raises ``Unavailable`` if the database is locked or cannot be opened, and ``Malformed`` if it is damaged.
     """
@@ -59,9 +61,10 @@ def opened(path: Path) -> Iterator[OpenDatabase]:
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA query_only = ON")
             db.execute("BEGIN")
-            columns = _columns(db)
-            format = next((each for each in all_with_capability(Database).values() if each.owns_tables(columns)), None)
-            allowed = set(format.TABLES) if format is not None else set()
+            formats = [] if tables else list(all_with_capability(Database).values())
+            columns = _columns(db, tables or {table for format in formats for table in format.TABLES})
+            format = next((each for each in formats if each.owns_tables(columns)), None)
+            allowed = set(tables if format is None else format.TABLES)
             db.set_authorizer(lambda *arguments: _authorize(allowed, *arguments))
         yield OpenDatabase(format, {table: columns[table] for table in columns if table in allowed}, db)
     finally:
@@ -89,12 +92,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     raise AssertionError("the second try returns or raises")
 
 
-def _columns(db: sqlite3.Connection) -> dict[str, list[str]]:
-    """Return the columns of each table in the database that is one of the tables of a supported agent.
-
-    Views are excluded, because they can read other tables.
-    """
-    tables = {table for format in all_with_capability(Database).values() for table in format.TABLES}
+def _columns(db: sqlite3.Connection, tables: Collection[str]) -> dict[str, list[str]]:
+    """Return the columns of each of ``tables`` that exists. Views are excluded, because they can read other tables."""
     existing = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'") if name in tables]
     return {name: [row[1] for row in db.execute(f'PRAGMA table_info("{name}")')] for name in existing}
 

@@ -47,6 +47,11 @@ def find_paths(
                     yield path, format
 
 
+def paths_in(root: SearchRoot, home: Path, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the paths that match the glob of ``root``, whether or not they are files."""
+    return _matches(os.fspath(base_of(root, home, environment)), root.pattern.split("/"))
+
+
 def _matches(folder: str, pattern: Sequence[str]) -> Iterator[str]:
     """Yield the paths below ``folder`` that match ``pattern``, the parts of a glob. They are sorted by their parts.
 

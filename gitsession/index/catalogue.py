@@ -164,6 +164,15 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         return self.title or self.first_words or "(untitled)"
 
 
+class _Location(NamedTuple):
+    """The fields of ``Row`` by which the sessions of a folder are selected."""
+
+    sid: str
+    project: str | None
+    identity: str | None
+    delegated: int
+
+
 class Catalogue:
     """The catalog of the store at ``git_dir``. If the store cannot be written, the catalog is in memory."""
 
@@ -246,14 +255,16 @@ class Catalogue:
         return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
 
     def _newest(self, address: str, here: CurrentFolder) -> Row:
-        rows = self.sessions()
+        query = "SELECT sid, project, identity, delegated FROM sessions ORDER BY updated_ms DESC, sid"
+        with self._resetting():
+            rows = [_Location(*row) for row in self.db.execute(query)]
         wanted = 0 if address == "@" else 1
-        found: list[Row] = []
+        found: list[_Location] = []
         own, delegated = ([row for row in rows if bool(row.delegated) == flag] for flag in (False, True))
         for row in chain(nearest(own, here), nearest(delegated, here)):
             found.append(row)
-            if len(found) > wanted:
-                return row
+            if len(found) > wanted and (session := self.session(row.sid)) is not None:
+                return session
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
         hint = f"pass a session id, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
@@ -263,11 +274,17 @@ class Catalogue:
     def _rows(self, where: str, values: Sequence[str] = (), *, limit: int | None = None) -> list[Row]:
         limited = f"ORDER BY updated_ms DESC, sid LIMIT {-1 if limit is None else limit}"
         texts = [storable(value) for value in values]
-        try:
+        with self._resetting():
             found = self.db.execute(f"{_SELECT} {where} {limited}", texts).fetchall()
             branches = self._branches([str(row[0]) for row in found], all_sessions=not where and limit is None)
             at = Row._fields.index("branches")
             return [Row._make((*row[:at], branches.get(row[0], {}), *row[at:])) for row in found]
+
+    @contextlib.contextmanager
+    def _resetting(self) -> Iterator[None]:
+        """Replace a damaged database with an empty one, and raise ``Unavailable``."""
+        try:
+            yield
         except (sqlite3.DatabaseError, ValueError, AttributeError) as error:
             if isinstance(error, sqlite3.DatabaseError) and not is_damage(error):
                 raise

@@ -44,12 +44,11 @@ def shared_folders(home: str, environment: Mapping[str, str]) -> frozenset[str]:
     return frozenset(path.rstrip("/") for path in ("/", home, *_TEMPORARY, *named))
 
 
-def is_at_or_above(row: LocatedSession, here: CurrentFolder) -> bool:
-    """Return whether the session began in the current folder, or in a folder above it that is not shared."""
-    if not row.project or not here.cwd:
+def is_at_or_above(folder: str | None, here: CurrentFolder) -> bool:
+    """Return whether ``folder`` is the current folder, or a folder above it that is not shared."""
+    if not folder or not here.cwd:
         return False
-    is_above = _is_in(here.cwd, row.project) and row.project.rstrip("/") not in here.shared_folders
-    return here.cwd == row.project or is_above
+    return here.cwd == folder or (_is_in(here.cwd, folder) and folder.rstrip("/") not in here.shared_folders)
 
 
 def of_folder(rows: Sequence[H], here: CurrentFolder) -> list[H]:
@@ -81,7 +80,7 @@ def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
     Git runs only when the caller requests more sessions than the first group contains.
     """
     top = _top(here.cwd)
-    containing = [row for row in rows if is_at_or_above(row, here)]
+    containing = [row for row in rows if is_at_or_above(row.project, here)]
     inside = [row for row in containing if top is None or _is_in(row.project or "", top)]
     yield from inside
     project = here.identity() if any(row.identity for row in rows) else None

@@ -351,15 +351,16 @@ def _entry(store: ObjectStore, spot: Spot) -> Entry:
 
 FILE = Path("gitsession") / "search.db"
 VERSION = 3
+TOKENIZER = 'tokenize="unicode61 remove_diacritics 2"'
 
-_SCHEMA = """
+_SCHEMA = f"""
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE seen (sid TEXT PRIMARY KEY, branches TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE docs (
     id INTEGER PRIMARY KEY, sid TEXT NOT NULL, oid TEXT NOT NULL, role TEXT NOT NULL, at_ms INTEGER NOT NULL);
 CREATE UNIQUE INDEX docs_place ON docs (oid, sid);
 CREATE VIRTUAL TABLE words USING fts5 (
-    asked, summary, answer, work, content='', tokenize="unicode61 remove_diacritics 2")
+    asked, summary, answer, work, content='', {TOKENIZER})
 """
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import gitsession
-from gitsession import Context, ExportResult, Hit, ImportResult, Message, Operation, Session, Store, StoredPrompt
+from gitsession import Context, ExportResult, Hit, ImportResult, Message, Operation, RecentPrompt, Session, Store
 from gitsession.api.agents import AgentSessions
 from gitsession.api.compaction import SessionCompaction
 from gitsession.api.files import SessionFiles
@@ -80,7 +80,7 @@ LATER |= {
 LATER |= {each.__name__: each for each in (FilePatch, StoreRepository, Transaction)}
 LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOptions)}
 LATER |= {
-    each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, StoredPrompt)
+    each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, RecentPrompt)
 }
 LATER |= {"Origin": Origin, "Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""

@@ -871,7 +871,7 @@ def test_search_lists_the_hits_of_a_session_below_its_title(run: Run, imported: 
     lines = run("search", "redirect").splitlines()
     assert lines[0].startswith(imported.rpartition("-")[2][:7]) and "  pi  " in lines[0]
     assert all(line.startswith("  ") for line in lines[1:])
-    assert "hint: did you mean `gitsession search redirect`?" in run("search", "rediretc", code=1, err=True)
+    assert "hint: did you mean redirect?" in run("search", "rediretc", code=1, err=True)
     assert document(run("search", "rediretc", "--json", code=1))["suggestion"] == "redirect"
 
 

@@ -180,6 +180,9 @@ def test_a_query_with_known_words_is_suggested(store: Store):
     assert store.suggest_query("autentication") == "authentication"
     assert store.suggest_query("login autentication") == "login authentication"
     assert store.suggest_query("AUTHENTICATOIN page") == "authentication page"
+    assert store.suggest_query("autentication", agent="mine", role="user") == "authentication"
+    assert store.suggest_query("autentication", agent="other") == ""
+    assert store.suggest_query("autentication", until_ms=1) == ""
 
 
 def test_nothing_is_suggested_without_hits(store: Store):

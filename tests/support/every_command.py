@@ -16,7 +16,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "drain": [["drain"]],
     "ls": [["ls"], []],
     "search": [["search", "words"], []],
-    "prompts": [["prompts"], ["prompts", "words", "-z"]],
+    "prompts": [["prompts"], ["prompts", "words", "-z"], ["prompts", "--stored"]],
     "browse": [["browse"]],
     "status-line": [["status-line", "@"]],
     "blame": [["blame", "file.jsonl"], ["log", "--", "file.jsonl"]],

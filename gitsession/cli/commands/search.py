@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -10,8 +11,18 @@ from typing import Any
 import click
 
 import gitsession
+from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, no_such_agent
-from gitsession.cli.options import command, option
+from gitsession.cli.options import (
+    agent_option,
+    command,
+    file_option,
+    here_option,
+    most_option,
+    option,
+    pick_option,
+    project_option,
+)
 from gitsession.cli.output import json_option, print_list, wants_json, warn
 from gitsession.cli.session_table import short_ids
 from gitsession.cli.text import ago, clock, columns, count, on_a_line, paint, shell_command, shorten, width
@@ -23,25 +34,12 @@ _TITLE_MIN = 12
 
 @command()
 @click.argument("query", nargs=-1, required=True)
-@option(
-    "-n",
-    "most",
-    type=click.IntRange(1, 10_000),
-    metavar="N",
-    default=20,
-    help="Show at most this many hits. Default: 20.",
-)
+@most_option("hits", 20)
 @option("--regex", is_flag=True, help="Search for a regular expression in the syntax of Python.")
-@option("--agent", metavar="AGENT", default="", help="Search only sessions of this agent.")
-@option(
-    "--project",
-    metavar="PROJECT",
-    default="",
-    help="Search only sessions of this project: a folder, or an identity such as github.com/owner/name.",
-)
-@option(
-    "--file", metavar="FILE", default="", help="Search only sessions that changed this file, or a file in this folder."
-)
+@agent_option
+@project_option
+@here_option
+@file_option
 @option("--role", type=click.Choice(ROLES), help="Search only entries of this role, only summaries, or only titles.")
 @option(
     "--since",
@@ -50,11 +48,12 @@ _TITLE_MIN = 12
     help="Search only entries since WHEN: a date (2026-11-21) or an age (12h, 3d, 2w).",
 )
 @option("--until", type=Since(), default=None, help="Search only entries before WHEN.")
+@pick_option("Select a hit with fzf, and show its entry.")
 @json_option
-@click.pass_obj
+@click.pass_context
 def search_command(
-    app: App, /, query: tuple[str, ...], role: str | None, since: int | None, until: int | None, *, regex: bool,
-    agent: str, **filters: Any,
+    ctx: click.Context, /, query: tuple[str, ...], role: str | None, since: int | None, until: int | None, *,
+    regex: bool, agent: str, in_folder: bool, picks: bool, most: int, **filters: Any,
 ) -> int:  # fmt: skip
     """Search all sessions for text.
 
@@ -65,23 +64,44 @@ def search_command(
     asked = " ".join(query)
     if not regex and not any(char.isalnum() for char in asked):
         raise click.UsageError("the query has no letters or digits")
+    app: App = ctx.obj
     app.require()
+    if picks:
+        from gitsession.cli import picking
+
+        picking.check_terminal()
     store = app.store()
-    hits = store.search(
-        asked, regex=regex, agent=agent, role=role or "", since_ms=since or 0, until_ms=until, **filters
-    )
+    filters |= {"agent": agent, "folder": os.curdir if in_folder else None, "role": role or ""}
+    filters |= {"since_ms": since or 0, "until_ms": until}
+    hits = store.search(asked, regex=regex, most=most, **filters)
     nothing, suggestion = "", ""
     if not hits:
-        searched = app.catalogue().sessions()
+        searched = store.sessions_of(os.curdir) if in_folder else app.catalogue().sessions()
         nothing = no_such_agent(agent, searched) or f"no entries found in {count(len(searched), 'session')}"
         nothing += _archived(store)
-        suggestion = "" if regex else store.suggest_query(asked)
+        suggestion = "" if regex else store.suggest_query(asked, **filters)
+    if hits and picks:
+        return _show_one(ctx, hits)
     code = print_list(
         "search", "hits", map(_object, hits), _lines(hits), nothing=nothing, query=asked, suggestion=suggestion or None
     )
     if suggestion and not wants_json():
-        warn(f"hint: did you mean `gitsession search {shell_command([suggestion])}`?")
+        warn(f"hint: did you mean {shell_command([suggestion])}?")
     app.warn_of_damage()
+    return code
+
+
+def _show_one(ctx: click.Context, hits: Sequence[gitsession.Hit]) -> int:
+    from gitsession.cli.picking import pick
+
+    chosen = pick([f"{hit.session.name}  {hit.role}  {clock(hit.at_ms)}  {hit.snippet}" for hit in hits])
+    if chosen is None:
+        return exits.NOTHING
+    from gitsession.cli.commands.show import show_command
+
+    address = f"{hits[chosen].session.sid}@{hits[chosen].oid}"
+    with show_command.make_context("show", [address], parent=ctx.parent) as showing:
+        code: int = show_command.invoke(showing)
     return code
 
 

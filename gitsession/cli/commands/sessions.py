@@ -10,7 +10,7 @@ import click
 
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, here, no_such_agent, project_identity
-from gitsession.cli.options import command, option
+from gitsession.cli.options import agent_option, command, file_option, here_option, option, project_option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.session_table import table
 from gitsession.cli.text import clock, count, shorten
@@ -35,18 +35,9 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 
 @command()
 @option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many sessions.")
-@option("--agent", metavar="AGENT", help="Show only sessions of this agent.")
-@option(
-    "--project",
-    metavar="PROJECT",
-    help="Show only sessions of this project: a folder, or an identity such as github.com/owner/name.",
-)
-@option(
-    "--here",
-    "in_folder",
-    is_flag=True,
-    help="Show only sessions of the current folder, its parent folders, and its project.",
-)
+@agent_option
+@project_option
+@here_option
 @option(
     "--since",
     type=Since(),
@@ -54,7 +45,7 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 )
 @option("--until", type=Since(), help="Show only sessions that began before WHEN.")
 @option("--model", metavar="TEXT", help="Show only sessions with answers of a model whose name contains TEXT.")
-@option("--file", metavar="FILE", help="Show only sessions that changed this file, or a file in this folder.")
+@file_option
 @option("--branch", metavar="NAME", help="Show only sessions with a branch of this name.")
 @option("--label", metavar="TEXT", help="Show only sessions with a label that contains TEXT.")
 @option("--commit", metavar="REV", help="Show only the sessions that a commit of the current repository names.")
@@ -100,7 +91,7 @@ def ls_command(
     rows = rows[:number]
     if format is not None:
         return _print_formatted(rows, format, end="\0" if nul else "\n")
-    nothing = no_such_agent(filters["agent"] or "", found) or nothing
+    nothing = no_such_agent(filters["agent"], found) or nothing
     if in_trash or in_archive:
         return _print_removed(rows, in_archive=in_archive, nothing=nothing)
     code = print_list("ls", "sessions", map(as_object, rows), table(rows), nothing=nothing)
@@ -109,8 +100,8 @@ def ls_command(
 
 
 def _filtered(
-    catalogue: Catalogue, rows: Sequence[Row], *, agent: str | None, project: str | None, in_folder: bool,
-    since: int | None, until: int | None, model: str | None, file: str | None, branch: str | None, label: str | None,
+    catalogue: Catalogue, rows: Sequence[Row], *, agent: str, project: str, in_folder: bool,
+    since: int | None, until: int | None, model: str | None, file: str, branch: str | None, label: str | None,
     commit: str | None,
 ) -> Iterator[Row]:  # fmt: skip
     """Yield the sessions that pass all filters, in the order of ``rows``."""
