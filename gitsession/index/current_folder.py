@@ -5,6 +5,7 @@ This module imports only the standard library, because ``gitsession ls`` must st
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
@@ -80,7 +81,8 @@ def nearest(rows: Sequence[H], here: CurrentFolder) -> Iterator[H]:
     Git runs only when the caller requests more sessions than the first group contains.
     """
     top = _top(here.cwd)
-    containing = [row for row in rows if is_at_or_above(row.project, here)]
+    is_containing = functools.cache(lambda folder: is_at_or_above(folder, here))  # many sessions have the same folder
+    containing = [row for row in rows if is_containing(row.project)]
     inside = [row for row in containing if top is None or _is_in(row.project or "", top)]
     yield from inside
     project = here.identity() if any(row.identity for row in rows) else None

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from places import SHARED
 
 from gitsession.discovery import databases, prompt_histories
 from gitsession.discovery.prompt_histories import BYTES_MAX, read
@@ -90,6 +91,14 @@ def test_variables_move_the_histories(histories: Histories) -> None:
     environment = {name: str(histories.home / path) for name, path in names.items()}
     assert histories.texts(environment) == ["claude", "codex", "omp", "data", "opencode", "aider"]
     assert histories.texts() == []
+
+
+def test_a_history_that_aider_wrote_is_read(histories: Histories) -> None:
+    sample = SHARED / "sessions/aider/generated/aider.input.history"
+    if not sample.exists():
+        pytest.skip("requires the shared samples")
+    (prompt,) = histories.prompts({"AIDER_INPUT_HISTORY_FILE": str(sample)})
+    assert prompt == TypedPrompt("aider", "Add a fib function", 1795293819249)
 
 
 def test_a_database_is_read_with_its_log_and_not_changed(histories: Histories) -> None:
