@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -56,7 +57,7 @@ class Imports:
         self._final = final
         self._logged = logged
         self._histories = histories
-        self._group = os.urandom(8).hex()
+        self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Stat, str]] = []
         self._states: dict[Path, ImportState | None] = {}
         self._queue = session_files.ImportQueue()

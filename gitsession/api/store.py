@@ -536,7 +536,9 @@ class Store:
         path = Path(path)
         if path.exists() and not path.is_file():
             raise Malformed("not a regular file", where=str(path), hint="pass the files of a folder one by one")
-        group = os.urandom(8).hex()
+        import secrets
+
+        group = secrets.token_hex(8)
         done = [
             self.agents.import_session(found.format, found.load(), path=found.path, group=group, dry_run=dry_run)
             for found in sources.at(path, FORMATS[agent] if agent else None, final=final)
