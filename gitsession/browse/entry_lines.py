@@ -15,7 +15,8 @@ from rich.syntax import Syntax
 from textual.strip import Strip
 
 from gitsession.browse.entry_text import EntryTexts, ShownCall, call_parts, calls_in
-from gitsession.browse.text import ROLE_STYLES, STYLES, Part, clock, one_line, strip_of
+from gitsession.browse.text import ROLE_STYLES, STYLES, Part, one_line, strip_of
+from gitsession.line_text import clock
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Opaque
 from gitsession.model.file_edits import FileEdit, edits_in_text

@@ -18,8 +18,9 @@ from gitsession.browse.dialogs import AskText
 from gitsession.browse.entry_lines import Folds, entry_lines
 from gitsession.browse.entry_text import EntryTexts, text_of
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import STYLES, count, one_line, strip_of
+from gitsession.browse.text import STYLES, one_line, strip_of
 from gitsession.browse.tree_rows import class_of
+from gitsession.line_text import count
 from gitsession.sessions.node import Node
 
 _CACHED_MAX = 400

@@ -16,11 +16,12 @@ from gitsession.browse.resume import resume
 from gitsession.browse.rewind import RewindScreen
 from gitsession.browse.row_list import RowList
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import Part, clock, count, fit, one_line
+from gitsession.browse.text import Part, fit, one_line
 from gitsession.browse.transcript import TranscriptScreen, TranscriptSource
 from gitsession.browse.tree_rows import FILTERS, TreeRow, TreeShape, newest_part
 from gitsession.browse.undoing import undo
 from gitsession.index.names import Names
+from gitsession.line_text import clock, count
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.node import Node
 

@@ -29,7 +29,8 @@ from gitsession import (
 from gitsession.browse import entry_lines as module
 from gitsession.browse.entry_lines import Folds, entry_lines
 from gitsession.browse.entry_text import EntryTexts, text_of
-from gitsession.browse.text import age, fit, pad, shorten, strip_of
+from gitsession.browse.text import age, fit, strip_of
+from gitsession.line_text import pad, shorten
 from gitsession.model import results
 from gitsession.model.headline import clean
 

@@ -11,7 +11,7 @@ from claude_code import SESSION, assistant, call, user
 from commands import Run
 
 from gitsession.cli import exits
-from gitsession.cli.text import ago
+from gitsession.line_text import ago
 
 
 @pytest.fixture

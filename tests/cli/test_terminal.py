@@ -22,9 +22,10 @@ from gitsession.checkpoints.rewinding import FileOutcome
 from gitsession.cli import hooking, output
 from gitsession.cli.app import run
 from gitsession.cli.commands import checkpoints, remotes
-from gitsession.cli.text import columns, pad, paint, shell_command, shorten, width
+from gitsession.cli.text import paint, shell_command, width
 from gitsession.codec.message import render
 from gitsession.formats import Resumable, all_with_capability
+from gitsession.line_text import columns, pad, shorten
 from gitsession.model.headline import Headline, clean
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"

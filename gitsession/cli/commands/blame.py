@@ -13,8 +13,9 @@ import click
 from gitsession.cli.invocation import App, split
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import ago, columns, cut, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.errors import NotFound, Refused
+from gitsession.line_text import ago, columns, cut, on_a_line, pad, shorten
 from gitsession.model.headline import clean
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import PlainCommand, command, option
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
-from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
 from gitsession.index import activity, names
 from gitsession.index.activity import NO_ACTIONS, Actions
+from gitsession.line_text import clock, columns, on_a_line, shorten
 from gitsession.pattern import pattern
 from gitsession.sessions import entry_addresses, graph
 from gitsession.sessions.gaps import Gap

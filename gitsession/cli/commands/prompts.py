@@ -11,8 +11,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, here
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list, wants_json
-from gitsession.cli.text import paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.index.current_folder import of_folder
+from gitsession.line_text import shorten
 from gitsession.model.headline import clean
 
 

@@ -14,8 +14,9 @@ from gitsession.cli.commands.sessions import short_ids
 from gitsession.cli.invocation import App, Since, no_such_agent
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list, wants_json, warn
-from gitsession.cli.text import ago, clock, columns, count, on_a_line, paint, shell_command, shorten, width
+from gitsession.cli.text import paint, shell_command, width
 from gitsession.index.search_words import ROLES
+from gitsession.line_text import ago, clock, columns, count, on_a_line, shorten
 
 OID_CHARS = 12
 _TITLE_MIN = 12

@@ -14,9 +14,10 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, here, no_such_agent, project_identity
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import ago, clock, columns, count, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.current_folder import is_of, of_folder
+from gitsession.line_text import ago, clock, columns, count, on_a_line, pad, shorten
 from gitsession.pattern import pattern
 
 _SORTS: Mapping[str, Callable[[gitsession.Row], Any]] = {

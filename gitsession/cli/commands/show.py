@@ -11,10 +11,11 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, paged
-from gitsession.cli.text import clock, count, on_a_line, paint
+from gitsession.cli.text import paint
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
 from gitsession.index.catalogue import Row
+from gitsession.line_text import clock, count, on_a_line
 from gitsession.model.blocks import OtherBlock, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
 from gitsession.model.headline import clean

@@ -10,9 +10,10 @@ import click
 from gitsession.cli.invocation import App, Since, no_such_agent, project_identity
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
-from gitsession.cli.text import columns, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.index.current_folder import is_of
 from gitsession.index.statistics import GROUPS, Price, Statistics, statistics
+from gitsession.line_text import columns, on_a_line, pad, shorten
 
 _BAR_MIN, _KEY_MAX = 8, 40
 _TIMES = ("day", "week", "month")

@@ -12,8 +12,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, here
 from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, say
-from gitsession.cli.text import shorten, width
+from gitsession.cli.text import width
 from gitsession.errors import GitSessionError
+from gitsession.line_text import shorten
 
 _INPUT_BYTES_MAX = 1 << 20
 
