@@ -15,7 +15,7 @@ from gitsession.cli.invocation import App, Since, here, no_such_agent, project_i
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.text import paint, width
-from gitsession.index.catalogue import Catalogue
+from gitsession.index.catalogue import SHORT_ID_CHARS, Catalogue
 from gitsession.index.current_folder import is_of, of_folder
 from gitsession.line_text import ago, clock, columns, count, on_a_line, pad, shorten
 from gitsession.pattern import pattern
@@ -162,9 +162,6 @@ _WIDE = 100
 
 _AGENT_MAX, _PROJECT_MAX = 12, 20
 
-SHORT_MIN = 7
-"""Minimum length of a short id of a session."""
-
 
 def table(rows: Sequence[gitsession.Row]) -> Iterator[str]:
     """Yield a header and a line for each session. If there are no sessions, yield nothing."""
@@ -209,10 +206,10 @@ _NUMBERS = frozenset({"TOKENS", "ENTRIES", "BRANCHES", "FILES", "COST"})
 def short_ids(rows: Iterable[gitsession.Row]) -> dict[str, str]:
     """Return a short id of each session: the beginning of the part after the date that no other of ``rows`` has.
 
-    Seven characters have 2**35 values, so a session that is not in ``rows`` hardly ever begins in the same way.
+    A session that is not in ``rows`` hardly ever begins in the same way.
     """
     parts = {row.sid: row.sid.rpartition("-")[2] for row in rows}
-    length = SHORT_MIN
+    length = SHORT_ID_CHARS
     while len({part[:length] for part in parts.values()}) < len(parts) and length < max(map(len, parts.values())):
         length += 1
     return {sid: part[:length] for sid, part in parts.items()}
