@@ -182,7 +182,6 @@ class TranscriptSource(NamedTuple):
     Attributes:
         session: The session.
         name: The title of the session.
-        folder: The working directory of the session.
         texts: The texts of its entries.
         label_of: A function that returns the label of an entry by its object id; "" if it has none.
         rewind: A function that shows the rewind menu for an entry.
@@ -190,7 +189,6 @@ class TranscriptSource(NamedTuple):
 
     session: Session
     name: str
-    folder: str
     texts: EntryTexts
     label_of: Callable[[str], str]
     rewind: Callable[[str], None]
@@ -268,7 +266,6 @@ class TranscriptScreen(BrowseScreen):
         return entry_lines(
             node,
             self._source.texts,
-            self._source.folder,
             label=self._source.label_of(node.oid),
             width=width,
             folds=folds,

@@ -123,7 +123,7 @@ class TreeScreen(BrowseScreen):
     def _use(self, shape: TreeShape) -> None:
         self._shape = shape
         self._tip = shape.tree.branches.get(self.session.branch_name, "")
-        self.texts = EntryTexts(self.session, self.folder, shape.tree.nodes.get)
+        self.texts = EntryTexts(self.browser.store.catalogue, self.session, self.folder)
         self._has_branches = any(shape.level)
         self._on_path = {node.oid for node in shape.path(self._tip)}
         self._mark()
@@ -296,7 +296,7 @@ class TreeScreen(BrowseScreen):
             if tip not in self._shape.tree.nodes:  # the tip cannot be read
                 tip = node.oid
             history = self._shape.path(tip)
-            source = TranscriptSource(self.session, self.name, self.folder, self.texts, self.label_of, self.rewind_from)
+            source = TranscriptSource(self.session, self.name, self.texts, self.label_of, self.rewind_from)
             self.app.push_screen(TranscriptScreen(source, history, node.oid))
 
     def action_label(self) -> None:

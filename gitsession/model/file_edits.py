@@ -6,7 +6,6 @@ and replace block in the text (Aider). Each form becomes a ``FileEdit``. No func
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -129,6 +128,8 @@ def _compare_lines(before: list[str], after: list[str]) -> Iterator[str]:
         yield from (f"-{line}" for line in before)
         yield from (f"+{line}" for line in after)
         return
+    import difflib  # few calls replace a part of a file with another one
+
     for operation, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after).get_opcodes():
         if operation == "equal":
             kept = before[start:end]

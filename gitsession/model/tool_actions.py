@@ -32,6 +32,7 @@ class ToolAction(NamedTuple):
         subject: The command, the paths, the query, or the task, on one line; "" if there is none.
         edits: The requested changes of files.
         command: The whole command, with its line ends; "" if the call runs none.
+        path: The file that the call reads; "" if it reads none.
     """
 
     tool: str
@@ -39,6 +40,7 @@ class ToolAction(NamedTuple):
     subject: str
     edits: tuple[FileEdit, ...] = ()
     command: str = ""
+    path: str = ""
 
     @property
     def title(self) -> str:
@@ -59,7 +61,7 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
     arguments = _arguments(call.arguments)
     edits = tuple(edit.relative_to(folder) for edit in edits_in(arguments))
     if edits:
-        return ToolAction(tool, "edit", ", ".join(_one_line(edit.path) for edit in edits), edits)
+        return edit_action(tool, edits)
     for name in _COMMANDS:
         command = _command(arguments.get(name))
         if command:
@@ -69,11 +71,26 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
     if query:
         return ToolAction(tool, "search", _one_line(query) + (f" in {_one_line(path)}" if path else ""))
     if path:
-        return ToolAction(tool, "read", _one_line(path) + _range(arguments))
+        return ToolAction(tool, "read", _one_line(path) + _range(arguments), path=path)
     task = first_text(arguments, _TASKS)
     if task:
         return ToolAction(tool, "delegate", _one_line(task))
     return ToolAction(tool, "other", _one_line(next((v for v in arguments.values() if isinstance(v, str)), "")))
+
+
+def edit_action(tool: str, edits: tuple[FileEdit, ...]) -> ToolAction:
+    """Return the action that requests changes of files."""
+    return ToolAction(tool, "edit", ", ".join(_one_line(edit.path) for edit in edits), edits)
+
+
+def shell_action(command: str) -> ToolAction:
+    """Return the action of a command that the user ran."""
+    return ToolAction("!", "run", _one_line(command), command=command)
+
+
+def named_action(tool: str | None) -> ToolAction:
+    """Return the action of a call of which only the name of the tool is known."""
+    return ToolAction(_one_line(tool or "") or "tool", "other", "")
 
 
 def _arguments(arguments: Any) -> Mapping[str, Any]:

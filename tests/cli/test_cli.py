@@ -956,7 +956,7 @@ def test_show_prints_a_result_that_is_stored_with_its_call(run: Run, here: Path)
     (here / "o.json").write_bytes(opencode_files.export([opencode_files.user("msg_u1", "Look", at=1), answer]))
     run("import", "o.json")
     told = run("show", f"opencode:{opencode_files.SES}@msg_a1")
-    assert "-> bash" in told and "<- a.py\n" in told and "[other]" not in told
+    assert "    -> bash: ls\n    <- bash: ls  [2 lines]\n    a.py\n    b.py\n" in told
 
 
 def test_session_of_aider_with_an_at_sign_is_addressed_by_its_id(run: Run, here: Path) -> None:
