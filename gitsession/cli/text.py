@@ -23,8 +23,8 @@ def paint(text: str, **style: Any) -> str:
 
 
 def wants_color() -> bool:
-    """Return whether color is enabled: standard output is a terminal, and ``NO_COLOR`` is not set."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    """Return whether color is enabled: standard output is a terminal with colors, and ``NO_COLOR`` is not set."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 
 
 def shell_command(arguments: Iterable[str]) -> str:
