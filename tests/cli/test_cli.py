@@ -751,8 +751,9 @@ def test_colors_are_complete_and_only_used_on_request(run: Run, imported: str) -
     shown = subprocess.run(words, capture_output=True, text=True, env=environment, check=True).stdout
     assert "\x1b[33m" in shown
     assert "[0m" not in re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    plain = subprocess.run(words, capture_output=True, text=True, env={**environment, "NO_COLOR": "1"}, check=True)
-    assert "\x1b[" not in plain.stdout
+    for without in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        plain = subprocess.run(words, capture_output=True, text=True, env={**environment, **without}, check=True)
+        assert "\x1b[" not in plain.stdout
 
 
 def test_closed_pipe_is_not_an_error(run: Run, imported: str) -> None:
