@@ -15,7 +15,7 @@ FLOORS = [
     ["durable", "paths", "progress"],
     ["parallel"],
     ["git", "model"],
-    ["codec"],
+    ["codec", "line_text"],
     ["redaction"],
     ["formats", "store"],
     ["sessions", "workspace"],
@@ -160,7 +160,7 @@ def test_sqlite_is_only_used_by_the_index_the_vault_and_agents_databases():
 def test_libraries_for_terminals_stay_in_the_command_line_and_the_browser():
     homes = {
         "click": {"cli", "__main__.py"},
-        "rich": {"cli", "browse"},
+        "rich": {"cli", "browse", "line_text.py"},
         "textual": {"browse"},
         "markdown_it": {"browse", "web"},
     }

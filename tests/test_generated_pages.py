@@ -40,6 +40,6 @@ def test_message_and_hint_are_one_line_each_without_a_period() -> None:
 
 def test_no_message_names_a_command_that_does_not_exist() -> None:
     found = script("make_errors").messages()
-    named = {word for one in found for word in re.findall(r"`gitsession ([a-z]+)", f"{one.text} {one.hint}")}
+    named = {word for one in found for word in re.findall(r"`gitsession ([a-z-]+)", f"{one.text} {one.hint}")}
     assert named
     assert named <= COMMANDS.keys()

@@ -368,15 +368,11 @@ class Session:
             this session was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied
             from the original session. ``None`` if the origin is not in the store.
         """
-        from gitsession.sessions.origin import origin
+        from gitsession.index.origins import origin_of
 
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
-
-        def find(agent: str, source_id: str) -> str | None:
-            return next((row.sid for row in catalogue.by_source(agent, source_id)), None)
-
-        return origin(self._opened.objects, self.id, row.source_id if row else None, find)
+        return origin_of(self._opened.objects, catalogue, self.id, row.source_id if row else None)
 
     def started(self, at: str | Node = "leaf") -> list[str]:
         """Return the ids of the sub-agents' sessions that the tool calls of an entry started. See also ``origin``."""

@@ -581,18 +581,31 @@ class Store:
             Corrupt: An entry to be exported cannot be read.
             Unavailable: HTML requires libraries that are not installed.
         """
-        from gitsession.exporting import HTML, export_session, session_files
+        from gitsession.exporting import HTML, export_session, markdown, session_files
 
         require(at, Node | None, "an entry, as session.resolve('leaf') returns")
         if to == HTML and not original:
             return self._export_html(session, at, with_secrets=with_secrets)
         sid = self._sid_of(session)
         shown = RevealedStore(self.objects, reveals=with_secrets)
-        sent = export_session.export_original(shown, sid, at) if original else export_session.export(shown, sid, to, at)
+        if original:
+            sent = export_session.export_original(shown, sid, at)
+        else:
+            begun = self._begun_in(sid) if to == markdown.AGENT else {}
+            sent = export_session.export(shown, sid, to, at, begun=begun)
         bases = session_files.bases(shown, sent.agent, sent.data, self.agents.find)
         files = [*bases, *(session_files.other_files(shown, sent.agent, sid, sent.data) if at is None else ())]
         beside = {file.name: file.data for file in reversed(files)}
         return replace(sent, other_files=tuple(sorted(beside.items()))).from_store(shown)
+
+    def _begun_in(self, sid: str) -> dict[str, list[str]]:
+        """Return the references of the sessions that began in a session, by the oid of the entry (``begun_in``)."""
+        from gitsession.index.origins import begun_in
+
+        catalogue = self.catalogue()
+        row = catalogue.session(sid)
+        found = begun_in(self.objects, catalogue, row) if row is not None else {}
+        return {oid: [row.reference for row in rows] for oid, rows in found.items()}
 
     def _export_html(self, session: str, at: Node | None, *, with_secrets: bool) -> ExportResult:
         from gitsession import web

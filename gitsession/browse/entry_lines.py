@@ -14,11 +14,14 @@ from rich.segment import Segment
 from rich.syntax import Syntax
 from textual.strip import Strip
 
-from gitsession.browse.entry_text import EntryTexts, ShownCall, call_parts, calls_in
-from gitsession.browse.text import ROLE_STYLES, STYLES, Part, clock, one_line, strip_of
-from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
+from gitsession.browse.entry_text import EntryTexts, output_title
+from gitsession.browse.text import ROLE_STYLES, STYLES, one_line, strip_of
+from gitsession.browse.text import Part as StyledText
+from gitsession.line_text import clock
+from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, Opaque
-from gitsession.model.file_edits import FileEdit, edits_in_text
+from gitsession.model.entry_parts import CallPart, NotePart, OutputPart, Part, file_name, kind_of_block
+from gitsession.model.file_edits import FileEdit
 from gitsession.model.headline import clean
 from gitsession.sessions.node import Node
 
@@ -50,7 +53,7 @@ class _Lines:
         self.folds = folds
         self.found: list[Strip] = []
 
-    def add(self, *parts: Part) -> None:
+    def add(self, *parts: StyledText) -> None:
         self.found.append(strip_of(parts, self.width))
 
     def plain(self, text: str, style: str = "", *, lines_max: int = PROMPT_LINES, indent: str = "  ") -> None:
@@ -78,7 +81,11 @@ class _Lines:
         for line in _markdown(clean(text), max(self.width - 2, 10)):
             self.found.append(Strip([Segment("  "), *line]).adjust_cell_length(self.width))
 
-    def diff(self, edit: FileEdit) -> None:
+    def diffs(self, edits: Iterable[FileEdit]) -> None:
+        for edit in edits:
+            self._diff(edit)
+
+    def _diff(self, edit: FileEdit) -> None:
         limit = DIFF_LINES if self.folds.long else len(edit.lines)
         if edit.moved_to:
             self.add((f"    moved to {one_line(edit.moved_to)}", "dim"))
@@ -91,14 +98,13 @@ class _Lines:
 
 
 def entry_lines(
-    node: Node, texts: EntryTexts, folder: str, *, label: str = "", width: int, folds: Folds, is_answered: bool
+    node: Node, texts: EntryTexts, *, label: str = "", width: int, folds: Folds, is_answered: bool
 ) -> list[Strip]:
     """Return the lines of an entry.
 
     Args:
         node: The entry.
         texts: The texts of its session.
-        folder: The working directory of the session.
         label: The label of the entry.
         width: The width of the lines in columns.
         folds: The parts that are folded.
@@ -107,10 +113,10 @@ def entry_lines(
     lines = _Lines(width, folds)
     entry = texts.read(node)
     if isinstance(entry, Message) and entry.role in ("tool", "shell"):
-        _add_result(lines, texts.result(node))
+        _add_body(lines, entry, texts.parts(node), is_answered=False)
     elif isinstance(entry, Message | CustomMessage | Compaction | BranchSummary):
         lines.add(*_heading(node, entry, label))
-        _add_body(lines, entry, folder, is_answered=is_answered)
+        _add_body(lines, entry, texts.parts(node), is_answered=is_answered)
     elif isinstance(entry, Opaque) and entry.problem:
         lines.add((f"{node.oid[:8]} cannot be read: {one_line(entry.problem)}", "error"))
     else:
@@ -121,7 +127,7 @@ def entry_lines(
     return lines.found
 
 
-def _heading(node: Node, entry: Entry, label: str) -> Iterable[Part]:
+def _heading(node: Node, entry: Entry, label: str) -> Iterable[StyledText]:
     name = node.role if isinstance(entry, Message) else one_line(node.subject).partition(":")[0]
     yield (one_line(name), ROLE_STYLES.get(node.role, "bold"))
     yield (f"  {clock(node.author_seconds * 1000)}", "dim")
@@ -131,48 +137,40 @@ def _heading(node: Node, entry: Entry, label: str) -> Iterable[Part]:
         yield (f"  '{one_line(label)}'", "mark")
 
 
-def _add_body(lines: _Lines, entry: Entry, folder: str, *, is_answered: bool) -> None:
-    if isinstance(entry, Compaction | BranchSummary):
-        lines.markdown(entry.summary)
-        return
-    assert isinstance(entry, Message | CustomMessage)
-    calls = calls_in(entry, folder) if isinstance(entry, Message) else []
-    pending = iter(calls)
-    for block in entry.content:
-        match block:
-            case ToolCall():
-                call = next(pending)
-                if call.result is not None:
-                    _add_result(lines, call)
-                elif not is_answered:
-                    _add_call(lines, call)
-            case _:
-                _add_block(lines, block, is_prompt=isinstance(entry, Message) and entry.role != "assistant")
-    if isinstance(entry, Message) and entry.failed:
-        lines.add((f"  {entry.stop}: {one_line(entry.error or '')}".rstrip(": "), "error"))
+def _add_body(lines: _Lines, entry: Entry, parts: Sequence[Part], *, is_answered: bool) -> None:
+    """Add the parts of an entry. The results show their calls, so a call with a result is not added."""
+    answered = {part.result.tool_call_id for part in parts if isinstance(part, OutputPart)}
+    is_prompt = isinstance(entry, Message) and entry.role != "assistant"
+    for part in parts:
+        match part:
+            case Text() if is_prompt:
+                lines.plain(part.text)
+            case Text():
+                lines.markdown(part.text)
+            case Thinking():
+                _add_thinking(lines, part)
+            case CallPart(id=""):  # edits in the text of the answer, which shows them
+                lines.add((f"  {part.action.title}", "tool"))
+            case CallPart():
+                if not is_answered and part.id not in answered:
+                    lines.add(("  ", ""), (part.action.title, "tool"))
+                    lines.diffs(part.action.edits)
+            case OutputPart():
+                _add_output(lines, part)
+            case NotePart():
+                lines.add((f"  {one_line(part.text)}", "error" if part.failed else "dim"))
+            case Image():
+                lines.add((f"  [image {one_line(part.mime)}, {len(part.data):,} bytes]", "dim"))
+            case File():
+                lines.add((f"  [file {one_line(file_name(part))}]", "dim"))
+            case OtherBlock():
+                kind = kind_of_block(part)
+                if kind and kind not in _SEPARATORS:
+                    lines.add((f"  [{one_line(kind)}]", "dim"))
 
 
-def _add_block(lines: _Lines, block: Block, *, is_prompt: bool) -> None:
-    match block:
-        case Text():
-            if not block.text.strip():
-                return
-            if is_prompt:
-                lines.plain(block.text)
-            else:
-                lines.markdown(block.text)
-                for edit in edits_in_text(block.text):
-                    lines.add((f"  edit {one_line(edit.path)} {edit.size}", "tool"))
-        case Thinking():
-            _add_thinking(lines, block)
-        case Image():
-            lines.add((f"  [image {one_line(block.mime)}, {len(block.data):,} bytes]", "dim"))
-        case File():
-            lines.add((f"  [file {one_line(' '.join(filter(None, (block.name, block.mime))))}]", "dim"))
-        case OtherBlock():
-            kind = block.value.get("type") if isinstance(block.value, dict) else None
-            if isinstance(kind, str) and kind not in ("tool_result", "step-start", "step-finish"):
-                lines.add((f"  [{one_line(kind)}]", "dim"))
+_SEPARATORS = ("tool_result", "step-start", "step-finish")
+"""The types of blocks that only separate others."""
 
 
 def _add_thinking(lines: _Lines, block: Thinking) -> None:
@@ -187,24 +185,13 @@ def _add_thinking(lines: _Lines, block: Thinking) -> None:
         lines.plain(text, "dim", lines_max=10_000, indent="  | ")
 
 
-def _add_call(lines: _Lines, call: ShownCall) -> None:
-    lines.add(("  ", ""), *call_parts(call))
-    for edit in call.action.edits:
-        lines.diff(edit)
-
-
-def _add_result(lines: _Lines, call: ShownCall) -> None:
-    _add_call(lines, call)
-    entry = call.result
-    if entry is None:
-        return
-    text = entry.output or "" if entry.role == "shell" else entry.text
-    is_brief = call.action.verb in ("edit", "read") and lines.folds.long and not (call.outcome and call.outcome.failed)
-    if text.strip() and not is_brief:
-        lines.plain(text, "error" if entry.is_error else "dim", lines_max=OUTPUT_LINES, indent="    ")
-    for block in entry.content:
-        if isinstance(block, Image | File):
-            _add_block(lines, block, is_prompt=True)
+def _add_output(lines: _Lines, output: OutputPart) -> None:
+    lines.add(("  ", ""), *output_title(output))
+    lines.diffs(output.action.edits)
+    is_brief = output.action.verb in ("edit", "read") and lines.folds.long and not output.outcome.failed
+    if output.text.strip() and not is_brief:
+        style = "error" if output.result.is_error else "dim"
+        lines.plain(output.text, style, lines_max=OUTPUT_LINES, indent="    ")
 
 
 def _wrapped(row: str, width: int) -> Iterator[str]:

@@ -1,49 +1,44 @@
 """The text of entries as people read them: titles of tool calls, outcomes, and changes of files.
 
-Entries are read from the store when a line with them is painted, and a limited number of them stays in memory.
+The lines of a tree come from the commits and the catalog. Entries are read from the store when a line of a transcript
+is painted, and a limited number of them stays in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import NamedTuple
 
 from gitsession.api import Session
-from gitsession.browse.text import ROLE_STYLES, Part, one_line
+from gitsession.browse.text import ROLE_STYLES, one_line
+from gitsession.browse.text import Part as StyledText
 from gitsession.errors import GitSessionError
+from gitsession.index import activity
+from gitsession.index.activity import ResultRow
+from gitsession.index.catalogue import Catalogue
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Entry, Message, Opaque
-from gitsession.model.results import result_in
-from gitsession.model.tool_actions import ToolAction, ToolOutcome, action_of, outcome_of
+from gitsession.model.entry_parts import OutputPart, Part, parts_of
 from gitsession.sessions.node import Node
 
 _CACHED_ENTRIES, _CACHED_LINES = 512, 4096
-_CALL_DISTANCE_MAX = 64
-"""Maximum number of entries between a tool call and its result."""
-
-
-class ShownCall(NamedTuple):
-    """A tool call. ``outcome`` and ``result`` are ``None`` if the message of the call does not contain the result."""
-
-    action: ToolAction
-    outcome: ToolOutcome | None = None
-    result: Message | None = None
 
 
 class EntryTexts:
     """The texts of the entries of one session.
 
     Args:
+        catalogue: The method ``Store.catalogue``. The catalog is updated once.
         session: The session.
         folder: The working directory of the session. Paths in it are shown relative to it.
-        node_at: A function that returns an entry by its object id; ``None`` if it is not loaded.
     """
 
-    def __init__(self, session: Session, folder: str, node_at: Callable[[str], Node | None]) -> None:
+    def __init__(self, catalogue: Callable[..., Catalogue], session: Session, folder: str) -> None:
+        catalogue()
+        self._catalogue = functools.partial(catalogue, fresh=False)
         self._session = session
         self._folder = folder
-        self._node_at = node_at
         self.read = lru_cache(_CACHED_ENTRIES)(self._read)
         self.line = lru_cache(_CACHED_LINES)(self._line)
 
@@ -53,65 +48,57 @@ class EntryTexts:
         except (GitSessionError, OSError) as error:
             return Opaque(at_ms=node.author_seconds * 1000, problem=str(error))
 
-    def _line(self, node: Node) -> tuple[list[Part], list[Part]]:
+    def parts(self, node: Node) -> list[Part]:
+        """Return the parts of an entry, with the call of each result."""
+        return list(parts_of(self.read(node), self._folder, functools.partial(self._find_call, node.oid)))
+
+    def _find_call(self, result: str, id: str) -> ToolCall | None:
+        oid = activity.entry_with_call(self._catalogue().db, result, id)
+        try:
+            entry = self._session.read(oid) if oid else None
+        except (GitSessionError, OSError):
+            entry = None
+        calls = (each for each in (entry.content if isinstance(entry, Message) else ()) if isinstance(each, ToolCall))
+        return next((call for call in calls if call.id == id), None)
+
+    def _line(self, node: Node) -> tuple[list[StyledText], list[StyledText]]:
         """Return the line of an entry in a tree, such as ``bash: pytest -q`` and ``[exit 1, 49 lines]``.
 
         If the line is too long, its first part is cut, so that the outcome is shown.
         """
         head, colon, rest = one_line(node.subject).partition(": ")
-        if node.role in ("tool", "shell"):
-            title, *outcome = call_parts(self.result(node))
-            return [title], outcome
-        if node.role == "assistant" and "(+" in node.subject[-12:]:
-            entry = self.read(node)
-            calls = calls_in(entry, self._folder) if isinstance(entry, Message) else []
-            if calls and (not colon or any(call.outcome for call in calls)):
-                *shown, last = [part for call in calls for part in (("  ", ""), *call_parts(call))][1:]
-                return [("assistant: ", "assistant"), *shown], [last]
+        if node.role == "shell":
+            output = next(iter(self.parts(node)), None)
+            if isinstance(output, OutputPart):
+                title, outcome = output_title(output)
+                return [title], [outcome]
+        actions = activity.actions_of(self._catalogue().db, node.oid)
+        if node.role == "tool" and actions.results:
+            tool = head.removeprefix("tool ")
+            return _joined((one_line(result.title) or tool, result) for result in actions.results)
+        if actions.calls and (actions.results or not actions.text_of(rest)):
+            results = {result.call: result for result in actions.results}
+            shown, end = _joined((one_line(call.title), results.get(call.call)) for call in actions.calls)
+            return [(f"{node.role}: ", ROLE_STYLES.get(node.role, "")), *shown], end
         style = ROLE_STYLES.get(node.role, "dim" if node.role == "session" else "")
         return [(head + colon, style), (rest, "")], []
 
-    def result(self, node: Node) -> ShownCall:
-        """Return a tool result or a shell command with the call that it answers."""
-        entry = self.read(node)
-        if not isinstance(entry, Message):
-            return ShownCall(ToolAction(one_line(node.subject), "other", ""))
-        if entry.role == "shell":
-            return ShownCall(ToolAction("!", "run", one_line(entry.command or "")), outcome_of(entry), entry)
-        call = self._call_of(node, entry.tool_call_id)
-        action = action_of(call, self._folder) if call else ToolAction(one_line(entry.tool_name or "tool"), "other", "")
-        return ShownCall(action, outcome_of(entry), entry)
 
-    def _call_of(self, node: Node, call_id: str | None) -> ToolCall | None:
-        at = self._node_at(node.parent or "")
-        for _ in range(_CALL_DISTANCE_MAX):
-            if at is None or not call_id or at.role == "user":
-                return None
-            if at.role == "assistant":
-                entry = self.read(at)
-                for block in entry.content if isinstance(entry, Message) else ():
-                    if isinstance(block, ToolCall) and block.id == call_id:
-                        return block
-            at = self._node_at(at.parent or "")
-        return None
+def _joined(calls: Iterable[tuple[str, ResultRow | None]]) -> tuple[list[StyledText], list[StyledText]]:
+    """Return the titles of calls with their outcomes, and separately the last outcome."""
+    found: list[StyledText] = []
+    for title, result in calls:
+        found += [("  ", ""), (title, "tool"), *([_outcome(result.outcome, result.failed)] if result else [])]
+    return (found[1:-1], found[-1:]) if found[-1][1] != "tool" else (found[1:], [])
 
 
-def calls_in(entry: Message, folder: str) -> list[ShownCall]:
-    """Return the tool calls of a message, each with its result if the message contains it (opencode)."""
-    results = {found.tool_call_id: found for block in entry.content if (found := result_in(block)) is not None}
-    return [
-        ShownCall(action_of(block, folder), outcome_of(found) if (found := results.get(block.id)) else None, found)
-        for block in entry.content
-        if isinstance(block, ToolCall)
-    ]
+def _outcome(text: str, failed: bool) -> StyledText:
+    return f"  [{text}]", "error" if failed else "dim"
 
 
-def call_parts(call: ShownCall) -> list[Part]:
+def output_title(output: OutputPart) -> list[StyledText]:
     """Return the title of a call and its outcome, such as ``edit auth.py +3 -1  [error, 1 line]``."""
-    parts: list[Part] = [(call.action.title, "tool")]
-    if call.outcome is not None:
-        parts.append((f"  [{call.outcome.text}]", "error" if call.outcome.failed else "dim"))
-    return parts
+    return [(output.action.title, "tool"), _outcome(output.outcome.text, output.outcome.failed)]
 
 
 def text_of(entry: Entry) -> str:

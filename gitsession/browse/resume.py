@@ -5,9 +5,10 @@ from __future__ import annotations
 from gitsession.api import Session
 from gitsession.browse.dialogs import Choose
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import count, one_line
+from gitsession.browse.text import one_line
 from gitsession.exporting.resume import ResumePlan
 from gitsession.formats import Resumable, all_with_capability
+from gitsession.line_text import count
 from gitsession.sessions.node import Node
 
 

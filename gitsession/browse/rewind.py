@@ -17,13 +17,14 @@ from gitsession.browse.dialogs import Ask, TextDialog
 from gitsession.browse.prompts import PromptTurn, TurnChanges, TurnReader, turn_changes
 from gitsession.browse.row_list import RowList
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import Part, age, count, one_line, pad
+from gitsession.browse.text import Part, age, one_line
 from gitsession.browse.undoing import file_line, outcome_lines, undo
 from gitsession.checkpoints.planning import RewindParts, RewindPlan
 from gitsession.checkpoints.rewind_decisions import UNCHANGED
 from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.write_summary import SummaryOptions
+from gitsession.line_text import count, pad
 from gitsession.sessions.node import Node
 
 FIRST_READ, READ_TOGETHER = 200, 2000

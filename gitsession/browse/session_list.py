@@ -11,11 +11,12 @@ from textual.events import Key, Paste
 
 from gitsession.browse.row_list import RowList
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import Part, age, clock, count, one_line, pad
+from gitsession.browse.text import Part, age, one_line
 from gitsession.browse.tree import TreeScreen
 from gitsession.browse.undoing import undo
 from gitsession.errors import GitSessionError
 from gitsession.index.catalogue import Row
+from gitsession.line_text import clock, count, pad
 
 _WIDE = 100
 """Minimum number of columns for a list with numbers of entries and branches."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
+from gitsession.line_text import clock, columns, cut
 from gitsession.model.headline import clean
 
 Part: TypeAlias = tuple[str, str]
@@ -37,27 +36,9 @@ ROLE_STYLES = {"user": "user", "assistant": "assistant", "tool": "tool", "shell"
 _CHARS_MAX = 2000
 
 
-def columns(text: str) -> int:
-    """Return the width of ``text`` in columns."""
-    return cell_len(text)
-
-
 def one_line(text: str) -> str:
     """Return the beginning of ``text`` on one line, without characters that could control a terminal."""
     return " ".join(clean(text[:_CHARS_MAX]).split())
-
-
-def shorten(text: str, width: int) -> str:
-    """Return ``text``, which is on one line, cut to ``width`` columns."""
-    if cell_len(text) <= width:
-        return text
-    return set_cell_size(text, max(width - 1, 0)).rstrip() + "…" if width > 0 else ""
-
-
-def pad(text: str, width: int) -> str:
-    """Return ``text`` cut or padded with spaces to exactly ``width`` columns."""
-    cut = shorten(text, width)
-    return cut + " " * (width - cell_len(cut))
 
 
 def strip_of(parts: Iterable[Part], width: int, *, selected: bool = False) -> Strip:
@@ -65,9 +46,9 @@ def strip_of(parts: Iterable[Part], width: int, *, selected: bool = False) -> St
     segments: list[Segment] = []
     room = width
     for text, style in parts:
-        shown = shorten(text, room)
+        shown = cut(text, room)
         segments.append(Segment(shown, STYLES["cursor"] if selected else STYLES[style]))
-        room -= cell_len(shown)
+        room -= columns(shown)
         if shown != text:
             break
     if room > 0:
@@ -80,7 +61,7 @@ def fit(parts: Iterable[Part], end: Sequence[Part], width: int) -> list[Part]:
     room = width - sum(columns(text) for text, _ in end)
     found: list[Part] = []
     for text, style in parts:
-        shown = shorten(text, room)
+        shown = cut(text, room)
         found.append((shown, style))
         room -= columns(shown)
         if shown != text:
@@ -97,16 +78,3 @@ def age(at_ms: int, now_ms: int) -> str:
         if seconds < limit:
             return f"{max(seconds, 0) // size}{unit}"
     return clock(at_ms)[:10]
-
-
-def clock(at_ms: int) -> str:
-    """Return a Unix time in ms as local time with minutes."""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at_ms / 1000)) if at_ms > 0 else "-"
-    except (OverflowError, ValueError, OSError):
-        return "-"
-
-
-def count(number: int, one: str, many: str = "") -> str:
-    """Return text such as ``1 entry`` or ``1,018 entries``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"

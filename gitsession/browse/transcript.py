@@ -18,8 +18,9 @@ from gitsession.browse.dialogs import AskText
 from gitsession.browse.entry_lines import Folds, entry_lines
 from gitsession.browse.entry_text import EntryTexts, text_of
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import STYLES, count, one_line, strip_of
+from gitsession.browse.text import STYLES, one_line, strip_of
 from gitsession.browse.tree_rows import class_of
+from gitsession.line_text import count
 from gitsession.sessions.node import Node
 
 _CACHED_MAX = 400
@@ -181,7 +182,6 @@ class TranscriptSource(NamedTuple):
     Attributes:
         session: The session.
         name: The title of the session.
-        folder: The working directory of the session.
         texts: The texts of its entries.
         label_of: A function that returns the label of an entry by its object id; "" if it has none.
         rewind: A function that shows the rewind menu for an entry.
@@ -189,7 +189,6 @@ class TranscriptSource(NamedTuple):
 
     session: Session
     name: str
-    folder: str
     texts: EntryTexts
     label_of: Callable[[str], str]
     rewind: Callable[[str], None]
@@ -267,7 +266,6 @@ class TranscriptScreen(BrowseScreen):
         return entry_lines(
             node,
             self._source.texts,
-            self._source.folder,
             label=self._source.label_of(node.oid),
             width=width,
             folds=folds,

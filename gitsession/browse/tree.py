@@ -16,11 +16,12 @@ from gitsession.browse.resume import resume
 from gitsession.browse.rewind import RewindScreen
 from gitsession.browse.row_list import RowList
 from gitsession.browse.screen import BrowseScreen
-from gitsession.browse.text import Part, clock, count, fit, one_line
+from gitsession.browse.text import Part, fit, one_line
 from gitsession.browse.transcript import TranscriptScreen, TranscriptSource
 from gitsession.browse.tree_rows import FILTERS, TreeRow, TreeShape, newest_part
 from gitsession.browse.undoing import undo
 from gitsession.index.names import Names
+from gitsession.line_text import clock, count
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.node import Node
 
@@ -122,7 +123,7 @@ class TreeScreen(BrowseScreen):
     def _use(self, shape: TreeShape) -> None:
         self._shape = shape
         self._tip = shape.tree.branches.get(self.session.branch_name, "")
-        self.texts = EntryTexts(self.session, self.folder, shape.tree.nodes.get)
+        self.texts = EntryTexts(self.browser.store.catalogue, self.session, self.folder)
         self._has_branches = any(shape.level)
         self._on_path = {node.oid for node in shape.path(self._tip)}
         self._mark()
@@ -295,7 +296,7 @@ class TreeScreen(BrowseScreen):
             if tip not in self._shape.tree.nodes:  # the tip cannot be read
                 tip = node.oid
             history = self._shape.path(tip)
-            source = TranscriptSource(self.session, self.name, self.folder, self.texts, self.label_of, self.rewind_from)
+            source = TranscriptSource(self.session, self.name, self.texts, self.label_of, self.rewind_from)
             self.app.push_screen(TranscriptScreen(source, history, node.oid))
 
     def action_label(self) -> None:

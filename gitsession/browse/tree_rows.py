@@ -8,7 +8,7 @@ their number.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -184,6 +184,23 @@ class TreeShape:
             skipped_to = end if is_folded else skipped_to
         rows += [TreeRow(gap.oid, "", 0, gap=gap) for gap in gaps.get("", ())]
         return rows
+
+    def newest_first(self) -> Iterator[tuple[Node | Gap | None, int]]:
+        """Yield every entry and gap with the level of its branch, each entry after those that follow it.
+
+        After the first entry of a branch, ``None`` marks the place where the branch leaves the one at the level before.
+        With the level 0, it separates two trees.
+        """
+        gaps = _gaps_by_next(self.tree)
+        for gap in gaps.get("", ()):
+            yield gap, 0
+            yield None, 0
+        for at in reversed(range(len(self.order))):
+            oid, level = self.order[at], self.level[at]
+            yield self.tree.nodes[oid], level
+            yield from ((gap, level) for gap in gaps.get(oid, ()))
+            if at and self.head[at] == at:
+                yield None, level
 
     def index(self, oid: str) -> int:
         """Return the index of an entry in ``order``."""

@@ -134,7 +134,8 @@ def document(
 
 def line(status: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return the line of text for ``status``, the JSON object of the command."""
-    from gitsession.cli.text import shorten, width
+    from gitsession.cli.text import width
+    from gitsession.line_text import shorten
 
     session, used, size, cost = (status[name] for name in ("session", "used", "window", "cost"))
     model = _object(given, "model").get("display_name")

@@ -17,7 +17,6 @@ from gitsession.cli.invocation import App, here
 from gitsession.cli.options import PlainGroup, command, option
 from gitsession.cli.output import complain, paged, progress, say
 from gitsession.cli.postponed import import_fast
-from gitsession.cli.text import count
 from gitsession.errors import (
     Corrupt,
     GitSessionError,
@@ -29,6 +28,7 @@ from gitsession.errors import (
     Refused,
 )
 from gitsession.index.current_folder import of_folder
+from gitsession.line_text import count
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

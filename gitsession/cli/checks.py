@@ -15,11 +15,11 @@ from gitsession import __version__
 from gitsession.archive import trash
 from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.invocation import App
-from gitsession.cli.text import clock, count
 from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, hook_files, process
 from gitsession.git.ref_writer import RefLocks
+from gitsession.line_text import clock, count
 from gitsession.live import agent_hooks, settings_edits, spool
 from gitsession.redaction import own_rules, vault
 from gitsession.server import server

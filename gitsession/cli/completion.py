@@ -18,7 +18,7 @@ from click import shell_completion
 from click.shell_completion import CompletionItem
 
 from gitsession.cli.invocation import App, here, split
-from gitsession.cli.text import ago, on_a_line, shorten
+from gitsession.line_text import ago, on_a_line, shorten
 
 if TYPE_CHECKING:
     from gitsession.index.catalogue import Catalogue, Row

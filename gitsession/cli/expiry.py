@@ -6,10 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from gitsession.cli.text import count
 from gitsession.discovery import expiry
 from gitsession.discovery.expiry import SOON_DAYS, ExpiryForecast
 from gitsession.index.catalogue import Catalogue
+from gitsession.line_text import count
 
 
 def forecast_expiry(catalogue: Catalogue | None) -> ExpiryForecast:

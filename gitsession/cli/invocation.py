@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from gitsession.cli.output import current_folder, warn
-from gitsession.cli.text import count
 from gitsession.errors import Ambiguous, NotAStore, NotFound
 from gitsession.index.current_folder import CurrentFolder, shared_folders
+from gitsession.line_text import count
 from gitsession.live import spool
 from gitsession.pattern import pattern
 

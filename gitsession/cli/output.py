@@ -17,8 +17,9 @@ import click
 from gitsession import progress as watched
 from gitsession.cli import exits
 from gitsession.cli.options import option
-from gitsession.cli.text import count, on_a_line, paint, terminal_size, wants_color
+from gitsession.cli.text import paint, terminal_size, wants_color
 from gitsession.errors import Refused
+from gitsession.line_text import count, on_a_line
 
 _JSON = f"{__name__}.json"
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import click
 
 from gitsession.cli.output import is_attended, wants_json
-from gitsession.cli.text import ago, on_a_line
 from gitsession.errors import Ambiguous, NotFound, Unavailable
 from gitsession.index.catalogue import Row
+from gitsession.line_text import ago, on_a_line
 
 FZF = ("--read0", "--print0", "--no-multi", "--delimiter=\t", "--with-nth=2..", "--tiebreak=index", "--preview=")
 """The arguments of fzf. They have precedence over ``$FZF_DEFAULT_OPTS``, whose preview could run a shell."""

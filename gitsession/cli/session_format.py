@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import click
 
-from gitsession.cli.text import ago, clock, on_a_line
 from gitsession.index.catalogue import Row
+from gitsession.line_text import ago, clock, on_a_line
 from gitsession.pattern import pattern
 
 

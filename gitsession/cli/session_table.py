@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
-from gitsession.cli.text import ago, columns, pad, paint, short_number, shorten, width
-from gitsession.index.catalogue import Row
+from gitsession.cli.text import paint, short_number, width
+from gitsession.index.catalogue import SHORT_ID_CHARS, Row
+from gitsession.line_text import ago, columns, pad, shorten
 
 _TITLE_MIN = 12
 _BEGUN = "↳ "
@@ -21,9 +22,6 @@ _AGENT_MAX, _PROJECT_MAX = 12, 20
 
 _NUMBERS = frozenset({"TOKENS", "ENTRIES", "BRANCHES", "FILES", "COST"})
 """The columns that are aligned to the right."""
-
-SHORT_MIN = 7
-"""Minimum length of a short id of a session."""
 
 
 def table(rows: Sequence[Row]) -> Iterator[str]:
@@ -76,7 +74,7 @@ def short_ids(rows: Iterable[HasId]) -> dict[str, str]:
     Seven characters have 2**35 values, so a session that is not in ``rows`` hardly ever begins in the same way.
     """
     parts = {row.sid: row.sid.rpartition("-")[2] for row in rows}
-    length = SHORT_MIN
+    length = SHORT_ID_CHARS
     while len({part[:length] for part in parts.values()}) < len(parts) and length < max(map(len, parts.values())):
         length += 1
     return {sid: part[:length] for sid, part in parts.items()}

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date
 
 from gitsession.cli import svg
-from gitsession.cli.text import changed_lines, columns, count, short_duration, short_number, shorten
+from gitsession.cli.text import changed_lines, short_duration, short_number
 from gitsession.index.statistics import Statistics, StatisticsReport, add_up
+from gitsession.line_text import columns, count, shorten
 
 WIDTH, MARGIN, TOP = 720, 16, 84
 AXIS_LEFT, PLOT_HEIGHT, COLUMN_MAX, LABEL_WIDTH = 56, 240, 40, 110

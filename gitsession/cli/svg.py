@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from html import escape
 
-from gitsession.cli.text import on_a_line
+from gitsession.line_text import on_a_line
 
 
 def text(x: float, y: float, words: str, kind: str = "", *, anchor: str = "start") -> str:

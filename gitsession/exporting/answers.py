@@ -173,7 +173,8 @@ def unfolded(entries: Sequence[OutgoingEntry], leaf: str | None) -> tuple[tuple[
             # "/" is not used, because it separates the parts from which ids are derived
             key = f"{each.key}+{number}" if number else each.key
             id, short = (each.id, each.short) if not number else (None, "")
-            found.append(dataclasses.replace(each, key=key, parent=parent, entry=part, id=id, short=short))
+            begun = each.begun if number == len(parts) - 1 else ()
+            found.append(dataclasses.replace(each, key=key, parent=parent, entry=part, id=id, short=short, begun=begun))
             name = part.extra.get("part")
             if isinstance(name, str):
                 results[name] = key

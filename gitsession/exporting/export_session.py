@@ -88,8 +88,9 @@ class ExportResult:
 
 
 def export(
-    store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None
-) -> ExportResult:
+    store: ObjectStore, sid: str, to: str | None = None, at: Node | None = None, cwd: str | None = None,
+    begun: Mapping[Oid, Sequence[str]] = {},
+) -> ExportResult:  # fmt: skip
     """Return the session as a file for the agent ``to``.
 
     If the agent's own file already has the complete content, the result is this file, byte for byte.
@@ -103,6 +104,7 @@ def export(
             session will not be continued. If the agent already has a file of this session and the export is not that
             file, the exported session gets a new id. If the session has no title and the agent needs one, the first
             prompt becomes the title.
+        begun: The sessions that began in this one, for people, by the oid of the entry; "" if the entry is unknown.
 
     Raises:
         Refused: If ``to`` is not a supported agent or format.
@@ -112,7 +114,7 @@ def export(
     _, start_entry = session_facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, start_entry)
     if to in READABLE_FORMATS:
-        return _export_readable(store, sid, READABLE_FORMATS[to], at, agent_of(store, sid, start_entry))
+        return _export_readable(store, sid, READABLE_FORMATS[to], at, agent_of(store, sid, start_entry), begun)
     if agent not in FORMATS:
         hint = f"pass --to with a supported agent: {', '.join(FORMATS)}"
         raise Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)
@@ -162,9 +164,11 @@ def _count_linked_files(agent: str, data: bytes) -> int:
     return sum(bool(sidecar.home) for sidecar in format.sidecars(data, "")) if format is not None else 0
 
 
-def _export_readable(store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str) -> ExportResult:
+def _export_readable(
+    store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str, begun: Mapping[Oid, Sequence[str]]
+) -> ExportResult:
     """Return the session in the format of ``writer``. The header contains the name ``agent`` and the id ``sid``."""
-    found = gather(store, sid, writer, at)
+    found = gather(store, sid, writer, at, begun)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
     written = writer.write(out)
     return ExportResult(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)

@@ -20,6 +20,7 @@ from gitsession.exporting.visible_history import visible_history
 from gitsession.formats import FORMATS, Outgoing, OutgoingEntry, Referring, with_capability
 from gitsession.formats.base.outgoing import Writer, portable
 from gitsession.formats.base.record import TAIL
+from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock
 from gitsession.model.entries import Entry, Label, Opaque
@@ -60,17 +61,26 @@ class ExportInput:
     segment: str | None = None
 
 
-def gather(store: ObjectStore, sid: str, format: Writer, at: Node | None = None) -> ExportInput:
+def gather(
+    store: ObjectStore, sid: str, format: Writer, at: Node | None = None, begun: Mapping[Oid, Sequence[str]] = {}
+) -> ExportInput:
     """Return the input for the writer ``format`` to export the session ``sid``.
 
-    ``at``: the entry whose history is exported; ``None`` for all entries.
+    Args:
+        store: The store.
+        sid: The id of the session.
+        format: The writer.
+        at: The entry whose history is exported; ``None`` for all entries.
+        begun: The sessions that began in this one, for people, by the oid of the entry; "" if the entry is unknown.
     """
-    return _Gatherer(store, sid, format, at).run()
+    return _Gatherer(store, sid, format, at, begun).run()
 
 
 class _Gatherer:
-    def __init__(self, store: ObjectStore, sid: str, format: Writer, at: Node | None) -> None:
-        self.store, self.sid, self.format, self.at = store, sid, format, at
+    def __init__(
+        self, store: ObjectStore, sid: str, format: Writer, at: Node | None, begun: Mapping[Oid, Sequence[str]]
+    ) -> None:
+        self.store, self.sid, self.format, self.at, self.begun = store, sid, format, at, begun
         tree = graph.tree(store, sid)
         start, began = session_facts.file_start(store, tree, sid)
         self.meta = meta_of(store, sid)
@@ -154,6 +164,7 @@ class _Gatherer:
             leaf=leaf,
             labels=labels,
             title=title,
+            begun=tuple(self.begun.get("", ())),
         )
         has_additions = bool(own_entries or labels or title)
         notes, is_fork = dict.fromkeys(self._notes(has_additions), 1) | self.counts, self._is_native_fork()
@@ -291,6 +302,7 @@ class _Gatherer:
             short=short_id(node.chain),
             line=payload_of(self.store, line_node) if is_agents_own else None,
             id=line_node.source.id if line_node.source is not None else None,
+            begun=tuple(self.begun.get(node.oid, ())),
         )
 
     def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:

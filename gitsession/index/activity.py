@@ -11,6 +11,10 @@ from typing import NamedTuple
 
 from gitsession.git.types import Oid
 from gitsession.index.derived import storable
+from gitsession.pattern import pattern
+
+_CALL_COUNT = pattern(r" \(\+\d+ tools?\)$")
+"""The end of the subject of an answer with tool calls."""
 
 
 class CallRow(NamedTuple):
@@ -45,6 +49,15 @@ class Actions(NamedTuple):
         """True if one of the results is a failure."""
         return any(result.failed for result in self.results)
 
+    def text_of(self, subject: str) -> str:
+        """Return the text of an answer; "" if it has none.
+
+        ``subject``: the subject of its commit without the author. It ends with the number of the calls, and it begins
+        with the names of the tools if the answer has no text.
+        """
+        text = _CALL_COUNT.sub("", subject)
+        return "" if ", ".join(call.tool for call in self.calls).startswith(text.removesuffix("…")) else text
+
 
 NO_ACTIONS = Actions()
 
@@ -67,6 +80,19 @@ def actions_of(db: sqlite3.Connection, oid: Oid) -> Actions:
     calls = tuple(CallRow(*row) for row in db.execute(_CALLS, (oid,)))
     found = db.execute(_RESULTS, (oid,))
     return Actions(calls, tuple(ResultRow(call, title or "", out, bool(failed)) for call, title, out, failed in found))
+
+
+def entry_with_call(db: sqlite3.Connection, result: Oid, call: str) -> Oid | None:
+    """Return the oid of the entry with the tool call that a result answers; ``None`` if it is not in the catalog.
+
+    ``result``: the oid of the entry with the result. ``call``: the agent's id of the call, as the result names it.
+    """
+    query = (
+        "SELECT calls.oid FROM results JOIN calls ON calls.sid = results.sid AND calls.call = results.call "
+        "WHERE results.oid = ? AND results.call = ? LIMIT 1"
+    )
+    found = db.execute(query, (result, storable(call))).fetchone()
+    return found[0] if found else None
 
 
 def sessions_with_model(db: sqlite3.Connection, text: str) -> set[str]:

@@ -112,6 +112,10 @@ def recorded_status(stat: Stat) -> tuple[int, ...]:
     return tuple([(value + (1 << 63)) % (1 << 64) - (1 << 63) for value in fields])
 
 
+SHORT_ID_CHARS = 7
+"""Minimum length of a short id of a session. Seven characters have 2**35 values."""
+
+
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
     """One session in the catalog.
 
@@ -162,6 +166,11 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     def name(self) -> str:
         """The name of the session in a list: its title, or else its first words."""
         return self.title or self.first_words or "(untitled)"
+
+    @property
+    def reference(self) -> str:
+        """A short id and the name, such as ``up24ahy  Count the files``, for a line that mentions the session."""
+        return f"{self.sid.rpartition('-')[2][:SHORT_ID_CHARS]}  {self.name}"
 
 
 class _Location(NamedTuple):

@@ -141,6 +141,7 @@ def _compare_lines(before: list[str], after: list[str]) -> Iterator[str]:
         yield from (f"-{line}" for line in before)
         yield from (f"+{line}" for line in after)
         return
+
     for operation, start, end, new_start, new_end in difflib.SequenceMatcher(None, before, after).get_opcodes():
         if operation == "equal":
             kept = before[start:end]

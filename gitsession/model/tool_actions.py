@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from gitsession.model.blocks import Block, Text, ToolCall
@@ -42,6 +42,7 @@ class ToolAction(NamedTuple):
         edits: The requested changes of files.
         command: The whole command, with its line ends; "" if the call runs none. If the command begins with patches
             (codex), only the rest.
+        path: The file that the call reads; "" if it reads none.
     """
 
     tool: str
@@ -49,6 +50,7 @@ class ToolAction(NamedTuple):
     subject: str
     edits: tuple[FileEdit, ...] = ()
     command: str = ""
+    path: str = ""
 
     @property
     def title(self) -> str:
@@ -74,16 +76,14 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
         edits, command = edits_in_command(command)
     if edits:
         made_in = first_text(arguments, _FOLDERS) or ""
-        edits = tuple(edit.made_in(made_in).relative_to(folder) for edit in edits)
-        subject = ", ".join(_one_line(edit.path) for edit in edits)
-        return ToolAction(tool, "run" if command else "edit", subject, edits, command)
+        return edit_action(tool, (edit.made_in(made_in).relative_to(folder) for edit in edits), command)
     if command:
         return ToolAction(tool, "run", _one_line(command.removeprefix(f"cd {folder} && ")), command=command)
     path, query = relative(first_text(arguments, PATHS) or "", folder), first_text(arguments, _QUERIES)
     if query:
         return ToolAction(tool, "search", _one_line(query) + (f" in {_one_line(path)}" if path else ""))
     if path:
-        return ToolAction(tool, "read", _one_line(path) + _range(arguments))
+        return ToolAction(tool, "read", _one_line(path) + _range(arguments), path=path)
     task = first_text(arguments, _TASKS)
     if task:
         return ToolAction(tool, "delegate", _one_line(task))
@@ -100,6 +100,23 @@ def edits_of(block: Block, folder: str = "") -> tuple[FileEdit, ...]:
     if isinstance(block, Text):
         return tuple(edit.relative_to(folder) for edit in edits_in_text(block.text))
     return ()
+
+
+def edit_action(tool: str, edits: Iterable[FileEdit], command: str = "") -> ToolAction:
+    """Return the action that requests changes of files, and then runs a command."""
+    edits = tuple(edits)
+    subject = ", ".join(_one_line(edit.path) for edit in edits)
+    return ToolAction(tool, "run" if command else "edit", subject, edits, command)
+
+
+def shell_action(command: str) -> ToolAction:
+    """Return the action of a command that the user ran."""
+    return ToolAction("!", "run", _one_line(command), command=command)
+
+
+def named_action(tool: str | None) -> ToolAction:
+    """Return the action of a call of which only the name of the tool is known."""
+    return ToolAction(_one_line(tool or "") or "tool", "other", "")
 
 
 def _arguments(arguments: Any) -> Mapping[str, Any]:

@@ -9,33 +9,28 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from markupsafe import Markup, escape
 
 from gitsession.formats.base.fields import to_iso
-from gitsession.model.blocks import Block, File, Image, Text, Thinking, ToolCall
-from gitsession.model.entries import (
-    BranchSummary,
-    Compaction,
-    CustomMessage,
-    Entry,
-    Instructions,
-    Message,
-    ModeChange,
-    ModelChange,
-    Opaque,
-    Permission,
-    Reset,
-    ThinkingChange,
-    Tombstone,
+from gitsession.model.blocks import File, Image, Text, Thinking
+from gitsession.model.entries import BranchSummary, Compaction, Entry, Message
+from gitsession.model.entry_parts import (
+    CallPart,
+    FindCall,
+    NotePart,
+    OutputPart,
+    Part,
+    file_name,
+    heading_of,
+    is_aside,
+    parts_of,
 )
-from gitsession.model.file_edits import FileEdit, edits_in_text
+from gitsession.model.file_edits import FileEdit
 from gitsession.model.headline import line_count
 from gitsession.model.plain import plain
-from gitsession.model.results import unfold
-from gitsession.model.tool_actions import action_of, outcome_of
 from gitsession.sessions.node import Node
 from gitsession.web import text
 
@@ -45,10 +40,8 @@ ID_CHARS = 12
 _SHOWN_CHARS_MAX = 100_000
 """Maximum length of a text in a page. The rest is left out, and the page says so."""
 
-_OPEN_LINES_MAX, _OPEN_FAILURE_LINES_MAX, _OPEN_DIFF_LINES_MAX = 6, 40, 80
-"""Maximum numbers of lines of an output, of the output of a failed tool, and of a diff that are not folded."""
-
-_LONG_ARGUMENT_CHARS = 160
+_OPEN_DIFF_LINES_MAX = 80
+"""Maximum number of lines of a diff that are not folded."""
 
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "image/png",
@@ -57,9 +50,6 @@ _SIGNATURES = {
     b"GIF89a": "image/gif",
 }
 """The first bytes of the images that a page shows. SVG is not included, because it can contain scripts."""
-
-FindCall = Callable[[str], ToolCall | None]
-"""A function that returns the tool call with an id, from the entries before the result."""
 
 
 class DiffView(NamedTuple):
@@ -141,135 +131,61 @@ class Around(NamedTuple):
 
 def view_of(node: Node, entry: Entry, around: Around, find_call: FindCall) -> EntryView | None:
     """Return the view of an entry; ``None`` if a page does not show entries of this kind, or if the entry is empty."""
-    form, author, about = _heading(entry)
-    blocks = tuple(_blocks(entry, around.folder, find_call))
+    author, about = heading_of(entry)
+    form = _form(entry)
+    parts = parts_of(entry, around.folder, find_call)
+    blocks = tuple(block for part in parts for block in _blocks(part, entry))
     if not blocks and not around.label:
         return None
     time = to_iso(entry.at_ms)[:19] + "Z" if entry.at_ms > 0 else ""
     return EntryView(
-        node.oid[:ID_CHARS], form, author, text.on_one_line(about), time,
+        node.oid[:ID_CHARS], form, "" if form == "tool" else text.on_one_line(author).capitalize(),
+        text.on_one_line(about), time,
         text.on_one_line(around.label), around.tips, around.begins, blocks,
     )  # fmt: skip
 
 
-_AUTHORS = {
-    "user": ("prompt", "User"),
-    "assistant": ("answer", "Assistant"),
-    "tool": ("tool", ""),
-    "shell": ("tool", ""),
-}
+_FORMS = {"user": "prompt", "assistant": "answer", "tool": "tool", "shell": "tool"}
 
 
-def _heading(entry: Entry) -> tuple[str, str, str]:
-    """Return the form, the author, and the model or the extension of an entry."""
-    match entry:
-        case Message():
-            form, author = _AUTHORS.get(entry.role, ("note", text.on_one_line(entry.role).capitalize()))
-            return form, author, entry.model or "" if entry.role == "assistant" else ""
-        case CustomMessage():
-            return "note", "Extension", entry.custom_type
-        case Compaction():
-            return "summary", "Summary of earlier entries", ""
-        case BranchSummary():
-            return "summary", "Summary of an abandoned branch", ""
-        case Instructions():
-            return "note", "Instructions", ""
-    return "note", "", ""
+def _form(entry: Entry) -> str:
+    if isinstance(entry, Compaction | BranchSummary):
+        return "summary"
+    return _FORMS.get(entry.role, "note") if isinstance(entry, Message) else "note"
 
 
-def _blocks(entry: Entry, folder: str, find_call: FindCall) -> Iterator[BlockView]:
-    match entry:
-        case Message(role="shell"):
-            yield BlockView("call", title=text.on_one_line(entry.command or ""), tool="$")
-            yield _output(entry, text.visible(entry.output or ""), "shell")
-        case Message(role="tool"):
-            yield from _result(entry, find_call)
-        case Message():
-            for each in unfold(entry):
-                if each.role == "tool":
-                    yield from _result(each, find_call)
-                else:
-                    yield from _content(each, folder)
-            if entry.failed:
-                error = f": {entry.error}" if entry.error else ""
-                yield BlockView("note", title=text.on_one_line(f"{entry.stop}{error}"), failed=True)
-        case CustomMessage():
-            yield from _content(entry, folder)
-        case Compaction() | BranchSummary():
-            yield BlockView("folded", _markdown(entry.summary), title="Summary", is_open=len(entry.summary) < 1500)
-        case Instructions():
-            parts = [part for part in (entry.system_prompt, entry.task) if part]
-            yield from (BlockView("folded", _preformatted(part), title=line_count(part)) for part in parts)
-        case _:
-            note = _note(entry)
-            if note:
-                yield BlockView("note", title=text.on_one_line(note), failed=isinstance(entry, Opaque))
-
-
-def _content(entry: Message | CustomMessage, folder: str) -> Iterator[BlockView]:
-    """Yield the blocks of a message. Text that neither the user nor the model wrote is folded."""
-    folds = isinstance(entry, CustomMessage) or entry.role not in ("user", "assistant")
-    for block in entry.content:
-        if folds and isinstance(block, Text) and block.text.strip():
-            yield BlockView("folded", _preformatted(block.text), title=line_count(block.text))
-        else:
-            yield from _block(block, folder)
-
-
-def _note(entry: Entry) -> str:
-    match entry:
-        case ModelChange():
-            return f"Model: {'/'.join(filter(None, (entry.provider, entry.model)))}"
-        case ThinkingChange():
-            return f"Thinking level: {entry.level}"
-        case ModeChange():
-            return f"Mode: {entry.mode}"
-        case Permission():
-            return f"Permission: {entry.decision}"
-        case Reset():
-            return "Context reset"
-        case Tombstone():
-            return "This entry was purged."
-        case Opaque(problem=problem) if problem:
-            return f"This entry cannot be read: {problem}"
-    return ""
-
-
-def _block(block: Block, folder: str) -> Iterator[BlockView]:
-    match block:
-        case Text() if block.text.strip():
-            yield BlockView("text", _markdown(block.text))
-            diffs = tuple(map(_diff, edits_in_text(block.text)))
-            if diffs:
-                yield BlockView("call", tool="edit", diffs=diffs)
-        case Thinking() if block.text.strip():
-            yield BlockView("thinking", _markdown(block.text))
-        case ToolCall():
-            yield _call(block, folder)
+def _blocks(part: Part, entry: Entry) -> Iterator[BlockView]:
+    """Yield the blocks of a part of ``entry``. Text that neither the user nor the model wrote is folded."""
+    match part:
+        case Text() if is_aside(entry):
+            yield BlockView("folded", _preformatted(part.text), title=line_count(part.text))
+        case Text() if isinstance(entry, Message):
+            yield BlockView("text", _markdown(part.text))
+        case Text():
+            yield BlockView("folded", _markdown(part.text), title="Summary", is_open=len(part.text) < 1500)
+        case Thinking():
+            yield BlockView("thinking", _markdown(part.text))
+        case CallPart():
+            yield _call(part)
+        case OutputPart():
+            yield from _output(part)
+        case NotePart():
+            yield BlockView("note", title=text.on_one_line(part.text), failed=part.failed)
         case Image():
-            yield _image(block)
+            yield _image(part)
         case File():
-            name = " ".join(filter(None, (block.name, block.mime, block.url)))
-            yield BlockView("note", title=f"File: {text.on_one_line(name[:300])}")
+            yield BlockView("note", title=f"File: {text.on_one_line(file_name(part)[:300])}")
 
 
-def _call(call: ToolCall, folder: str) -> BlockView:
-    action = action_of(call, folder)
+def _call(call: CallPart) -> BlockView:
+    action = call.action
     if action.edits:
         rest = text.on_one_line(action.command)
         return BlockView("call", title=rest, tool=action.tool, diffs=tuple(map(_diff, action.edits)))
-    arguments = call.arguments if isinstance(call.arguments, Mapping) else {}
-    texts = [value for value in arguments.values() if isinstance(value, str)]
-    if action.verb in ("run", "read", "search") and all(_is_short(value) for value in texts):
-        return BlockView("call", title=action.subject, tool=action.tool)
-    if action.verb == "run" and len(texts) == 1:
-        return BlockView("call", tool=action.tool, arguments=(("", _argument(texts[0])),), is_open=True)
-    shown = tuple((text.on_one_line(str(name)), _argument(value)) for name, value in arguments.items())
+    if call.arguments and call.is_command:
+        return BlockView("call", tool=action.tool, arguments=(("", _argument(action.command)),), is_open=True)
+    shown = tuple((text.on_one_line(str(name)), _argument(value)) for name, value in call.arguments.items())
     return BlockView("call", title=action.subject, tool=action.tool, arguments=shown)
-
-
-def _is_short(value: str) -> bool:
-    return len(value) <= _LONG_ARGUMENT_CHARS and "\n" not in value
 
 
 def _argument(value: Any) -> Markup:
@@ -289,23 +205,15 @@ def _diff(edit: FileEdit) -> DiffView:
     return DiffView(name, edit.change, edit.added, edit.removed, html, len(edit.lines) <= _OPEN_DIFF_LINES_MAX)
 
 
-def _result(result: Message, find_call: FindCall) -> Iterator[BlockView]:
-    texts = [block.text for block in result.content if isinstance(block, Text)]
-    call = find_call(result.tool_call_id) if result.tool_call_id else None
-    name = result.tool_name or (call.name if call is not None else "")
-    yield _output(result, text.visible("\n".join(texts)), name)
-    for block in result.content:
-        if isinstance(block, Image | File):
-            yield from _block(block, "")
-
-
-def _output(result: Message, shown: str, tool: str) -> BlockView:
-    outcome = outcome_of(result)
-    lines = shown.count("\n") + 1
-    open_max = _OPEN_FAILURE_LINES_MAX if outcome.failed else _OPEN_LINES_MAX
-    return BlockView(
-        "output", _limited(shown.strip("\n")), tool=text.on_one_line(tool),
-        outcome=outcome.text, failed=outcome.failed, is_open=lines <= open_max and len(shown) < 2000,
+def _output(output: OutputPart) -> Iterator[BlockView]:
+    result = output.result
+    if result.role == "shell":
+        yield BlockView("call", title=output.action.subject, tool="$")
+    tool = "shell" if result.role == "shell" else result.tool_name or output.action.tool
+    shown = text.visible(output.text).strip("\n")
+    yield BlockView(
+        "output", _limited(shown), tool=text.on_one_line(tool),
+        outcome=output.outcome.text, failed=output.outcome.failed, is_open=not output.is_long,
     )  # fmt: skip
 
 

@@ -11,11 +11,12 @@ from markupsafe import Markup
 from gitsession.discovery.file_history import FileHistory, LineOrigin, TrackedFile
 from gitsession.errors import NotFound
 from gitsession.index.file_changes import RecordedChange, changed_files
+from gitsession.model.code import lexer_for
 from gitsession.redaction.guard import Guard
 from gitsession.web import text
 from gitsession.web.entries import ID_CHARS
 from gitsession.web.page import clock
-from gitsession.web.selection import Selection, counted, page_of
+from gitsession.web.selection import SelectedSessions, counted, page_of
 from gitsession.web.serving import Answer, StoreReader
 
 _LINES_MAX = 5000
@@ -44,7 +45,7 @@ class LineGroup(NamedTuple):
 def file_list(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer:
     """Return the list of the files that the selected sessions changed, the newest change first."""
     catalogue = store.catalogue()
-    selection = Selection(catalogue.sessions(), values, guard)
+    selection = SelectedSessions(catalogue.sessions(), values, guard)
     found = changed_files(catalogue.db, None if selection.is_all else [row.sid for row in selection.rows])
     path = values.get("text", "")
     words = path.lower().split()
@@ -107,7 +108,7 @@ def _changes(store: StoreReader, values: Mapping[str, str]) -> tuple[TrackedFile
 
 def _groups(source: str, path: str, origins: Sequence[LineOrigin | None], guard: Guard) -> list[LineGroup]:
     shown = [line[:_LINE_CHARS_MAX] for line in text.visible(source).replace("\r\n", "\n").split("\n")]
-    colored = text.highlighted("\n".join(shown[:_LINES_MAX]), text.lexer_for(path))
+    colored = text.highlighted("\n".join(shown[:_LINES_MAX]), lexer_for(path))
     numbered = enumerate(zip(origins, colored, strict=False), 1)
     groups = []
     for origin, part in itertools.groupby(numbered, key=lambda line: line[1][0]):

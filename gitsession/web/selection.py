@@ -1,4 +1,4 @@
-"""Selection of sessions by the fields of a form, and division of a long list into pages."""
+"""SelectedSessions of sessions by the fields of a form, and division of a long list into pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 100
 _FIELDS = ("agent", "project", "session")
 
 
-class Selection:
+class SelectedSessions:
     """The sessions that a form selects.
 
     Attributes:
@@ -51,14 +51,14 @@ class Selection:
         return not (self.agent or self.project or self.session)
 
 
-class Pager(NamedTuple):
+class PageLinks(NamedTuple):
     """The pages before and after a page of a list: their addresses, "" if there is none."""
 
     newer: str
     older: str
 
 
-def page_of(rows: Sequence[T], path: str, values: Mapping[str, str]) -> tuple[Sequence[T], Pager]:
+def page_of(rows: Sequence[T], path: str, values: Mapping[str, str]) -> tuple[Sequence[T], PageLinks]:
     """Return the rows on one page of a list. ``path``, ``values``: the address of the page."""
     number = number_in(values.get("page", ""))
     asked = {name: value for name, value in values.items() if name != "page" and value}
@@ -68,7 +68,7 @@ def page_of(rows: Sequence[T], path: str, values: Mapping[str, str]) -> tuple[Se
 
     start, end = number * ROWS_AT_ONCE, (number + 1) * ROWS_AT_ONCE
     newer = address(number - 1) if number else ""
-    return rows[start:end], Pager(newer, address(number + 1) if len(rows) > end else "")
+    return rows[start:end], PageLinks(newer, address(number + 1) if len(rows) > end else "")
 
 
 def counted(shown: int, total: int, noun: str) -> str:

@@ -9,47 +9,19 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 from urllib.parse import urlsplit
 
 from markdown_it import MarkdownIt
 from markupsafe import Markup, escape
-from pygments.lexers import get_lexer_by_name, get_lexer_for_filename
-from pygments.token import Token
-from pygments.util import ClassNotFound
 
 from gitsession.exporting.markdown import printable
-
-Lexer: TypeAlias = Any
-"""A lexer of Pygments, which has no type annotations."""
+from gitsession.model.code import Lexer, lexer_for, lexer_named, pieces
 
 _SCHEMES = ("http", "https", "mailto")
 _CONTROL_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _MARKED = re.compile(r"[\\`*_\[\]<>&#|~]|^[ \t]*(?:[-+=>]|\d+[.)])|^(?: {4}|\t)|  $", re.MULTILINE)
 """Any text that Markdown may not display as it is."""
-
-_HIGHLIGHTED_CHARS_MAX = 20_000
-"""Maximum length of code that is highlighted. Longer code is displayed without colors."""
-
-_CLASSES = {
-    Token.Comment: "c",
-    Token.Keyword: "k",
-    Token.Operator.Word: "k",
-    Token.Literal.String: "s",
-    Token.Literal.Number: "n",
-    Token.Name.Function: "f",
-    Token.Name.Class: "f",
-    Token.Name.Decorator: "f",
-    Token.Name.Tag: "k",
-    Token.Name.Attribute: "f",
-    Token.Name.Builtin: "b",
-    Token.Generic.Deleted: "gd",
-    Token.Generic.Inserted: "gi",
-    Token.Generic.Heading: "c",
-    Token.Generic.Subheading: "c",
-    Token.Generic.Prompt: "c",
-}
-"""The class of each kind of token. The style sheet has one color per class."""
 
 
 def visible(text: str) -> str:
@@ -93,50 +65,9 @@ def diff(lines: Sequence[str], path: str) -> Markup:
 _LINE_CLASSES = {"+": "add", "-": "del"}
 
 
-@functools.lru_cache(maxsize=256)
-def lexer_for(path: str) -> Lexer:
-    """Return the lexer for the file ``path``; ``None`` if its language is unknown."""
-    try:
-        return _plain(get_lexer_for_filename(path.rpartition("/")[2]))
-    except (ClassNotFound, ValueError):
-        return None
-
-
-@functools.lru_cache(maxsize=256)
-def lexer_named(language: str) -> Lexer:
-    """Return the lexer for the language of a fence, such as ``python``; ``None`` if it is unknown."""
-    try:
-        return _plain(get_lexer_by_name(language)) if language else None
-    except (ClassNotFound, ValueError):
-        return None
-
-
-def _plain(lexer: Lexer) -> Lexer:
-    """Return ``lexer``, changed so that it keeps every character of a text."""
-    lexer.stripnl = lexer.ensurenl = False
-    return lexer
-
-
 def highlighted(text: str, lexer: Lexer) -> list[Markup]:
     """Return the lines of a visible text as HTML, highlighted by ``lexer`` if the text is not too long."""
-    plain = text.split("\n")
-    if lexer is None or len(text) > _HIGHLIGHTED_CHARS_MAX:
-        return [escape(line) for line in plain]
-    lines: list[list[Markup]] = [[]]
-    for kind, value in lexer.get_tokens(text):
-        name = _class_of(kind)
-        first, *rest = value.split("\n")
-        lines[-1].append(_span(name, first))
-        for part in rest:
-            lines.append([_span(name, part)])
-    if len(lines) != len(plain):  # the lexer changed the line ends
-        return [escape(line) for line in plain]
-    return [Markup("").join(parts) for parts in lines]
-
-
-@functools.lru_cache(maxsize=512)
-def _class_of(kind: Any) -> str:
-    return next((name for parent, name in _CLASSES.items() if kind in parent), "")
+    return [Markup("").join(_span(name, part) for name, part in line) for line in pieces(text, lexer)]
 
 
 def _span(name: str, text: str) -> Markup:

@@ -29,7 +29,8 @@ from gitsession import (
 from gitsession.browse import entry_lines as module
 from gitsession.browse.entry_lines import Folds, entry_lines
 from gitsession.browse.entry_text import EntryTexts, text_of
-from gitsession.browse.text import age, fit, pad, shorten, strip_of
+from gitsession.browse.text import age, fit, strip_of
+from gitsession.line_text import pad, shorten
 from gitsession.model import results
 from gitsession.model.headline import clean
 
@@ -48,7 +49,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def texts(session: Session) -> EntryTexts:
-    return EntryTexts(session, FOLDER, session.tree().nodes.get)
+    return EntryTexts(session._opened.catalogues.get, session, FOLDER)
 
 
 def line(session: Session, node: Node) -> str:
@@ -61,7 +62,7 @@ def strips(session: Session, *entries: Entry, width: int = 60, folds: Folds = FO
     """Append entries, and return the lines of the last one in the transcript."""
     node = [session.append(entry) for entry in entries][-1]
     more.setdefault("is_answered", False)
-    return entry_lines(node, texts(session), FOLDER, width=width, folds=folds, **more)  # type: ignore[arg-type]
+    return entry_lines(node, texts(session), width=width, folds=folds, **more)  # type: ignore[arg-type]
 
 
 def shown(session: Session, *entries: Entry, **more: object) -> list[str]:
@@ -79,9 +80,16 @@ def test_a_tool_result_has_the_title_of_its_call_and_its_outcome(session: Sessio
 def test_a_result_without_its_call_has_the_name_of_the_tool(session: Session) -> None:
     node = session.append(Message.tool(BASH, "x"))
     assert line(session, node) == "bash  [1 line]"
-    session.append(Message.assistant([BASH]))
-    session.append(Message.user("next"))
-    assert line(session, session.append(Message.tool(BASH, "x"))) == "bash  [1 line]"
+    assert shown(session, Message.tool(BASH, "x"))[0] == "  bash  [1 line]"
+
+
+def test_lines_of_the_tree_are_made_without_reading_entries(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    called = session.append(Message.assistant([Text("I run it."), BASH]))
+    answered = session.append(Message.tool(BASH, "x"))
+    found = texts(session)
+    monkeypatch.setattr(Session, "read", None)
+    assert "".join(text for text, _ in found.line(called)[0]) == "assistant: I run it. (+1 tool)"
+    assert [text for part in found.line(answered) for text, _ in part] == ["bash: pytest -q", "  [1 line]"]
 
 
 def test_a_shell_command_of_the_user_is_a_line(session: Session) -> None:
@@ -158,7 +166,7 @@ def test_a_damaged_entry_is_an_error(session: Session, monkeypatch: pytest.Monke
 
     node = session.append(Message.user("x"))
     monkeypatch.setattr(Session, "read", lambda self, at: Opaque(problem="missing object"))
-    found = entry_lines(node, texts(session), FOLDER, width=60, folds=Folds(), is_answered=False)
+    found = entry_lines(node, texts(session), width=60, folds=Folds(), is_answered=False)
     assert found[0].text.rstrip() == f"{node.oid[:8]} cannot be read: missing object"
     assert line(session, node._replace(role="tool")) == "user: x"
 

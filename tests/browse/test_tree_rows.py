@@ -75,6 +75,72 @@ def test_the_head_of_each_row_is_the_first_row_of_its_branch() -> None:
     ]  # fmt: skip
 
 
+def graphed(found: Tree, active: str) -> list[str]:
+    """Return the lines of a graph, as ``git log --graph`` draws it."""
+    rows = TreeShape.of(found, active).newest_first()
+    return [
+        "| " * level + (f"* {it.oid}" if isinstance(it, Node) else f"x {it.oid}")
+        if it is not None
+        else "| " * (level - 1) + "|/" * bool(level)
+        for it, level in rows
+    ]
+
+
+def parents_in(lines: list[str]) -> dict[str, str | None]:
+    """Return the parent of each entry, read from the lines of a graph."""
+    found: dict[str, str | None] = {}
+    waiting: list[list[str]] = []
+    for line in lines:
+        level, oid = line.count("|"), line.rpartition(" ")[2]
+        if line == "":
+            waiting = []
+        elif line.endswith("|/"):
+            assert len(waiting) == level + 1
+            waiting[level - 1] += waiting.pop()
+        else:
+            assert level <= len(waiting) <= level + 1, "an entry is on the last branch, or begins the next one"
+            for child in waiting.pop() if len(waiting) > level else ():
+                found[child] = oid
+            waiting.append([oid])
+            found[oid] = None
+    return found
+
+
+def test_a_graph_has_the_active_branch_first_and_each_branch_above_the_entry_it_leaves() -> None:
+    found = tree("a>b", "b>c", "b>x", "x>y", "b>z", "c>d")
+    assert graphed(found, "d") == ["* d", "* c", "| * z", "|/", "| * y", "| * x", "|/", "* b", "* a"]
+    assert graphed(tree("a>b", "a>x", "x>y", "x>z", "z>w"), "b") == [
+        "* b", "| * w", "| * z", "| | * y", "| |/", "| * x", "|/", "* a",
+    ]  # fmt: skip
+
+
+def test_trees_of_several_roots_are_separate_in_a_graph() -> None:
+    found = tree("a>b")
+    nodes = {**found.nodes, "r": node("r", None), "s": node("s", "r")}
+    several = Tree({}, nodes, {**found.children, None: ["a", "r"], "r": ["s"]})
+    assert graphed(several, "b") == ["* s", "* r", "", "* b", "* a"]
+
+
+def test_gaps_are_in_a_graph() -> None:
+    found = tree("a>b", "gone>c", "c>d", gaps=(Gap("gone", "lost", foreign=True, before="b"),))
+    assert graphed(found, "d") == ["* d", "* c", "x gone", "* b", "* a"]
+    found = tree("a>b", gaps=(Gap("tip", "lost", foreign=False, before="b"),))
+    assert graphed(found, "b") == ["x tip", "", "* b", "* a"]
+
+
+@given(st.lists(st.one_of(st.none(), st.integers(0, 60)), max_size=60), st.integers(0, 60))
+def test_the_parents_of_all_entries_can_be_read_from_a_graph(parents: list[int | None], active: int) -> None:
+    nodes = {"0": node("0", None)}
+    for at, parent in enumerate(parents, 1):
+        nodes[str(at)] = node(str(at), None if parent is None else str(parent % at))
+    children: dict[str | None, list[str]] = {}
+    for each in nodes.values():
+        children.setdefault(each.parent, []).append(each.oid)
+    lines = graphed(Tree({}, nodes, children), str(active % len(nodes)))
+    assert parents_in(lines) == {each.oid: each.parent for each in nodes.values()}
+    assert max(line.count("|") for line in lines) <= 1 + len(nodes).bit_length()
+
+
 def test_filters_select_classes_of_entries() -> None:
     nodes = {
         "root": node("root", None, "session: pi", "session", "session"),

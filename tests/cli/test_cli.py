@@ -751,8 +751,9 @@ def test_colors_are_complete_and_only_used_on_request(run: Run, imported: str) -
     shown = subprocess.run(words, capture_output=True, text=True, env=environment, check=True).stdout
     assert "\x1b[33m" in shown
     assert "[0m" not in re.sub(r"\x1b\[[0-9;]*m", "", shown)
-    plain = subprocess.run(words, capture_output=True, text=True, env={**environment, "NO_COLOR": "1"}, check=True)
-    assert "\x1b[" not in plain.stdout
+    for without in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        plain = subprocess.run(words, capture_output=True, text=True, env={**environment, **without}, check=True)
+        assert "\x1b[" not in plain.stdout
 
 
 def test_closed_pipe_is_not_an_error(run: Run, imported: str) -> None:
@@ -956,7 +957,7 @@ def test_show_prints_a_result_that_is_stored_with_its_call(run: Run, here: Path)
     (here / "o.json").write_bytes(opencode_files.export([opencode_files.user("msg_u1", "Look", at=1), answer]))
     run("import", "o.json")
     told = run("show", f"opencode:{opencode_files.SES}@msg_a1")
-    assert "-> bash" in told and "<- a.py\n" in told and "[other]" not in told
+    assert "    -> bash: ls\n    <- bash: ls  [2 lines]\n    a.py\n    b.py\n" in told
 
 
 def test_session_of_aider_with_an_at_sign_is_addressed_by_its_id(run: Run, here: Path) -> None:

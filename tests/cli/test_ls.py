@@ -11,7 +11,8 @@ from claude_code import SESSION, assistant, call, user
 from commands import Run, document
 
 from gitsession.cli import exits
-from gitsession.cli.text import ago, short_number
+from gitsession.cli.text import short_number
+from gitsession.line_text import ago
 
 
 @pytest.fixture

@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 from builders import joined
-from claude_code import SESSION, assistant, call, user
+from claude_code import SESSION, assistant, call, result, user
 from commands import Run, document
+
+from gitsession.cli import output
+from gitsession.cli import text as terminal
+from gitsession.cli.commands import show
 
 
 def shown(run: Run, here: Path, *blocks: Any) -> list[str]:
@@ -41,3 +45,59 @@ def test_names_cannot_imitate_other_lines(run: Run, here: Path) -> None:
         {"type": "un\nknown\x1b[31m"},
     )
     assert all(line.startswith("    ") and "\x1b" not in line for line in lines)
+
+
+def shown_result(run: Run, here: Path, name: str, text: str, **arguments: Any) -> list[str]:
+    """Return the lines of the result of a tool call."""
+    lines = joined(user("a", None), assistant("b", "a", call("c", name, **arguments)), result("d", "b", "c", text))
+    (here / f"{SESSION}.jsonl").write_bytes(lines)
+    run("import", f"{SESSION}.jsonl")
+    return run("show", f"claude:{SESSION}").partition("\n\n")[2].splitlines()
+
+
+def test_result_has_the_title_of_its_call_and_the_outcome(run: Run, here: Path) -> None:
+    lines = shown_result(run, here, "Read", "     1\tx = 1\n     2\ty = 2", file_path="/work/a.py", offset=1)
+    assert lines == ["    <- Read a.py:1  [2 lines]", "         1 x = 1", "         2 y = 2"]
+
+
+def test_calls_are_shown_by_their_titles_or_with_all_arguments(run: Run, here: Path) -> None:
+    calls = [call("c", "Read", file_path="/work/a.py"), call("d", "Ask", topic="x", number=1)]
+    assert shown(run, here, *calls) == ["    -> Read a.py", '    -> Ask {"topic": "x", "number": 1}']
+
+
+@pytest.fixture
+def colored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (terminal, show):
+        monkeypatch.setattr(module, "wants_color", lambda: True)
+    monkeypatch.setattr(output, "_color", lambda: True)
+
+
+BLUE, GREEN, MAGENTA, END = "\x1b[34m", "\x1b[32m", "\x1b[35m", "\x1b[0m"
+
+
+@pytest.mark.usefixtures("colored")
+def test_code_in_fences_is_highlighted(run: Run, here: Path) -> None:
+    text = "def a\n```python\ndef f(): pass\n```\n```\ndef g\n```\n```nosuch\ndef h\n```\n```py\n```"
+    lines = shown(run, here, {"type": "text", "text": text})
+    code = f"    {MAGENTA}def{END} {BLUE}f{END}(): {MAGENTA}pass{END}"
+    assert lines == ["    def a", "    ```python", code, *(f"    {line}" for line in text.split("\n")[3:])]
+
+
+@pytest.mark.usefixtures("colored")
+def test_written_file_is_highlighted(run: Run, here: Path) -> None:
+    lines = shown(run, here, call("c", "Write", file_path="/work/a.py", content="def f(): pass\n"))
+    assert lines[2:] == [f"    {GREEN}+{END}{MAGENTA}def{END} {BLUE}f{END}(): {MAGENTA}pass{END}"]
+    lines = shown(run, here, call("c", "Write", file_path="/work/a", content="def f(): pass\n"))
+    assert lines[2:] == [f"    {GREEN}+def f(): pass{END}"]
+
+
+@pytest.mark.usefixtures("colored")
+def test_read_file_is_highlighted(run: Run, here: Path) -> None:
+    lines = shown_result(run, here, "Read", "     1→def f(): pass", file_path="/work/a.py")
+    number = "\x1b[2m     1→\x1b[0m"
+    assert lines[1:] == [f"    {number}{MAGENTA}def{END} {BLUE}f{END}(): {MAGENTA}pass{END}"]
+
+
+def test_without_color_code_is_plain(run: Run, here: Path) -> None:
+    text = "```python\ndef f(): pass\n```"
+    assert shown(run, here, {"type": "text", "text": text}) == [f"    {line}" for line in text.split("\n")]

@@ -17,14 +17,15 @@ from builders import entry, header, label, pi_file, said
 from every_command import EVERY_VERB
 from rich.cells import cell_len
 
-from gitsession import Message, Store
+from gitsession import Message, Store, Text, ToolCall
 from gitsession.checkpoints.rewinding import FileOutcome
 from gitsession.cli import hooking, output
 from gitsession.cli.app import run
 from gitsession.cli.commands import checkpoints, remotes
-from gitsession.cli.text import columns, pad, paint, shell_command, shorten, width
+from gitsession.cli.text import paint, shell_command, width
 from gitsession.codec.message import render
 from gitsession.formats import Resumable, all_with_capability
+from gitsession.line_text import columns, pad, shorten
 from gitsession.model.headline import Headline, clean
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
@@ -236,6 +237,28 @@ def a_talk_of_attacks() -> Iterator[bytes]:
         result = {"role": "toolResult", "toolCallId": attack, "toolName": attack, "content": content[1:2]}
         yield entry("message", done, answered, at=number + 1, message=result)
         before = done
+
+
+@pytest.mark.promise("P32")
+def test_highlighted_code_contains_no_terminal_controls(tmp_path, monkeypatch, faults):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    every = "\n".join(ATTACKS.values()).replace("\0", "").encode("utf-8", "replace").decode()
+    code = f"def f():\n    return '{every}'  # {every}\n"
+    fenced = "\n".join(f"{mark}{language}\n{code}\n{mark}" for mark in ("```", "~~~") for language in ("python", every))
+    call = ToolCall("1", "write", {"path": f"{every}.py", "content": code})
+    read = ToolCall("2", "read", {"path": "a.py"})
+    with Store.create(tmp_path / "store.git") as made:
+        session = made.new_session(agent="pi", cwd=str(tmp_path))
+        session.append(Message.user(fenced))
+        session.append(Message.assistant([Text(fenced), call, read]))
+        session.append(Message.tool(read, "".join(f"  {n}\t{line}" for n, line in enumerate(code.splitlines(True)))))
+    for address in ("@leaf", "@leaf~1", "@leaf~2"):
+        written = watched("show", session.id + address)
+        assert "\x1b[35mdef" in written
+        assert left(SGR.sub("", written)) == []
+        assert "[31;5m" not in "".join(SGR.findall(written))
+    faults.many(3 * len(ATTACKS))
 
 
 TALKS = "import sys; sys.stdin.read(); print({out!r}); sys.stderr.write({err!r}); sys.exit({code})"

@@ -63,7 +63,7 @@ def headings(text: str) -> list[str]:
 
 
 def test_conversation_is_exported_with_its_authors(store: Store):
-    call = ToolCall("1", "read", {"path": "a.py", "ü": [1]})
+    call = ToolCall("1", "read", {"path": "a.py"})
     session = spoken(
         store,
         Message.user("Fix it"),
@@ -77,9 +77,9 @@ def test_conversation_is_exported_with_its_authors(store: Store):
     session.label("leaf~2", "here")
     text = told(store, session)
     assert text.startswith(f"# A fix\n\n- session: {session.id}\n- agent: mine\n- folder: /work\n- started: ")
-    assert headings(text) == ["user", "assistant (m)", "tool read", "shell", "summary of earlier entries", "assistant"]
-    assert "> hm\n> hm\n\nI look.\n\n**read**\n\n```json\n" in text and '"ü": [' in text
-    assert "```\nimport x\n\ty = 1\n```" in text
+    assert headings(text) == ["user", "assistant (m)", "tool", "shell", "summary of earlier entries", "assistant"]
+    assert "<details><summary>thinking</summary>\n\nhm\nhm\n\n</details>\n\nI look.\n\n`read a.py`\n\n" in text
+    assert "`read a.py  [2 lines]`\n\n```\nimport x\n\ty = 1\n```" in text
     assert "```\n$ ls\na.py\n```" in text
     assert " · ‘here’\n" in text
     assert "*error: no credit*" in text
@@ -104,9 +104,9 @@ def test_conversation_is_exported_with_its_authors(store: Store):
 def test_text_cannot_imitate_another_author(store: Store, words: str):
     session = spoken(store, Message.user(words), Message.assistant("seen"), Message.tool(ToolCall("1", "t"), words))
     text = told(store, session)
-    assert headings(text)[0] == "user" and headings(text)[-1] == "tool t"
+    assert headings(text)[0] == "user" and headings(text)[-1] == "tool"
     if not words.startswith("```"):
-        assert headings(text) == ["user", "assistant", "tool t"]
+        assert headings(text) == ["user", "assistant", "tool"]
         assert "\n<" not in text.replace(f"```\n{words}\n```", "")
     assert "seen" in text
 
@@ -123,10 +123,23 @@ class Html(HTMLParser):
         self.tags.append(tag)
 
 
+def written(*entries: kinds.Entry) -> str:
+    """Return the Markdown of entries, each the child of the one before."""
+    sent = [OutgoingEntry(key=str(n), parent=str(n - 1) if n else None, entry=each) for n, each in enumerate(entries)]
+    out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=tuple(sent), leaf=str(len(sent) - 1))
+    return markdown.write(out).data.decode()
+
+
+def commonmark(text: str) -> str:
+    """Return the HTML that a Markdown viewer makes of ``text``."""
+    library = pytest.importorskip("markdown_it")
+    return str(library.MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+
+
 def tags_of(text: str) -> list[str]:
     """Return the HTML elements that a Markdown viewer makes of ``text``."""
     html = Html()
-    html.feed(pytest.importorskip("markdown_it").MarkdownIt("commonmark", {"html": True}).enable("table").render(text))
+    html.feed(commonmark(text))
     return html.tags
 
 
@@ -165,16 +178,88 @@ def test_html_outside_code_is_shown_and_not_run(store: Store, words: str, of: st
     assert "img" not in tags_of(text)
 
 
+@pytest.mark.parametrize(
+    "words", ["- a\n\n  ~~~\n", "- a\n\n  ~~~\nb\n  ~~~", "1. a\n   ~~~\n\tb\nc", "- ~~~\n  ~~~\n  ~~~\n"]
+)
+def test_open_fence_in_a_list_does_not_make_code_of_another_message_html(words: str):
+    assert "img" not in tags_of(written(Message.user(words), Message.user(f"~~~\n{IMG}\n~~~\n{IMG}")))
+    assert commonmark(written(Message.user(words), Message.assistant("seen"))).count("<h2>") == 2
+
+
+def test_fence_in_a_list_stays_as_it_is():
+    words = "1. Run\n\n   ```sh\n   ls > a\n   ```\n\n2. Done"
+    assert words in written(Message.user(words))
+
+
 def test_html_in_code_stays_as_it_is(store: Store):
     words = f"Use `List<String>` or ``a ` <b>``.\n\n```html\n{IMG}\n```\n\nif a < b"
     assert words in told(store, spoken(store, Message.user(words)))
 
 
+def calls_with(words: str) -> list[kinds.Entry]:
+    """Return an answer whose thinking and calls contain ``words``, and results that contain them."""
+    calls = [
+        ToolCall("1", words, {"command": words}),
+        ToolCall("2", "edit", {"path": words, "old_string": words, "new_string": f"{words}\n{words}"}),
+        ToolCall("3", "write", {"path": "a", "content": words}),
+        ToolCall("4", "ask", {words: words, "n": 1}),
+    ]
+    return [Message.assistant([Thinking(words), *calls]), *(Message.tool(call, words) for call in calls)]
+
+
 @given(st.text("`~<img >\\\n- |a>", max_size=80))
 def test_no_text_becomes_an_image(words: str):
-    entries = (OutgoingEntry(key="0", parent=None, entry=Message.user(words)),)
-    out = Outgoing(session=kinds.SessionHeader(agent="a"), entries=entries, leaf="0")
-    assert not [tag for tag in tags_of(markdown.write(out).data.decode()) if tag in ("i", "im", "img", "g", "m")]
+    text = written(Message.user(words), *calls_with(words), Message(role="shell", command=words, output=words))
+    assert not [tag for tag in tags_of(text) if tag in ("i", "im", "img", "g", "m")]
+
+
+@given(st.text("`~</details>\n- ", max_size=80))
+def test_no_text_ends_a_fold_or_a_fence(words: str):
+    text = written(*calls_with(words), Message.user("the end"))
+    assert headings(text) == ["assistant", *["tool"] * 4, "user"]
+    inside = []
+    for line in commonmark(text).split("\n"):
+        if line.startswith("<details>"):
+            inside.append(line)
+        elif line == "</details>":
+            inside.pop()
+    assert inside == []
+
+
+def test_calls_have_the_titles_and_outcomes_of_the_log(store: Store):
+    command = ToolCall("1", "bash", {"command": "cd /work && pytest -q"})
+    edit = ToolCall("2", "edit", {"path": "/work/auth.py", "old_string": "a\nb", "new_string": "a\nc\nd"})
+    script = ToolCall("3", "bash", {"command": "for i in 1 2\ndo echo '```'\ndone"})
+    ask = ToolCall("4", "ask", {"topic": "x", "number": 1})
+    session = spoken(
+        store,
+        Message.user("Fix it"),
+        Message.assistant([command, edit, script, ask]),
+        Message.tool(command, "no\n" * 48 + "Command exited with code 1", is_error=True),
+        Message.tool(edit, "done"),
+    )
+    text = told(store, session)
+    for part in (
+        "`bash: pytest -q`\n\n`edit auth.py +2 -1`\n\n```diff\n a\n-b\n+c\n+d\n```\n\n",
+        "````\nbash: for i in 1 2 do echo '```' done\n````",
+        "````sh\nfor i in 1 2\ndo echo '```'\ndone\n````",
+        '`ask x`\n\n```json\n{\n  "topic": "x",\n  "number": 1\n}\n```',
+        "`bash: pytest -q  [exit 1, 49 lines]`\n\n<details><summary>output</summary>\n\n```\nno\n",
+        "`edit auth.py +2 -1  [1 line]`\n\n```\ndone\n```",
+    ):
+        assert part in text
+
+
+def test_settings_are_headings_and_asides_are_folded(store: Store):
+    session = spoken(
+        store,
+        Message.user("a"),
+        kinds.ModelChange(provider="p", model="m"),
+        kinds.Instructions(system_prompt="Be <b>kind</b>.\n## user"),
+    )
+    text = told(store, session)
+    assert headings(text) == ["user", "Model: p/m", "instructions"]
+    assert "<details><summary>2 lines</summary>\n\n```\nBe <b>kind</b>.\n## user\n```\n\n</details>" in text
 
 
 def test_no_text_drives_the_terminal_or_breaks_the_file(store: Store):

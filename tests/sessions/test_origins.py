@@ -135,6 +135,22 @@ def test_first_entry_of_a_sub_agent_is_shown_with_its_origin(
     assert json.loads(capfdbinary.readouterr()[0])["started"] == [begun]
 
 
+def test_markdown_names_a_sub_agent_after_the_entry_that_started_it(tmp_path: Path, store: Store) -> None:
+    take(store, *claude_files(tmp_path, told={"toolUseId": "toolu_1"}))
+    begun = store.catalogue().session(store.session(f"claude:{SESSION}/agent-ab12").id)
+    assert begun is not None and begun.reference.endswith(begun.name)
+    paragraphs = store.export(f"claude:{SESSION}", to="markdown").data.decode().split("\n\n")
+    at = paragraphs.index(f"↳ `{begun.reference}`")
+    assert paragraphs[at - 1].startswith("`Agent") and paragraphs[at + 1].startswith("## tool")
+
+
+def test_markdown_names_a_sub_agent_of_an_unknown_entry_at_the_top(tmp_path: Path, store: Store) -> None:
+    take(store, *claude_files(tmp_path, told=None))
+    begun = store.catalogue().session(store.session(f"claude:{SESSION}/agent-ab12").id)
+    assert begun is not None
+    assert store.export(f"claude:{SESSION}", to="markdown").data.decode().split("\n\n")[2] == f"↳ `{begun.reference}`"
+
+
 def assert_started(store: Store, address: str, *begun: str) -> None:
     """Check that one entry of the session started these sub-agents, and that no other entry started any."""
     session = store.session(address)

@@ -21,7 +21,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "status-line": [["status-line", "@"]],
     "blame": [["blame", "file.jsonl"], ["log", "--", "file.jsonl"]],
     "stats": [["stats"], ["stats", "--by", "model", "--csv"]],
-    "log": [["log", "@"]],
+    "log": [["log", "@"], ["log", "@", "--graph"]],
     "tree": [["tree", "@"]],
     "show": [["show", "@@leaf"]],
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],

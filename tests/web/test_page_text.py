@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pages import HOSTILE, Page, assert_harmless
 
+from gitsession.model.code import lexer_for, lexer_named
 from gitsession.web import text
 
 
 @pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_text_stays_text(source: str) -> None:
     fence = f"```{source}\n{source}\n```\n| {source} |\n|-|\n| {source} |\n"
-    for html in (text.markdown(source), text.markdown(fence), text.code(source, text.lexer_named("html"))):
+    for html in (text.markdown(source), text.markdown(fence), text.code(source, lexer_named("html"))):
         page = assert_harmless(html)
         assert page.all("script") == page.all("style") == page.all("img") == []
         html.encode()  # no lone surrogates
@@ -22,7 +23,7 @@ def test_hostile_text_stays_text(source: str) -> None:
 
 @given(st.text(st.sampled_from("<>&\"'`*_[]()!#|-+~\\/:=\n\t \x1b\u202ea1jJ")) | st.text())
 def test_any_text_stays_text(source: str) -> None:
-    for html in (text.markdown(source), text.code(source, text.lexer_for("a.html")), text.diff(["+" + source], "a.js")):
+    for html in (text.markdown(source), text.code(source, lexer_for("a.html")), text.diff(["+" + source], "a.js")):
         page = assert_harmless(html)
         assert page.all("script") == page.all("img") == []
 
@@ -31,7 +32,7 @@ def test_any_text_stays_text(source: str) -> None:
 def test_code_keeps_every_character(lines: list[str]) -> None:
     source = "\n".join(lines)
     for name in ("a.py", "a.html", "a.md", "Makefile", "unknown"):
-        assert Page(text.code(source, text.lexer_for(name))).text == text.visible(source)
+        assert Page(text.code(source, lexer_for(name))).text == text.visible(source)
 
 
 def test_markdown_is_rendered() -> None:

@@ -18,7 +18,7 @@ from gitsession.cli.commands.imports import project_folders
 from gitsession.cli.invocation import DRAIN_WAIT_SECONDS, App, hook_program
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, confirm, emit, json_option, say, say_painted, wants_json, warn
-from gitsession.cli.text import count, on_a_line
+from gitsession.line_text import count, on_a_line
 from gitsession.live import agent_hooks, settings_edits, spool
 from gitsession.live.settings_edits import Edit
 

@@ -15,7 +15,8 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, split
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, say, say_painted, wants_json, warn
-from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import paint, width
+from gitsession.line_text import columns, count, on_a_line, pad, shorten
 from gitsession.sessions.gaps import DAMAGE
 
 _SHOWN_MAX = 10

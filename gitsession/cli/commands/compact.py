@@ -17,7 +17,7 @@ from gitsession.cli.commands.context import as_lines, breakdown, profile_option,
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, say_painted, warn
-from gitsession.cli.text import count, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.compaction.perform import tokens_after
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
@@ -25,6 +25,7 @@ from gitsession.compaction.summarizers.options import APIS, Options
 from gitsession.context import profiles
 from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
+from gitsession.line_text import count, shorten
 from gitsession.model.entries import Compaction
 
 

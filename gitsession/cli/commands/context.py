@@ -11,11 +11,12 @@ import gitsession
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import emit_bare, json_option, paged, titled, wants_json, warn_of_hidden
-from gitsession.cli.text import paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.context.profiles import PROFILES
 from gitsession.context.profiles import profile as rules_of
 from gitsession.context.providers import PROVIDERS
 from gitsession.context.value import Shown
+from gitsession.line_text import shorten
 from gitsession.model.plain import plain
 
 POLICIES = ("clear-tool-uses", "clear-thinking", "drop-images", "model-facing")

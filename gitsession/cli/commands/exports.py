@@ -26,8 +26,9 @@ from gitsession.cli.output import (
     warn,
     warn_of_hidden,
 )
-from gitsession.cli.text import count, first, shell_command
+from gitsession.cli.text import first, shell_command
 from gitsession.errors import Malformed, Refused, Unavailable
+from gitsession.line_text import count
 
 
 @command()

@@ -14,9 +14,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
 from gitsession.cli.options import group
 from gitsession.cli.output import emit, json_option, say, warn
-from gitsession.cli.text import count
 from gitsession.errors import GitSessionError
 from gitsession.git import hook_files, process
+from gitsession.line_text import count
 
 _SHOWN = 50
 _NONE = "0" * 40

@@ -14,12 +14,12 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import CommandWithPaths, command, given_paths, option
 from gitsession.cli.output import emit, emit_line, json_option, paged, say_painted, wants_json, warn
-from gitsession.cli.text import clock, columns, on_a_line, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import GitSessionError
 from gitsession.index import activity, names
 from gitsession.index.activity import NO_ACTIONS, Actions
-from gitsession.pattern import pattern
+from gitsession.line_text import clock, columns, on_a_line, shorten
 from gitsession.sessions import entry_addresses, graph
 from gitsession.sessions.gaps import Gap
 from gitsession.sessions.node import Node
@@ -32,16 +32,19 @@ FOLLOWED = 10
 @command(cls=CommandWithPaths)
 @click.argument("session", metavar="[SESSION[@ENTRY]] [-- FILE...]", required=False)
 @option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many entries.")
+@option("--graph", "draws", is_flag=True, help="Draw the entries of all branches as a graph.")
 @option("--follow", "-f", is_flag=True, help="Show the newest entries, and then each new entry as it is written.")
 @json_option
 @click.pass_obj
-def log_command(app: App, session: str | None, number: int | None, follow: bool) -> int:
+def log_command(app: App, session: str | None, number: int | None, draws: bool, follow: bool) -> int:
     """Show the history of a branch, newest entry first.
 
     Without ENTRY, show the history of the active branch. With FILE, show the entries that changed these files, of
     SESSION or of all sessions.
     """
     paths = given_paths()
+    if draws and (paths or follow or wants_json()):
+        raise click.UsageError("--graph cannot be combined with --follow, --json or FILE")
     if paths:
         from gitsession.cli.commands.blame import show_changes
 
@@ -55,6 +58,8 @@ def log_command(app: App, session: str | None, number: int | None, follow: bool)
     catalogue, store = app.catalogue(), app.objects()
     tip = row.branches[row.active]
     start = entry_addresses.resolve(store, row.sid, entry, branch=row.active).oid if entry else tip
+    if draws:
+        return _draw(app, row, start if entry else None, number)
     found = list(itertools.islice(graph.history_with_gaps(store, row.sid, start), number))
     gaps = [it for it in found if isinstance(it, Gap)]
     called = names.names(catalogue, row.sid)
@@ -84,6 +89,55 @@ def _leaf(store: ObjectStore, sid: str, active: str, tip: str) -> str:
         return entry_addresses.resolve(store, sid, "leaf", branch=active).oid
     except GitSessionError:
         return tip
+
+
+def _draw(app: App, row: gitsession.Row, start: str | None, number: int | None) -> int:
+    """Print the entries of all branches as a graph, or only the history of the entry ``start``."""
+    from gitsession.browse.tree_rows import TreeShape, newest_part
+
+    store, catalogue = app.objects(), app.catalogue()
+    if start is None:
+        tree, tip = graph.tree(store, row.sid), row.branches[row.active]
+    else:
+        tree, tip = newest_part({}, list(graph.history_with_gaps(store, row.sid, start))), start
+    shape = TreeShape.of(tree, tip)
+    names_after = names_of(row.branches, names.names(catalogue, row.sid).labels, active=row.active)
+
+    def lines() -> Iterator[str]:
+        shown = 0
+        for it, level in shape.newest_first():
+            if shown == number:
+                return
+            shown += it is not None
+            if it is None:
+                yield _margin(level - 1, "|/") if level else ""
+            elif isinstance(it, Gap):
+                yield gap_line(it, margin=_margin(level, "x "))
+            else:
+                actions = activity.actions_of(catalogue.db, it.oid)
+                yield as_line(it, names_after.get(it.oid, []), margin=_margin(level, "* "), actions=actions)
+
+    paged(lines())
+    _warn_of_gaps(tree)
+    damaged = app.warn_of_damage()
+    return exits.INTEGRITY if tree.gaps or damaged else exits.OK
+
+
+_LANE_COLORS = ("red", "green", "yellow", "blue", "magenta", "cyan")
+
+
+def _margin(level: int, sign: str) -> str:
+    """Return the part of a graph before an entry at ``level``: a line for each branch to its left, and ``sign``."""
+    return " ".join(
+        paint(text, fg=_LANE_COLORS[at % len(_LANE_COLORS)]) for at, text in enumerate([*"|" * level, sign])
+    )
+
+
+def _warn_of_gaps(tree: gitsession.Tree) -> None:
+    for gap in tree.gaps:
+        problem = "is not an entry" if gap.foreign else "cannot be read"
+        unknown = ", and its parent cannot be determined" if gap.is_open else ""
+        warn(f"warning: {gap.oid} {problem}{unknown}: {gap.problem}")
 
 
 def _follow(app: App, address: str, number: int | None) -> int:
@@ -124,6 +178,8 @@ def tree_command(app: App, session: str) -> int:
 
     Each entry is listed after its parent.
     """
+    from gitsession.index.origins import begun_in
+
     found = app.session(session)
     tree = found.tree()
     row, _ = app.row(session)
@@ -134,7 +190,7 @@ def tree_command(app: App, session: str) -> int:
         emit("tree", {**document, "gaps": [gap_object(gap) for gap in tree.gaps]})
     else:
         names_after = names_of(tree.branches, found.names().labels, active=row.active)
-        begun = _begun(app, row, tree)
+        begun = begun_in(app.objects(), app.catalogue(), row)
 
         def lines() -> Iterator[str]:
             for it, at in _drawn(tree):
@@ -142,36 +198,18 @@ def tree_command(app: App, session: str) -> int:
                     yield gap_line(it, indent=at)
                 else:
                     yield as_line(it, names_after.get(it.oid, []), indent=at, actions=actions(it.oid))
-                    yield from (_begun_line(each, indent=at) for each in begun.get(it.oid, []))
+                    sessions = [*begun.pop("", []), *begun.get(it.oid, [])]  # an unknown entry is shown as the root
+                    yield from (_begun_line(each, indent=at) for each in sessions)
 
         paged(lines())
-    for gap in tree.gaps:
-        problem = "is not an entry" if gap.foreign else "cannot be read"
-        unknown = ", and its parent cannot be determined" if gap.is_open else ""
-        warn(f"warning: {gap.oid} {problem}{unknown}: {gap.problem}")
+    _warn_of_gaps(tree)
     return exits.INTEGRITY if tree.gaps else 0
-
-
-def _begun(app: App, row: gitsession.Row, tree: gitsession.Tree) -> dict[str, list[gitsession.Row]]:
-    """Return the sessions that a session started or that continue it, by the oid of the entry where they began.
-
-    If the entry is unknown, it is the root.
-    """
-    found: dict[str, list[gitsession.Row]] = {}
-    for each in app.catalogue().sessions():
-        is_child = row.source_id is not None and (each.agent, each.parent) == (row.agent, row.source_id)
-        if is_child or each.continues == row.sid:
-            origin = app.session(each.sid).origin()
-            root = next(iter(tree.children.get(None, [])), "")
-            found.setdefault(origin.entry.oid if origin is not None and origin.entry else root, []).append(each)
-    return found
 
 
 def _begun_line(row: gitsession.Row, *, indent: str) -> str:
     """Return a line such as ``↳ up24ahy  Count the files``, below the entry where the session began."""
     margin = " " * len("1a2b3c4d  2025-11-20 23:33  ") + "".join("│" if char in "├│" else " " for char in indent)
-    text = f"↳ {row.sid.rpartition('-')[2][:7]}  {row.name}"
-    return margin + paint(shorten(text, max(width() - columns(margin), 1)), fg="magenta")
+    return margin + paint(shorten(f"↳ {row.reference}", max(width() - columns(margin), 1)), fg="magenta")
 
 
 def _drawn(tree: gitsession.Tree) -> Iterator[tuple[Node | Gap, str]]:
@@ -223,34 +261,31 @@ _ARROW = " → "
 """Text between an answer and its tool calls."""
 
 
-def as_line(node: Node, names: list[str], *, indent: str = "", actions: Actions = NO_ACTIONS) -> str:
+def as_line(node: Node, names: list[str], *, indent: str = "", margin: str = "", actions: Actions = NO_ACTIONS) -> str:
     """Return a line such as ``1a2b3c4d  2025-11-20 23:33  user: Fix the login  [main]``.
 
     Args:
         node: The entry.
         names: The names that are shown after the entry.
         indent: Text before the entry.
+        margin: Text at the beginning of the line, which can contain color codes.
         actions: The tool calls and results in the entry.
     """
     head, colon, text = node.subject.partition(": ")
     marks = on_a_line(f"  [{', '.join(names)}]") if names else ""
     time = clock(node.author_seconds * 1000)
-    room = width() - len(f"{node.oid[:8]}  {time}  {indent}") - columns(marks)
+    room = width() - len(f"{click.unstyle(margin)}{node.oid[:8]}  {time}  {indent}") - columns(marks)
     if actions.results and node.role in ("tool", "user"):
         head, colon = node.role, ": "
     label = shorten(head + colon.rstrip(), room)
     rest = _text(text, actions, room - columns(label) - 1)
     return "  ".join(
         [
-            paint(node.oid[:8], fg="yellow"),
+            margin + paint(node.oid[:8], fg="yellow"),
             paint(time, dim=True),
             indent + " ".join(filter(None, [paint(label, fg=_COLORS.get(node.role)), rest])) + paint(marks, bold=True),
         ]
     )
-
-
-_CALL_COUNT = pattern(r" \(\+\d+ tools?\)$")
-"""The end of the subject of an answer with tool calls."""
 
 
 def _text(subject: str, actions: Actions, room: int) -> str:
@@ -262,18 +297,19 @@ def _text(subject: str, actions: Actions, room: int) -> str:
         return "  ".join(filter(None, [paint(shorten(titles, room)), outcome]))
     if not actions.calls:
         return shorten(subject, room)
-    words = _CALL_COUNT.sub("", subject)
+    words = actions.text_of(subject)
     titles = "; ".join(call.title for call in actions.calls)
-    if ", ".join(call.tool for call in actions.calls).startswith(words.removesuffix("…")):  # the answer has no text
+    if not words:
         return shorten(titles, room)
     words = shorten(words, max(room // 2, room - columns(titles) - len(_ARROW)))
     return f"{words}{_ARROW}{shorten(titles, room - columns(words) - len(_ARROW))}"
 
 
-def gap_line(gap: Gap, *, indent: str = "") -> str:
-    """Return a line such as ``1a2b3c4d  cannot be read: missing object 1a2b3c4d...``."""
+def gap_line(gap: Gap, *, indent: str = "", margin: str = "") -> str:
+    """Return a line such as ``1a2b3c4d  cannot be read: missing object 1a2b3c4d...``, as ``as_line`` does."""
     what = f"is not an entry: {gap.problem}" if gap.foreign else f"cannot be read: {gap.problem}"
-    return f"{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, width() - 10 - len(indent)), fg='red')}"
+    room = width() - 10 - len(click.unstyle(margin) + indent)
+    return f"{margin}{paint(gap.oid[:8], fg='red')}  {indent}{paint(shorten(what, room), fg='red')}"
 
 
 def gap_object(gap: Gap) -> dict[str, Any]:

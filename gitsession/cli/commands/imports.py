@@ -17,8 +17,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, current_folder, emit, json_option, say, wants_json
-from gitsession.cli.text import count, shorten, width
+from gitsession.cli.text import width
 from gitsession.errors import Corrupt, Unavailable
+from gitsession.line_text import count, shorten
 
 if TYPE_CHECKING:
     from gitsession.api.imports import Imports

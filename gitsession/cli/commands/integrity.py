@@ -15,8 +15,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, progress, say, wants_json, warn
-from gitsession.cli.text import clock, count, first
+from gitsession.cli.text import first
 from gitsession.errors import GitSessionError
+from gitsession.line_text import clock, count
 from gitsession.store import refs
 
 if TYPE_CHECKING:

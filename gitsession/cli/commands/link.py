@@ -17,8 +17,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
 from gitsession.cli.options import group, option
 from gitsession.cli.output import emit, json_option, paged, say, warn
-from gitsession.cli.text import columns, count, on_a_line, pad, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.errors import NotFound
+from gitsession.line_text import columns, count, on_a_line, pad, shorten
 
 if TYPE_CHECKING:
     from gitsession.api.commit_origins import FileOrigins

@@ -15,8 +15,9 @@ from gitsession.cli.commands.checkpoints import HALF_DONE, report_interrupted_re
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, group, option
 from gitsession.cli.output import current_folder, emit, json_option, print_list, say
-from gitsession.cli.text import clock, count, paint, shorten, width
+from gitsession.cli.text import paint, width
 from gitsession.errors import Refused
+from gitsession.line_text import clock, count, shorten
 from gitsession.store import refs
 
 

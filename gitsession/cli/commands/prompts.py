@@ -12,7 +12,8 @@ from gitsession.cli import exits, picking
 from gitsession.cli.invocation import App, no_such_agent
 from gitsession.cli.options import agent_option, command, here_option, most_option, option, pick_option
 from gitsession.cli.output import json_option, print_list, wants_json, warn
-from gitsession.cli.text import paint, shorten, width
+from gitsession.cli.text import paint, width
+from gitsession.line_text import shorten
 from gitsession.model.headline import clean
 
 

@@ -23,8 +23,9 @@ from gitsession.cli.output import (
     wants_json,
     warn,
 )
-from gitsession.cli.text import count, first
+from gitsession.cli.text import first
 from gitsession.errors import NotFound
+from gitsession.line_text import count
 
 if TYPE_CHECKING:
     from gitsession.purge.finding import EntryHit

@@ -16,8 +16,9 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, group, option
 from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
-from gitsession.cli.text import count, first, on_a_line, paint, shell_command, shorten
+from gitsession.cli.text import first, paint, shell_command
 from gitsession.errors import NotFound, Refused
+from gitsession.line_text import count, on_a_line, shorten
 from gitsession.model.headline import clean
 from gitsession.store import refs
 

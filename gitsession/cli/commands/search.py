@@ -25,8 +25,9 @@ from gitsession.cli.options import (
 )
 from gitsession.cli.output import json_option, print_list, wants_json, warn
 from gitsession.cli.session_table import short_ids
-from gitsession.cli.text import ago, clock, columns, count, on_a_line, paint, shell_command, shorten, width
+from gitsession.cli.text import paint, shell_command, width
 from gitsession.index.search_words import ROLES
+from gitsession.line_text import ago, clock, columns, count, on_a_line, shorten
 
 OID_CHARS = 12
 _TITLE_MIN = 12

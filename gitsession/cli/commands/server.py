@@ -12,7 +12,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import runner
 from gitsession.cli.options import command, group, option
 from gitsession.cli.output import emit, json_option, say, warn
-from gitsession.cli.text import count
+from gitsession.line_text import count
 
 
 @group()

@@ -13,9 +13,9 @@ from gitsession.cli.invocation import App, Since, here, no_such_agent, project_i
 from gitsession.cli.options import agent_option, command, file_option, here_option, option, project_option
 from gitsession.cli.output import json_option, print_list
 from gitsession.cli.session_table import table
-from gitsession.cli.text import clock, count, shorten
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of, of_folder
+from gitsession.line_text import clock, count, shorten
 
 if TYPE_CHECKING:
     from gitsession.api.trash import RemovedSession

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import json
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,17 +14,33 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, paged
-from gitsession.cli.text import clock, count, on_a_line, paint
+from gitsession.cli.text import paint, wants_color
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
 from gitsession.index.catalogue import Row
-from gitsession.model.blocks import OtherBlock, ToolCall
+from gitsession.line_text import clock, count, on_a_line
+from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
+from gitsession.model.entry_parts import (
+    CallPart,
+    FindCall,
+    NotePart,
+    OutputPart,
+    Part,
+    file_name,
+    kind_of_block,
+    parts_of,
+)
 from gitsession.model.headline import clean
 from gitsession.model.plain import plain
 from gitsession.model.usage import total_tokens
+from gitsession.pattern import pattern
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
+
+if TYPE_CHECKING:
+    from gitsession.model.code import Lexer
+    from gitsession.model.file_edits import FileEdit
 
 
 @command()
@@ -40,7 +59,8 @@ def show_command(app: App, entry: str, thinking: bool) -> int:
     emit("show", document)
     lines = [f"    cannot be read: {problem}"]
     if not problem:
-        lines = _body_lines(view, document, row.project or "", thinking=thinking)
+        find_call = functools.partial(_find_call, app, node.oid)
+        lines = _body_lines(view, document, row.project or "", find_call, thinking=thinking)
     paged([*_head(node, document), "", *lines])
     if problem:
         complain(f"cannot read entry {node.oid}: {problem}", hint="run `gitsession repair`")
@@ -125,67 +145,163 @@ def _source(node: Node) -> str:
     return f"{node.source.agent}, line {node.source.line}{own_id}"
 
 
-def _body_lines(view: Entry, document: dict[str, Any], folder: str, *, thinking: bool) -> list[str]:
+def _body_lines(
+    view: Entry, document: dict[str, Any], folder: str, find_call: FindCall, *, thinking: bool
+) -> list[str]:
     """Return the lines of an entry's content, with colors.
 
     Args:
         view: The entry.
         document: The JSON document of the entry.
         folder: The working directory of the session; "" if it is unknown.
+        find_call: A function that returns the tool call of a result.
         thinking: Whether all lines of the model's reasoning are shown, not only the first one.
     """
-    if isinstance(view, Message) and view.role == "shell":
-        lines = [paint(f"$ {view.command or ''}", bold=True), *_plain_lines(view.output or "")]
-    elif isinstance(view, Message | CustomMessage):
-        lines = [line for block in view.content for line in _block_lines(block, folder, thinking=thinking)]
-    elif isinstance(view, Compaction | BranchSummary):
-        lines = _plain_lines(view.summary)
+    if isinstance(view, Message | CustomMessage | Compaction | BranchSummary):
+        parts = parts_of(view, folder, find_call)
+        lines = [line for part in parts for line in _part_lines(part, thinking=thinking)]
     else:
         lines = _plain_lines(json.dumps(document["body"], indent=2, ensure_ascii=False))
     return [f"    {line}".rstrip() for line in lines]
+
+
+def _find_call(app: App, result: str, id: str) -> ToolCall | None:
+    """Return the tool call with an id, to which the entry ``result`` has the result."""
+    from gitsession.index.activity import entry_with_call
+    from gitsession.sessions import content
+    from gitsession.sessions.node import load
+
+    oid = entry_with_call(app.catalogue().db, result, id)
+    try:
+        entry = content.entry_of(app.objects(), load(app.objects(), oid)) if oid else None
+    except DAMAGE:
+        entry = None
+    calls = (block for block in (entry.content if isinstance(entry, Message) else ()) if isinstance(block, ToolCall))
+    return next((call for call in calls if call.id == id), None)
+
+
+def _part_lines(part: Part, *, thinking: bool) -> list[str]:
+    match part:
+        case Text():
+            return _text_lines(part.text)
+        case Thinking():
+            first, *others = _plain_lines(part.text)
+            if others and not thinking:
+                others = [f"... ({count(len(others), 'more line')} of thinking; pass --thinking to show them)"]
+            return [paint(f"| {line}", dim=True) for line in (first, *others)]
+        case Image():
+            return [paint(on_a_line(f"[image {part.mime}, {len(part.data):,} bytes]"))]
+        case File():
+            return [paint(on_a_line(f"[file {file_name(part)}]"))]
+        case OtherBlock():
+            return [paint(on_a_line(f"[{kind_of_block(part) or part.type}]"))]
+        case CallPart():
+            return _call_lines(part)
+        case OutputPart():
+            return _output_lines(part)
+        case NotePart():
+            return [paint(on_a_line(part.text), **({"fg": "red"} if part.failed else {}))]
+
+
+def _call_lines(call: CallPart) -> list[str]:
+    """Return the lines of a tool call: the changes of files as a diff, the whole command, or the arguments as JSON."""
+    action = call.action
+    if action.edits:
+        rest = _plain_lines(action.command) if action.command else ()
+        return [paint(f"-> {action.tool}", fg="yellow"), *itertools.chain(*map(_edit_lines, action.edits)), *rest]
+    if action.command:
+        first, *others = _plain_lines(action.command)
+        return [paint(f"-> {action.tool}: {first}", fg="yellow"), *others]
+    if call.arguments:
+        return [paint(f"-> {action.tool} {json.dumps(plain(call.arguments), ensure_ascii=False)}", fg="yellow")]
+    return [paint(f"-> {action.title}", fg="yellow")]
+
+
+def _output_lines(output: OutputPart) -> list[str]:
+    if output.result.role == "shell":
+        return [paint(f"$ {output.action.command}", bold=True), *_plain_lines(output.text)]
+    outcome = paint(f"[{output.outcome.text}]", **({"fg": "red"} if output.outcome.failed else {"dim": True}))
+    head = f"{paint(f'<- {output.action.title}', fg='yellow')}  {outcome}"
+    path = "" if output.outcome.failed else output.action.path
+    return [head, *(_file_lines(output.text, path) if output.text else [])]
+
+
+_DIFF_COLORS = {"+": "green", "-": "red"}
+
+
+def _edit_lines(edit: FileEdit) -> Iterator[str]:
+    """Yield the lines of a change of a file: a diff, or the content of a new file with syntax highlighting."""
+    moved = f" -> {edit.moved_to}" if edit.moved_to else ""
+    yield paint(on_a_line(f"{edit.path}{moved}  {edit.change} {edit.size}"), bold=True)
+    lexer = _lexer_for(edit.path) if edit.change == "write" else None
+    if lexer is None:
+        yield from (paint(line, fg=_DIFF_COLORS.get(line[:1])) for line in edit.lines)
+    else:
+        content = _code_lines("\n".join(line[1:] for line in edit.lines), lexer)
+        yield from (paint("+", fg=_DIFF_COLORS["+"]) + line for line in content)
+
+
+# ---- text and code
 
 
 def _plain_lines(text: str) -> list[str]:
     return clean(text).split("\n")
 
 
-def _block_lines(block: Any, folder: str, *, thinking: bool) -> list[str]:
-    if block.type == "tool_call":
-        return _call_lines(block, folder)
-    if block.type == "image":
-        return [paint(on_a_line(f"[image {block.mime}, {len(block.data):,} bytes]"))]
-    if block.type == "thinking":
-        first, *others = _plain_lines(block.text)
-        if others and not thinking:
-            others = [f"... ({count(len(others), 'more line')} of thinking; pass --thinking to show them)"]
-        return [paint(f"| {line}", dim=True) for line in (first, *others)]
-    if isinstance(block, OtherBlock):
-        from gitsession.model.results import result_in
+def _text_lines(text: str) -> list[str]:
+    """Return the lines of Markdown as they are, with syntax highlighting in fences if color is enabled."""
+    lines = _plain_lines(text)
+    if wants_color() and ("```" in text or "~~~" in text):
+        from gitsession.model.code import fences, lexer_named
 
-        result = result_in(block)
-        if result is not None:
-            return _plain_lines(f"<- {result.text}")
-        kind = block.value.get("type") if isinstance(block.value, dict) else None
-        return [paint(on_a_line(f"[{kind if isinstance(kind, str) else block.type}]"))]
-    return _plain_lines(str(getattr(block, "text", "") or f"[{block.type}]"))
+        for fence in list(fences(lines)):
+            code, lexer = lines[fence.start + 1 : fence.end], lexer_named(fence.language)
+            if code and lexer is not None:
+                lines[fence.start + 1 : fence.end] = _code_lines("\n".join(code), lexer)
+    return lines
 
 
-_DIFF_COLORS = {"+": "green", "-": "red"}
+_LINE_NUMBER = pattern(r" *\d+(?:\t|→|\|)")
+"""The number that agents write before each line of a file that a tool reads."""
 
 
-def _call_lines(call: ToolCall, folder: str) -> list[str]:
-    """Return the lines of a tool call: the changes of files as a diff, the command, or the arguments as JSON."""
-    from gitsession.model.tool_actions import action_of
+def _file_lines(text: str, path: str) -> list[str]:
+    """Return the lines of a file that a tool read, with syntax highlighting if the language of ``path`` is known."""
+    lexer = _lexer_for(path)
+    if lexer is None:
+        return _plain_lines(text)
+    lines = text.split("\n")
+    numbers = [found[0] if (found := _LINE_NUMBER.match(line)) else "" for line in lines]
+    code = "\n".join(line.removeprefix(number) for line, number in zip(lines, numbers, strict=True))
+    return [paint(number, dim=True) + line for number, line in zip(numbers, _code_lines(code, lexer), strict=True)]
 
-    action = action_of(call, folder)
-    if action.edits:
-        lines = [paint(f"-> {action.tool}", fg="yellow")]
-        for edit in action.edits:
-            moved = f" -> {edit.moved_to}" if edit.moved_to else ""
-            lines.append(paint(on_a_line(f"{edit.path}{moved}  {edit.change} {edit.size}"), bold=True))
-            lines += [paint(line, fg=_DIFF_COLORS.get(line[:1])) for line in edit.lines]
-        return lines + (_plain_lines(action.command) if action.command else [])
-    if action.command:
-        first, *others = _plain_lines(action.command)
-        return [paint(f"-> {action.tool}: {first}", fg="yellow"), *others]
-    return [paint(f"-> {action.tool} {json.dumps(plain(call.arguments), ensure_ascii=False)}", fg="yellow")]
+
+def _lexer_for(path: str) -> Lexer:
+    """Return the lexer for a file; ``None`` if the language is unknown, or if color is not enabled."""
+    if not path or not wants_color():
+        return None
+    from gitsession.model.code import lexer_for
+
+    return lexer_for(path)
+
+
+_CODE_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "c": {"dim": True},
+    "k": {"fg": "magenta"},
+    "s": {"fg": "green"},
+    "n": {"fg": "cyan"},
+    "f": {"fg": "blue"},
+    "b": {"fg": "cyan"},
+    "gd": {"fg": "red"},
+    "gi": {"fg": "green"},
+}
+"""The style of each class of tokens (``model.code``)."""
+
+
+def _code_lines(text: str, lexer: Lexer) -> list[str]:
+    from gitsession.model.code import pieces
+
+    return [
+        "".join(paint(piece, **_CODE_STYLES.get(name, {})) for name, piece in line)
+        for line in pieces(clean(text), lexer)
+    ]

@@ -11,19 +11,10 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since, no_such_agent, project_identity
 from gitsession.cli.options import command, option
 from gitsession.cli.output import json_option, print_list, wants_json, warn
-from gitsession.cli.text import (
-    changed_lines,
-    columns,
-    on_a_line,
-    pad,
-    paint,
-    short_duration,
-    short_number,
-    shorten,
-    width,
-)
+from gitsession.cli.text import changed_lines, paint, short_duration, short_number, width
 from gitsession.index.current_folder import is_of
 from gitsession.index.statistics import GROUPS, TIMES, Price, Statistics, StatisticsReport, statistics
+from gitsession.line_text import columns, on_a_line, pad, shorten
 
 _BAR_MIN, _KEY_MAX = 8, 40
 

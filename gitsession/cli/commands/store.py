@@ -14,8 +14,8 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
 from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, say
-from gitsession.cli.text import count
 from gitsession.errors import Malformed, Refused, Unavailable
+from gitsession.line_text import count
 
 
 @command()

@@ -13,8 +13,8 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since
 from gitsession.cli.options import command, option
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
-from gitsession.cli.text import clock, count, shorten
 from gitsession.errors import Ambiguous, NotFound
+from gitsession.line_text import clock, count, shorten
 
 Command = TypeVar("Command", bound=Callable[..., object])
 

@@ -38,7 +38,8 @@ class OutgoingEntry:
     ``short``: the preferred id (eight digits) for an entry to which the agent assigned no id. ``line``: the bytes of
     the entry, if the agent wrote the entry or the agent's file already contains it; otherwise ``None``. ``id``: the
     agent's own id for the entry. ``is_name``: whether the line only sets a name or the leaf. Such a line becomes the
-    parent of the entries that follow its own parent later in the file.
+    parent of the entries that follow its own parent later in the file. ``begun``: the sessions that began at the entry,
+    for people.
     """
 
     key: str
@@ -48,6 +49,7 @@ class OutgoingEntry:
     line: bytes | None = None
     id: str | None = None
     is_name: bool = False
+    begun: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +60,7 @@ class Outgoing:
     which the agent continues. ``session``: the id, start time, folder and title of the session, for a header. ``head``:
     the header lines that the agent wrote. ``tail``: the tail of the agent's file (``formats.base.jsonl``). ``labels``:
     the labels that no entry sets, with the keys of the labeled entries. ``title``: the title, if no entry sets it.
+    ``begun``: the sessions that began at an unknown entry of this one.
     """
 
     session: SessionHeader
@@ -67,6 +70,7 @@ class Outgoing:
     tail: bytes = b""
     labels: tuple[Label, ...] = ()
     title: Title | None = None
+    begun: tuple[str, ...] = ()
 
     def history(self) -> list[OutgoingEntry]:
         """Return the entries from the root to the leaf. A cycle is followed once."""
