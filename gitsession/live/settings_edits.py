@@ -82,9 +82,7 @@ def plan_enable(
     keeps = _other_status_line(text, spec, file)
     if keeps and status_line:
         what = f"cannot set the status line in '{file}': there is another one"
-        raise Refused(
-            what, hint=f"remove {spec.status_line!r} from the file, or run `gitsession status-line` in its program"
-        )
+        raise Refused(what, hint=f"remove {spec.status_line!r} from the file and run the command again")
     if spec.status_line and not keeps:
         text = _set_status_line(text, spec, file, agent_hooks.status_line_command(program))
     return Edit(spec.agent, file, old, text.encode(), keeps_status_line=keeps)

@@ -315,7 +315,7 @@ def test_no_command_prints_terminal_controls_of_hostile_names(tmp_path, monkeypa
     monkeypatch.chdir(folder)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
-    monkeypatch.setattr(hooking, "_stdin", lambda: (b"{}", True))
+    monkeypatch.setattr(hooking, "read_stdin", lambda: (b"{}", True))
     lines = [header(f"id{every}", cwd=str(folder)), said(every, None, every), label("l", every, every, every)]
     (folder / f"{every.replace('/', '')[:60]}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     (folder / f"bad{every.replace('/', '')[:60]}.jsonl").write_bytes(lines[0] + b"\nno JSON\n")

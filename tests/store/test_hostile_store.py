@@ -78,7 +78,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
     told = json.dumps({"session_id": "x", "cwd": str(folder), "tool_name": "Bash"}).encode()
-    monkeypatch.setattr(hooking, "_stdin", lambda: (told, True))
+    monkeypatch.setattr(hooking, "read_stdin", lambda: (told, True))
     with Store.create(tmp_path / "store.git") as made:
         session = made.new_session(agent="agent", cwd=str(folder))
         session.append(Message.user("begun"))

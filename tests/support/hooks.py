@@ -38,7 +38,7 @@ def told(store: Path, event: str, said: bytes | dict[str, Any], agent: str = "cl
     data = said if isinstance(said, bytes) else json.dumps(said).encode()
     started: list[str] = []
     with (
-        mock.patch.object(hooking, "_stdin", lambda: (data, True)),
+        mock.patch.object(hooking, "read_stdin", lambda: (data, True)),
         mock.patch.object(hooking, "_start_drain", started.append),
     ):
         hooking.run(["--store", str(store), "hook", event, "--from", agent])
