@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from gitsession import parallel
+from gitsession.git import process
 
 ITEMS = list(range(8))
 LARGE = bytes(1 << 20)  # more than fits into a pipe
@@ -79,3 +80,10 @@ def test_started_processes_end_if_the_start_of_another_is_interrupted(monkeypatc
         shared(lambda: time.sleep(30))
     with pytest.raises(ChildProcessError):
         os.waitpid(children[0], os.WNOHANG)
+
+
+def test_git_leaves_no_thread_that_would_prevent_sharing() -> None:
+    before = set(threading.enumerate())
+    process.run(None, "version")
+    process.run_transfer(None, "version")
+    assert set(threading.enumerate()) <= before

@@ -158,11 +158,17 @@ def _communicate(
     try:
         output = child.communicate(stdin, timeout=timeout_seconds)
     finally:
-        timer.cancel()
+        _end(timer)
     if found:
         message = f"cannot run git: '{found[0]}' is a pipe or a device, and git would block on it"
         raise BlockedRead(message, hint="replace it with a file, or remove it from the git configuration")
     return output
+
+
+def _end(timer: threading.Timer) -> None:
+    """Cancel ``timer``, and wait for its thread: work is shared with other processes only if there is one thread."""
+    timer.cancel()
+    timer.join()
 
 
 def _blocking(git_dir: Path | None) -> str:
@@ -288,14 +294,14 @@ def _transferred(child: Popen[bytes], on_output: OutputCallback | None) -> Proce
     reader = threading.Thread(target=_forward_output, args=(child.stderr.fileno(), on_output, chunks), daemon=True)
     timer = threading.Timer(_TRANSFER_SECONDS, child.kill)
     timer.daemon = True
+    timer.start()
     try:
-        timer.start()
         reader.start()
         out = child.stdout.read()
         reader.join()
         code = child.wait()
     finally:
-        timer.cancel()
+        _end(timer)
     return ProcessResult(code, out, b"".join(chunks))
 
 
