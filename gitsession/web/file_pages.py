@@ -16,7 +16,7 @@ from gitsession.redaction.guard import Guard
 from gitsession.web import text
 from gitsession.web.entries import ID_CHARS
 from gitsession.web.page import clock
-from gitsession.web.selection import SelectedSessions, counted, page_of
+from gitsession.web.selection import SessionSelection, counted, page_of
 from gitsession.web.serving import Answer, StoreReader
 
 _LINES_MAX = 5000
@@ -45,7 +45,7 @@ class LineGroup(NamedTuple):
 def file_list(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer:
     """Return the list of the files that the selected sessions changed, the newest change first."""
     catalogue = store.catalogue()
-    selection = SelectedSessions(catalogue.sessions(), values, guard)
+    selection = SessionSelection(catalogue.sessions(), values, guard)
     found = changed_files(catalogue.db, None if selection.is_all else [row.sid for row in selection.rows])
     path = values.get("text", "")
     words = path.lower().split()

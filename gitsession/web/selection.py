@@ -1,4 +1,4 @@
-"""SelectedSessions of sessions by the fields of a form, and division of a long list into pages."""
+"""SessionSelection of sessions by the fields of a form, and division of a long list into pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS_AT_ONCE = 100
 _FIELDS = ("agent", "project", "session")
 
 
-class SelectedSessions:
+class SessionSelection:
     """The sessions that a form selects.
 
     Attributes:

@@ -13,7 +13,7 @@ from gitsession.index.search_words import ROLES
 from gitsession.redaction.guard import Guard
 from gitsession.web.entries import ID_CHARS
 from gitsession.web.page import clock
-from gitsession.web.selection import SelectedSessions, counted, page_of, short_project
+from gitsession.web.selection import SessionSelection, counted, page_of, short_project
 from gitsession.web.serving import Answer, StoreReader
 
 _HITS_MAX = 100
@@ -39,7 +39,7 @@ class ListedHit(NamedTuple):
 def session_list(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answer:
     """Return the list of sessions, the newest first."""
     rows = store.catalogue().sessions()
-    selection = SelectedSessions(rows, values, guard)
+    selection = SessionSelection(rows, values, guard)
     text = values.get("text", "")
     words = text.lower().split()
     found = [
@@ -55,7 +55,7 @@ def search(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answe
     """Return the hits of a search, by session."""
     query, role = values.get("q", ""), values.get("role", "")
     role = role if role in ROLES else ""
-    selection = SelectedSessions(store.catalogue().sessions(), values, guard)
+    selection = SessionSelection(store.catalogue().sessions(), values, guard)
     is_query = any(char.isalnum() for char in query)
     hits = store.search(query, agent=selection.agent, role=role, most=_HITS_MAX) if is_query else []
     groups: dict[str, tuple[ListedSession, list[ListedHit]]] = {}

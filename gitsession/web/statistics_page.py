@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 
 from gitsession.index.statistics import GROUPS, TIMES, Price, Statistics, statistics
 from gitsession.redaction.guard import Guard
-from gitsession.web.selection import SelectedSessions, counted, page_of, short_project
+from gitsession.web.selection import SessionSelection, counted, page_of, short_project
 from gitsession.web.serving import Answer, StoreReader
 
 _COLUMNS: Mapping[str, Callable[[Statistics], str]] = {
@@ -49,7 +49,7 @@ class StatisticsRow(NamedTuple):
 def statistics_page(store: StoreReader, guard: Guard, prices: Mapping[str, Price], values: Mapping[str, str]) -> Answer:
     """Return the statistics of the selected sessions. Groups by time are in reverse order, the others by size."""
     catalogue = store.catalogue()
-    selection = SelectedSessions(catalogue.sessions(), values, guard)
+    selection = SessionSelection(catalogue.sessions(), values, guard)
     by = values.get("by", "")
     by = by if by in GROUPS else "day"
     since, until = values.get("since", ""), values.get("until", "")
