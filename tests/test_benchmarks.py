@@ -109,7 +109,7 @@ def test_a_generated_store_is_valid_and_looks_like_one_that_grew(tmp_path: Path)
     assert len({row.project for row in rows}) > 30
     assert max(len(row.branches) for row in rows) == 18
     assert rows[0].updated_ms - rows[-1].updated_ms > 300 * 86_400_000
-    assert not loose
+    assert len(loose) < 32, "maintenance packs the refs if there are many"
     assert len(list((tmp_path / "store.git/objects/pack").glob("*.pack"))) <= 2
 
 
