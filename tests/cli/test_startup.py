@@ -126,9 +126,9 @@ STATUS_LINE = {
     "gitsession", "gitsession.__main__", "gitsession.cli", "gitsession.cli.agent_status", "gitsession.cli.hooking",
     "gitsession.cli.text", "gitsession.errors", "gitsession.git", "gitsession.git.permissions", "gitsession.index",
     "gitsession.index.catalogue", "gitsession.index.current_folder", "gitsession.index.derived",
-    "gitsession.line_text", "gitsession.live", "gitsession.live.events", "gitsession.live.spool", "gitsession.model", "gitsession.model.headline",
-    "gitsession.model.usage", "gitsession.paths", "gitsession.pattern", "gitsession.store",
-    "gitsession.store.change_stamp", "gitsession.store.journal_frames",
+    "gitsession.line_text", "gitsession.live", "gitsession.live.events", "gitsession.live.spool", "gitsession.model",
+    "gitsession.model.headline", "gitsession.model.usage", "gitsession.paths", "gitsession.pattern",
+    "gitsession.store", "gitsession.store.change_stamp", "gitsession.store.journal_frames",
 }  # fmt: skip
 
 
