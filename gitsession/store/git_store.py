@@ -259,10 +259,13 @@ class GitStore:
         """See ``ObjectStore``. If the flush fails, the data stays in the journal, and ``last_flush_error`` is set."""
         if self._closed:
             return
-        writer = self._files()
+        writer = self._own_files()
         writer.stop()
         if self._flush_on_close and not self.read_only:
             writer.quietly_flush()
+        else:
+            with suppress(Unavailable):  # the failed write was reported
+                writer.settle()
         if writer.lock is not None:
             writer.lock.close()
         self._closed = True
@@ -358,7 +361,13 @@ class GitStore:
         return state
 
     def _files(self) -> StoreWriter:
-        """Return the open files. Raises ``Unavailable`` if a write failed and cannot be undone.
+        """Return the open files. Raises ``Unavailable`` if a write failed and cannot be undone."""
+        writer = self._own_files()
+        writer.settle()
+        return writer
+
+    def _own_files(self) -> StoreWriter:
+        """Return the open files of this process.
 
         A forked child opens the files again, because the child shares the parent's open files and locks.
         """
@@ -370,7 +379,6 @@ class GitStore:
                         writer.lock.close()
                     writer.state.close_in_child()
                     self._writer = self._open_files(self.read_only)
-        self._writer.settle()
         return self._writer
 
     def _open_files(self, read_only: bool) -> StoreWriter:
