@@ -126,7 +126,9 @@ def _from_histories(wanted: PromptQuery) -> Iterator[Iterator[RecentPrompt]]:
 
 
 def _matching(prompts: Sequence[TypedPrompt], query: str) -> list[TypedPrompt]:
-    """Return the prompts that a search for ``query`` would find if they were in the index."""
+    """Return the prompts that a search for ``query`` would find if they were in the index; all if it has no words."""
+    if not expression(query):
+        return list(prompts)
     with contextlib.closing(sqlite3.connect(":memory:")) as db:
         db.execute(f"CREATE VIRTUAL TABLE words USING fts5 (asked, content='', {TOKENIZER})")
         texts = ((number, storable(separate_characters(prompt.text))) for number, prompt in enumerate(prompts))

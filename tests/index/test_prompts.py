@@ -116,6 +116,7 @@ def test_typed_prompts_can_be_limited_to_words(store: Store, isolated_home: Path
     assert texts(store, "bake") == ["bake bread", "baked goods"]
     assert texts(store, "testing") == ["tests failed"] and texts(store, "登录") == ["baking\u00e9 and 修正登录"]
     assert texts(store, '"baked goods"') == ["baked goods"] and texts(store, '"goods baked"') == []
+    assert texts(store, "!!!") == texts(store)
     assert texts(store, "good*") == ["baked goods"] and texts(store, "bakinge") == ["baking\u00e9 and 修正登录"]
 
 
