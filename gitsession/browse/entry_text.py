@@ -50,16 +50,11 @@ class EntryTexts:
 
     def parts(self, node: Node) -> list[Part]:
         """Return the parts of an entry, with the call of each result."""
-        return list(parts_of(self.read(node), self._folder, functools.partial(self._find_call, node.oid)))
 
-    def _find_call(self, result: str, id: str) -> ToolCall | None:
-        oid = activity.entry_with_call(self._catalogue().db, result, id)
-        try:
-            entry = self._session.read(oid) if oid else None
-        except (GitSessionError, OSError):
-            entry = None
-        calls = (each for each in (entry.content if isinstance(entry, Message) else ()) if isinstance(each, ToolCall))
-        return next((call for call in calls if call.id == id), None)
+        def find_call(id: str) -> ToolCall | None:
+            return activity.call_of_result(self._catalogue().db, self._session.read, node.oid, id)
+
+        return list(parts_of(self.read(node), self._folder, find_call))
 
     def _line(self, node: Node) -> tuple[list[StyledText], list[StyledText]]:
         """Return the line of an entry in a tree, such as ``bash: pytest -q`` and ``[exit 1, 49 lines]``.

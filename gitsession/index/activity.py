@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import posixpath
 import sqlite3
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
+from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid
 from gitsession.index.derived import storable
 from gitsession.pattern import pattern
+
+if TYPE_CHECKING:
+    from gitsession.model.blocks import ToolCall
+    from gitsession.model.entries import Entry
 
 _CALL_COUNT = pattern(r" \(\+\d+ tools?\)$")
 """The end of the subject of an answer with tool calls."""
@@ -82,17 +88,24 @@ def actions_of(db: sqlite3.Connection, oid: Oid) -> Actions:
     return Actions(calls, tuple(ResultRow(call, title or "", out, bool(failed)) for call, title, out, failed in found))
 
 
-def entry_with_call(db: sqlite3.Connection, result: Oid, call: str) -> Oid | None:
-    """Return the oid of the entry with the tool call that a result answers; ``None`` if it is not in the catalog.
+def call_of_result(db: sqlite3.Connection, read: Callable[[Oid], Entry], result: Oid, call: str) -> ToolCall | None:
+    """Return the tool call that a result answers; ``None`` if it is not in the catalog, or cannot be read.
 
-    ``result``: the oid of the entry with the result. ``call``: the agent's id of the call, as the result names it.
+    Args:
+        db: The database of the catalog.
+        read: A function that returns the content of an entry.
+        result: The oid of the entry with the result.
+        call: The agent's id of the call, as the result names it.
     """
-    query = (
-        "SELECT calls.oid FROM results JOIN calls ON calls.sid = results.sid AND calls.call = results.call "
-        "WHERE results.oid = ? AND results.call = ? LIMIT 1"
-    )
+    from gitsession.model.blocks import ToolCall  # only `show` and `browse` read entries
+
+    query = "SELECT call_oid, call_block FROM results WHERE oid = ? AND call = ? AND call_oid IS NOT NULL LIMIT 1"
     found = db.execute(query, (result, storable(call))).fetchone()
-    return found[0] if found else None
+    try:
+        blocks = getattr(read(found[0]), "content", ())[found[1] :] if found else ()
+    except (GitSessionError, OSError):
+        return None
+    return blocks[0] if blocks and isinstance(blocks[0], ToolCall) else None
 
 
 def sessions_with_model(db: sqlite3.Connection, text: str) -> set[str]:

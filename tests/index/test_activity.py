@@ -13,7 +13,7 @@ from claude_code import SESSION, assistant, call, result, user
 from gitsession import Message, ToolCall
 from gitsession.api import Store
 from gitsession.formats import FORMATS
-from gitsession.index.activity import actions_of, sessions_that_changed
+from gitsession.index.activity import actions_of, call_of_result, sessions_that_changed
 from gitsession.index.file_changes import paths_changed_by
 from gitsession.index.statistics import statistics
 
@@ -80,6 +80,10 @@ def test_a_repeated_id_of_a_call_belongs_to_the_newest_call_without_result(store
         ("write third +1 -0", "error, 1 line"),
     ]  # fmt: skip
     db = store.catalogue().db
+    results = [node for node, _ in session.tree().walk() if node.role == "tool"]
+    calls = [call_of_result(db, session.read, node.oid, "call_1") for node in results]
+    assert [it.arguments["path"] for it in calls if it is not None] == ["/w/first", "/w/second", "/w/third"]
+    assert call_of_result(db, session.read, results[0].oid, "other") is None
     [row] = statistics(db, [session.id], "agent").groups
     assert (row.calls, row.failures, row.added) == (3, 2, 1)
     assert paths_changed_by(db, session.id) == {"/w/second"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from collections.abc import Iterator, Mapping
@@ -50,16 +49,22 @@ if TYPE_CHECKING:
 @click.pass_obj
 def show_command(app: App, entry: str, thinking: bool) -> int:
     """Show one entry."""
-    from gitsession.sessions import content
+    from gitsession.index.activity import call_of_result
+    from gitsession.sessions.content import entry_of
+    from gitsession.sessions.node import load
 
     row, node = app.node(entry)
-    view = content.entry_of(app.objects(), node)
+    store = app.objects()
+    view = entry_of(store, node)
     document = _document(app, row, node, view)
     problem = clean(document.get("problem", ""))
     emit("show", document)
     lines = [f"    cannot be read: {problem}"]
     if not problem:
-        find_call = functools.partial(_find_call, app, node.oid)
+
+        def find_call(id: str) -> ToolCall | None:
+            return call_of_result(app.catalogue().db, lambda oid: entry_of(store, load(store, oid)), node.oid, id)
+
         lines = _body_lines(view, document, row.project or "", find_call, thinking=thinking)
     paged([*_head(node, document), "", *lines])
     if problem:
@@ -163,21 +168,6 @@ def _body_lines(
     else:
         lines = _plain_lines(json.dumps(document["body"], indent=2, ensure_ascii=False))
     return [f"    {line}".rstrip() for line in lines]
-
-
-def _find_call(app: App, result: str, id: str) -> ToolCall | None:
-    """Return the tool call with an id, to which the entry ``result`` has the result."""
-    from gitsession.index.activity import entry_with_call
-    from gitsession.sessions import content
-    from gitsession.sessions.node import load
-
-    oid = entry_with_call(app.catalogue().db, result, id)
-    try:
-        entry = content.entry_of(app.objects(), load(app.objects(), oid)) if oid else None
-    except DAMAGE:
-        entry = None
-    calls = (block for block in (entry.content if isinstance(entry, Message) else ()) if isinstance(block, ToolCall))
-    return next((call for call in calls if call.id == id), None)
 
 
 def _part_lines(part: Part, *, thinking: bool) -> list[str]:
