@@ -106,8 +106,14 @@ class OpenStore:
 
 
 def folder_of(cwd: str | None) -> CurrentFolder:
-    """Return the folder for which sessions are found: ``cwd``, or else the working directory of this process."""
-    path = os.path.abspath(cwd or ".")
+    """Return the folder for which sessions are found: ``cwd``, or else the working directory of this process.
+
+    If the working directory was deleted, the path of the folder is empty.
+    """
+    try:
+        path = os.path.abspath(cwd or ".")
+    except FileNotFoundError:
+        path = ""
 
     def project() -> str | None:
         from gitsession.discovery.projects import identity_of

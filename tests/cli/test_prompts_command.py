@@ -55,5 +55,10 @@ def test_search_can_be_limited_to_the_current_folder(
     run: Run, histories: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "stored" in run("search", "stored", "--here")
-    monkeypatch.chdir(tmp_path)
-    assert "no entries found in 0 sessions" in run("search", "stored", "--here", code=1, err=True)
+    (tmp_path / "deleted").mkdir()
+    for folder in (tmp_path, tmp_path / "deleted"):
+        monkeypatch.chdir(folder)
+        if folder != tmp_path:
+            folder.rmdir()
+        assert "no entries found in 0 sessions" in run("search", "stored", "--here", code=1, err=True)
+        assert run("prompts", "--here", code=1) == ""
