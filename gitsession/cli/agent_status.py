@@ -135,6 +135,7 @@ def document(
 def line(status: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Return the line of text for ``status``, the JSON object of the command."""
     from gitsession.cli.text import width
+    from gitsession.index.catalogue import short_sid
     from gitsession.line_text import shorten
 
     session, used, size, cost = (status[name] for name in ("session", "used", "window", "cost"))
@@ -147,11 +148,7 @@ def line(status: Mapping[str, Any], given: Mapping[str, Any]) -> str:
             else []
         ),
         *([f"${cost:,.2f}"] if cost else []),
-        *(
-            [f"{session.rpartition('-')[2][:7]} {status['branch']}", status["title"]]
-            if session
-            else ["no stored session"]
-        ),
+        *([f"{short_sid(session)} {status['branch']}", status["title"]] if session else ["no stored session"]),
     ]
     return shorten(" · ".join(parts), width())
 

@@ -116,6 +116,11 @@ SHORT_ID_CHARS = 7
 """Minimum length of a short id of a session. Seven characters have 2**35 values."""
 
 
+def short_sid(sid: str) -> str:
+    """Return the short id of a session: the beginning of the part after the date."""
+    return sid.rpartition("-")[2][:SHORT_ID_CHARS]
+
+
 class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitsession ls`
     """One session in the catalog.
 
@@ -170,7 +175,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     @property
     def reference(self) -> str:
         """A short id and the name, such as ``up24ahy  Count the files``, for a line that mentions the session."""
-        return f"{self.sid.rpartition('-')[2][:SHORT_ID_CHARS]}  {self.name}"
+        return f"{short_sid(self.sid)}  {self.name}"
 
 
 class _Location(NamedTuple):

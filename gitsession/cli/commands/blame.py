@@ -144,13 +144,13 @@ def _table(rows: Sequence[tuple[int, str, LineOrigin | None]]) -> Iterator[str]:
 
 def _heads(found: dict[Any, tuple[str, str, int, str]], now_ms: int) -> dict[Any, str]:
     """Return the aligned text of each origin: session, entry, time and agent."""
-    from gitsession.index.catalogue import SHORT_ID_CHARS
+    from gitsession.index.catalogue import short_sid
 
     times = {key: ago(at_ms, now_ms) for key, (_, _, at_ms, _) in found.items()}
     agents = {key: on_a_line(agent) for key, (_, _, _, agent) in found.items()}
     time_size = max(map(columns, times.values()), default=0)
     agent_size = max(map(columns, agents.values()), default=0)
-    ids = {key: f"{sid.rpartition('-')[2][:SHORT_ID_CHARS]} {oid[:_ID]}" for key, (sid, oid, _, _) in found.items()}
+    ids = {key: f"{short_sid(sid)} {oid[:_ID]}" for key, (sid, oid, _, _) in found.items()}
     return {key: f"{ids[key]} {pad(times[key], time_size)} {pad(agents[key], agent_size)}" for key in found}
 
 
