@@ -1,4 +1,4 @@
-"""SessionSelection of sessions by the fields of a form, and division of a long list into pages."""
+"""Selection of sessions by the fields of a form, and division of a long list into pages."""
 
 from __future__ import annotations
 
