@@ -37,9 +37,9 @@ def run(arguments: Sequence[str]) -> bool:
             return False
         catalogue = Catalogue(location)  # not updated
         text = line(document(catalogue, find(catalogue, given()), given()), given())
+        os.write(1, f"{text}\n".encode("utf-8", "replace"))
     except Exception:  # the complete command line reports the error
         return False
-    os.write(1, f"{text}\n".encode("utf-8", "replace"))
     return True
 
 
