@@ -77,8 +77,9 @@ def search_command(
     hits = store.search(asked, regex=regex, most=most, **filters)
     nothing, suggestion = "", ""
     if not hits:
-        searched = store.sessions_of(os.curdir) if in_folder else app.catalogue().sessions()
-        nothing = no_such_agent(agent, searched) or f"no entries found in {count(len(searched), 'session')}"
+        stored = app.catalogue().sessions()
+        searched = store.sessions_of(os.curdir, stored) if in_folder else stored
+        nothing = no_such_agent(agent, stored) or f"no entries found in {count(len(searched), 'session')}"
         nothing += _archived(store)
         suggestion = "" if regex else store.suggest_query(asked, **filters)
     if hits and picks:
