@@ -1,4 +1,4 @@
-"""Parts of SVG images: text elements and lines. The images have no scripts and no fonts of their own."""
+"""Parts of SVG images: texts, lines, and rectangles. The images have no scripts and no fonts of their own."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def image(title: str, width: float, height: float, style: str, parts: Iterable[s
 
 
 def _escaped(words: str) -> str:
-    return escape(
-        on_a_line(words).translate(_NOT_IN_XML)
-    )  # without control characters, which XML does not allow either
+    return escape(on_a_line(words).translate(_NOT_IN_XML))  # control characters are removed: XML does not allow them
 
 
 _NOT_IN_XML = dict.fromkeys((0xFFFE, 0xFFFF))
