@@ -118,8 +118,9 @@ class Quarantine:
         if self._sweeps:
             shutil.rmtree(self._store_dir / create.INCOMING, ignore_errors=True)
         known = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
-        config = (_CONFIG + _section(self._remote)).encode("utf-8", "surrogateescape")
-        self._write({"config": config, ref_files.PACKED_REFS: ref_files.changed_packed(b"", put=known)})
+        text = _CONFIG + _section(self._remote)
+        packed = ref_files.changed_packed(b"", put=known)
+        self._write({config.FILE: text.encode("utf-8", "surrogateescape"), ref_files.PACKED_REFS: packed})
         return self
 
     def _write(self, files: Mapping[str, bytes]) -> None:
@@ -150,7 +151,7 @@ class Quarantine:
             raise failure(self._remote, result)
         shutil.rmtree(self.git_dir)
         os.rename(folder, self.git_dir)
-        self._write({"config": _CONFIG.encode()})
+        self._write({config.FILE: _CONFIG.encode()})
         return self.refs(remotes.HEADS)
 
     def __exit__(
@@ -163,7 +164,7 @@ class Quarantine:
 
         After this call, objects that a partial clone left out count as missing.
         """
-        (self.git_dir / "config").write_text(_CONFIG)
+        (self.git_dir / config.FILE).write_text(_CONFIG)
 
     def refs(self, prefix: str) -> Mapping[str, Oid]:
         """Return the fetched refs whose names start with ``prefix``, without symbolic refs."""
