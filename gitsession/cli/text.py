@@ -13,6 +13,9 @@ from gitsession.model.headline import clean
 _COLUMNS, _LINES = 100, 24
 """Number of columns and lines if the size of the terminal is unknown."""
 
+DIFF_COLORS = {"+": "green", "-": "red", "@": "cyan"}
+"""The color of a line of a diff, by its first character."""
+
 
 def paint(text: str, **style: Any) -> str:
     """Return ``text`` without control characters, and with a style if color is enabled."""

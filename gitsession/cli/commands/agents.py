@@ -18,6 +18,7 @@ from gitsession.cli.commands.imports import project_folders
 from gitsession.cli.invocation import DRAIN_WAIT_SECONDS, App, hook_program
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, confirm, emit, json_option, say, say_painted, wants_json, warn
+from gitsession.cli.text import DIFF_COLORS
 from gitsession.line_text import count, on_a_line
 from gitsession.live import agent_hooks, settings_edits, spool
 from gitsession.live.settings_edits import Edit
@@ -159,9 +160,6 @@ def hook_command(app: App, event: str, agent: str | None) -> int:
     return 0
 
 
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
-
-
 def _carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run: bool) -> int:
     """Show the changes to a file, ask for confirmation, and write the file. With ``dry_run``, only show all changes."""
     import difflib  # slow to import
@@ -173,7 +171,7 @@ def _carry_out(app: App, verb: str, edit: Edit, then: str, *, yes: bool, dry_run
         raise click.UsageError("--json requires --yes or --dry-run")
     if dry_run:
         for line in diff:
-            say(line, fg=_COLORS.get(line[:1]))
+            say(line, fg=DIFF_COLORS.get(line[:1]))
     elif diff:
         added, removed = (sum(line.startswith(sign) for line in diff[2:]) for sign in "+-")
         say(f"{edit.file}: {count(added, 'line')} added, {removed} removed; --dry-run shows them")

@@ -14,7 +14,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import CommandWithPaths, command, given_paths, option
 from gitsession.cli.output import emit, json_option, paged, wants_json, warn
-from gitsession.cli.text import paint, width
+from gitsession.cli.text import DIFF_COLORS, paint, width
 from gitsession.errors import NotFound
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 _EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 """Object id of the empty tree."""
-
-_COLORS = {"+": "green", "-": "red", "@": "cyan"}
 
 
 @command(cls=CommandWithPaths)
@@ -173,7 +171,7 @@ def _print(output: bytes) -> None:
     """Print the output of git. If standard output is a terminal, control sequences are removed."""
     if sys.stdout.isatty():
         lines = output.decode("utf-8", "replace").removesuffix("\n").split("\n")
-        paged([paint(line, fg=_COLORS.get(line[:1])) for line in lines])
+        paged([paint(line, fg=DIFF_COLORS.get(line[:1])) for line in lines])
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(output)

@@ -13,7 +13,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, paged
-from gitsession.cli.text import paint, wants_color
+from gitsession.cli.text import DIFF_COLORS, paint, wants_color
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
 from gitsession.index.catalogue import Row
@@ -216,19 +216,16 @@ def _output_lines(output: OutputPart) -> list[str]:
     return [head, *(_file_lines(output.text, path) if output.text else [])]
 
 
-_DIFF_COLORS = {"+": "green", "-": "red"}
-
-
 def _edit_lines(edit: FileEdit) -> Iterator[str]:
     """Yield the lines of a change of a file: a diff, or the content of a new file with syntax highlighting."""
     moved = f" -> {edit.moved_to}" if edit.moved_to else ""
     yield paint(on_a_line(f"{edit.path}{moved}  {edit.change} {edit.size}"), bold=True)
     lexer = _lexer_for(edit.path) if edit.change == "write" else None
     if lexer is None:
-        yield from (paint(line, fg=_DIFF_COLORS.get(line[:1])) for line in edit.lines)
+        yield from (paint(line, fg=DIFF_COLORS.get(line[:1])) for line in edit.lines)
     else:
         content = _code_lines("\n".join(line[1:] for line in edit.lines), lexer)
-        yield from (paint("+", fg=_DIFF_COLORS["+"]) + line for line in content)
+        yield from (paint("+", fg=DIFF_COLORS["+"]) + line for line in content)
 
 
 # ---- text and code
