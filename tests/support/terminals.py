@@ -13,7 +13,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\\\)|[()#][0-9A-Z]|[^\[\]])")
+_CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()#][0-9A-Z]|[^\[\]])")
 
 
 class Terminal:
