@@ -50,7 +50,8 @@ _SUBMODULE = "a submodule, whose commit is never changed"
 Content = Callable[[Oid], bytes]
 """A function that returns the content of a blob. If the function raises ``GitSessionError``, the path is refused."""
 
-_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
+_FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, *_TOO_MANY_FILES, errno.ENOMEM)
 
 
 class Outcome(NamedTuple):
@@ -153,6 +154,7 @@ class _Run:
             if not self.prepared:
                 raise
             self.replace_files()  # the replacement of old files frees disk space
+            self.folder_syncs.result()  # and frees handles
             self._try(change, lambda: self._prepare(change))
         if len(self.prepared) >= FILES_MAX or self.prepared_bytes >= BYTES_MAX:
             self.replace_files()
@@ -163,7 +165,14 @@ class _Run:
             self._begin_syncs()
             self.syncs.result()
             for change, file in self.prepared:
-                self._try(change, partial(self._replace, change.path, file))
+                step = partial(self._replace, change.path, file)
+                try:
+                    self._try(change, step)
+                except Unavailable as error:
+                    if not self.handles or getattr(error.__cause__, "errno", None) not in _TOO_MANY_FILES:
+                        raise
+                    self._close_handles()  # the folders are opened again later
+                    self._try(change, step)
             if self.prepared:
                 self._begin_folder_syncs(self.prepared[-1][0].path)
         finally:
@@ -188,15 +197,18 @@ class _Run:
 
     def sync_folders(self) -> None:
         """Call fsync for all folders in which a name was changed, and wait until all folders are synced."""
-        for handle in self.handles.values():
-            os.close(handle)
-        self.handles.clear()
+        self._close_handles()
         folders = sorted(self.touched)
         for number in range(min(SYNCS_MAX, len(folders))):
             self.folder_syncs.run(partial(self._sync, folders[number::SYNCS_MAX]))
         self.folder_syncs.result()
         for folder, error in self.failed_syncs:
             raise Unavailable(f"cannot fsync '{folder or self.root.path}': {error.strerror}") from error
+
+    def _close_handles(self) -> None:
+        for handle in self.handles.values():
+            os.close(handle)
+        self.handles.clear()
 
     def _sync(self, folders: Iterable[str]) -> None:
         for folder in folders:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import stat
 import threading
 from functools import partial
@@ -654,3 +655,14 @@ def test_restore_closes_all_its_handles(workspace, blobs):
     for _ in range(2):
         carried_out(workspace, blobs, *changes, PlannedChange("0/f/x", None, blobs.file("x")))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_handles_of_folders_are_closed_if_there_are_too_many(workspace, blobs):
+    changes = [PlannedChange(f"{number:03}/a", None, blobs.file("hi")) for number in range(100)]
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/dev/fd")) + 110, before[1]))
+    try:
+        outcomes = carried_out(workspace, blobs, *changes)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert {outcome.result for outcome in outcomes} == {"done"}
