@@ -232,7 +232,7 @@ def _show_status(app: App) -> None:
     shown = (nearby or rows)[:_NEWEST]
     if shown:
         say()
-        say("The newest here:" if nearby else "\nThe newest:")
+        say("The newest here:" if nearby else "The newest:")
         paged(table(shown))
     else:
         say("  gitsession import --all    import your agents' sessions")

@@ -387,11 +387,13 @@ def test_unknown_or_ambiguous_address_is_rejected(run: Run, imported: str, file:
     assert "matches 2 sessions" in run("log", "2026", code=3, err=True)
 
 
-def test_the_status_is_shown_without_a_command(run: Run, file: Path) -> None:
+def test_the_status_is_shown_without_a_command(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "There is no store yet" in run()
     run("import", str(file))
     assert "1 session, 1 of this folder" in run()
     assert "Login" in run()
+    monkeypatch.chdir("/")
+    assert "\n\nThe newest:\n" in run()
 
 
 def test_commands_without_a_store_suggest_how_to_create_one(run: Run) -> None:
