@@ -188,6 +188,10 @@ def test_prices_of_the_user_apply_to_answers_without_a_recorded_cost(
     for text in ("{", "[]", '{"a": 1}', *(f'{{"a": {{"input": {amount}}}}}' for amount in amounts)):
         prices.write_text(text)
         assert "cannot read the prices" in run("stats", code=75, err=True)
+    prices.unlink()
+    missing = run("stats", code=75, err=True)
+    assert f"cannot read the prices in '{prices}': No such file or directory\n" in missing
+    assert "git config" in missing
 
 
 @pytest.mark.parametrize("columns", [40, 80, 120])

@@ -154,7 +154,10 @@ def prices() -> Mapping[str, Price]:
         with open(os.path.expanduser(path), encoding="utf-8") as file:
             found = json.load(file)
         return {name: _price(price) for name, price in found.items()}
-    except (OSError, ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
+    except OSError as error:
+        hint = "correct the path with `git config --global gitsession.prices FILE`"
+        raise Unavailable(f"cannot read the prices in '{path}': {error.strerror}", hint=hint) from None
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError) as error:
         hint = 'the file must contain prices, such as {"opus": {"input": 5, "output": 25}}'
         raise Unavailable(f"cannot read the prices in '{path}': {error}", hint=hint) from None
 
