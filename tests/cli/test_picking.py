@@ -70,6 +70,16 @@ def test_the_entry_of_the_selected_hit_is_shown(run: Run, store: Path, fzf: Fake
     assert given.read_text().startswith("0\tabout bake bread  user  ")
 
 
+def test_the_text_of_a_hit_is_in_view_beside_a_long_title(run: Run, store: Path, fzf: Fake) -> None:
+    with Store.open(store) as opened:
+        session = opened.new_session(agent="mine", cwd="/elsewhere")
+        session.append(Message.user("knead dough", at_ms=9))
+        session.rename("a title that is longer than the terminal " * 3)
+    given = fzf(r"0\t\000")
+    run("search", "--role", "user", "--pick", "dough")
+    assert "knead dough" in given.read_text()[:80]
+
+
 @pytest.mark.parametrize(
     ("out", "status", "code", "message"),
     [

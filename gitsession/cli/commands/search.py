@@ -96,7 +96,10 @@ def search_command(
 def _show_one(ctx: click.Context, hits: Sequence[gitsession.Hit]) -> int:
     from gitsession.cli.picking import pick
 
-    chosen = pick([f"{hit.session.name}  {hit.role}  {clock(hit.at_ms)}  {hit.snippet}" for hit in hits])
+    titles = [shorten(hit.session.name, max(width() // 4, _TITLE_MIN)) for hit in hits]
+    chosen = pick(
+        [f"{title}  {hit.role}  {clock(hit.at_ms)}  {hit.snippet}" for title, hit in zip(titles, hits, strict=True)]
+    )
     if chosen is None:
         return exits.NOTHING
     from gitsession.cli.commands.show import show_command
