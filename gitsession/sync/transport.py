@@ -140,15 +140,20 @@ class Quarantine:
         `git clone` writes all refs to one file, and `git fetch` a file for each ref. After an error, the quarantine is
         as it was.
 
-        Raises ``Unavailable`` and ``RejectedTransfer``.
+        Raises ``Unavailable``, ``RejectedTransfer``, and ``Refused`` if the remote uses SHA-256.
         """
-        arguments = ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
+        # The user's defaults for new repositories must not apply: the refs are read from files.
+        arguments = ["-c", "init.defaultRefFormat=files", "-c", "init.defaultObjectFormat=sha1"]
+        arguments += ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
         arguments += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
         arguments += [f"--filter={filter}"] if filter else []
         folder = self.git_dir.with_suffix(".clone")
         result = options.run(None, *arguments, options.progress, "--end-of-options", self._remote.url, str(folder))
         if result.code:
             raise failure(self._remote, result)
+        if config.value_of(folder, "extensions.objectFormat") not in ("", "sha1"):
+            shutil.rmtree(folder, ignore_errors=True)
+            raise Refused(self._remote.problem("uses SHA-256, but a store uses SHA-1"))
         shutil.rmtree(self.git_dir)
         os.rename(folder, self.git_dir)
         self._write({config.FILE: _CONFIG.encode()})

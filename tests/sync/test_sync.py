@@ -308,6 +308,23 @@ def test_clone_of_code_is_rejected_with_the_same_message(tmp_path, branch, says)
     assert not (tmp_path / "clone.git").exists()
 
 
+@pytest.mark.parametrize("verb", ["clone", "pull"])
+def test_remote_with_sha_256_is_rejected_and_not_taken_for_an_empty_one(tmp_path, verb):
+    url = tmp_path / "far.git"
+    process.run(None, "init", "--quiet", "--bare", "--object-format=sha256", str(url))
+    tree = git(url, "hash-object", "-t", "tree", "-w", "/dev/null")
+    commit = git(url, "-c", "user.name=a", "-c", "user.email=a@b", "commit-tree", "-m", "on", tree)
+    git(url, "update-ref", "refs/heads/sessions/a/main", commit)
+    with pytest.raises(Refused, match="uses SHA-256"):
+        if verb == "clone":
+            cloning.clone(str(url), tmp_path / "clone.git", transport.TransportOptions())
+        else:
+            with store_with(tmp_path / "store.git", url) as store:
+                pull(store)
+    assert not (tmp_path / "clone.git").exists()
+    assert not list(tmp_path.glob("store.git/gitsession/incoming/*"))
+
+
 @pytest.mark.parametrize("main", ["that goes on", "missing"])
 def test_clone_has_the_same_main_as_a_sync(two, tmp_path, main):
     first = create.first_commit()[0]
