@@ -11,7 +11,6 @@ reports such packs.
 
 from __future__ import annotations
 
-import functools
 import os
 import struct
 import zlib
@@ -40,6 +39,12 @@ _WHOLE_BYTES_MAX, _WHOLE_CONTENT_BYTES_MAX, _WHOLE_MAX = 1 << 20, 16 << 20, 4
 A flush writes packs of this size. To read an object with its neighbors takes a third of the time of a single read.
 """
 
+_BASES_COST_MIN, _BASES_COST_FACTOR = 256 << 20, 64
+"""Number of inflated bytes that one bulk read may spend on bases of deltas, plus this factor for each byte it returns.
+
+Git makes chains of 50 deltas. In a hostile pack of 1 MB, the chains of a thousand large objects can cost hours.
+"""
+
 _Base = tuple[int, bytes]
 """Type number and content of the base object of a delta."""
 
@@ -61,6 +66,7 @@ class Packs:
         self._bodies: OrderedDict[str, RandomAccessFile] = OrderedDict()
         self._bases: OrderedDict[tuple[str, int], _Base] = OrderedDict()
         self._bases_bytes = 0
+        self._bases_cost = 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -167,8 +173,16 @@ class Packs:
             file = self._open(name)
         except OSError:
             return
-        base_at = functools.partial(self._resolve, name, oid="")
-        yield from pack_scan.read(file, locations, base_at, _TOGETHER_BYTES_MAX, only)
+        self._bases_cost, cost_max = 0, _BASES_COST_MIN
+
+        def base_at(offset: int) -> _Base:
+            if self._bases_cost > cost_max:
+                raise Unavailable(f"the deltas in {_pack(name)} are too expensive")
+            return self._resolve(name, offset, oid="")
+
+        for oid, kind, data in pack_scan.read(file, locations, base_at, _TOGETHER_BYTES_MAX, only):
+            cost_max += _BASES_COST_FACTOR * len(data)
+            yield oid, kind, data
 
     def suspects(self) -> dict[str, str]:
         """Return the packs that may contain a missing object because their index is damaged, each with the damage."""
@@ -251,6 +265,7 @@ class Packs:
                 raise Corrupt(f"cannot read object {oid}: its delta chain in {_pack(name)} is cyclic or too long")
             seen.add(at)
             number, data, earlier = self._raw(name, file, at, oid)
+            self._bases_cost += len(data)
             if earlier is None:
                 base = number, data
                 self._remember(name, at, base)
@@ -264,6 +279,7 @@ class Packs:
             except ValueError as error:
                 problem = f"invalid delta at offset {position} of {_pack(name)}: {error}"
                 raise Corrupt(f"cannot read object {oid}: {problem}") from None
+            self._bases_cost += len(data)
             self._remember(name, position, (number, data))
         return number, data
 

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from builders import SHARED, bring, on_disk, pi_file, said, shared_files
 from damage import in_child
-from hostile_packs import BLOB, BOMB, HOSTILE, ONE, head, hostile
+from hostile_packs import BLOB, BOMB, HOSTILE, OFFSET_DELTA, ONE, back, head, hostile, number
 from promises import Faults
 from raw import git, git_bytes
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
+from gitsession.git import pack_reader, pack_scan
 from gitsession.git.objects import oid_of
 from gitsession.git.pack_index import PackIndex, RandomAccessFile
 from gitsession.git.pack_reader import Packs
@@ -291,3 +292,22 @@ def test_objects_of_a_pack_that_inflates_to_much_are_not_all_cached(tmp_path: Pa
         assert tracemalloc.get_traced_memory()[1] < 80 << 20, "a cache of bases and 16 MiB of whole packs"
     finally:
         tracemalloc.stop()
+
+
+def test_bulk_read_of_interleaved_chains_of_deltas_is_bounded(tmp_path, monkeypatch):
+    applied = []
+    real = pack_scan.apply_delta
+    monkeypatch.setattr(pack_scan, "apply_delta", lambda *words: (applied.append(made := real(*words)), made)[1])
+    monkeypatch.setattr(pack_reader, "_CACHE_BYTES", 0)  # as if the chains were too many for the cache
+    monkeypatch.setattr(pack_reader, "_BASES_COST_MIN", 1 << 20)
+    base = bytes(400_000)  # larger than the objects of a bulk read
+    delta = zlib.compress(number(len(base)) * 2 + b"\xf0" + len(base).to_bytes(3, "little"))
+    first = head(BLOB, len(base)) + zlib.compress(base)
+    link = head(OFFSET_DELTA, len(zlib.decompress(delta)))
+    entries, last = [(b"\0\0" * 10, first)], len(first)
+    for at in range(1, 60):
+        entries.append((at.to_bytes(2, "big") * 10, link + back(last) + delta))
+        last = len(entries[-1][1])
+    packs = hostile(tmp_path, *entries)
+    assert list(packs.read_all([raw.hex() for raw, _ in entries])) == []
+    assert 0 < len(applied) < 60
