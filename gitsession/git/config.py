@@ -67,6 +67,7 @@ def entries(text: str) -> Iterator[tuple[str, str]]:
     Section and key are in lower case. Includes are not followed. Lines that git would reject are skipped.
     """
     section = ""
+    text = text.replace("\r\n", "\n")
     end = -1
     while end < len(text):
         at, end = end + 1, text.find("\n", end + 1) % (len(text) + 1)
@@ -189,12 +190,15 @@ def migrate(git_dir: Path) -> None:
     file = git_dir / FILE
     if _without_branch_refspecs(_text(file) or "") is not None:
         with suppress(OSError):
-            _rewrite(file, _without_branch_refspecs)
+            _rewrite(Path(os.path.realpath(file)), _without_branch_refspecs)
 
 
 def _rewrite(file: Path, changed: Callable[[str], str | None]) -> None:
-    """Replace the text of ``file`` with the result of ``changed``, unless that is ``None``. Raises ``OSError``."""
-    lock = file.with_name(f"{FILE}.lock")  # the lock file that `git config` uses
+    """Replace the text of ``file`` with the result of ``changed``, unless that is ``None``. Raises ``OSError``.
+
+    ``file``: a path without symbolic links, so that no link is replaced.
+    """
+    lock = file.with_name(f"{file.name}.lock")  # the lock file that `git config` uses
     fd = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, stat.S_IMODE(file.stat().st_mode))
     try:
         with os.fdopen(fd, "wb") as opened:

@@ -17,6 +17,7 @@ TEXTS = (
     '[remote "o.X"]\nurl=a b  \nflag\n[A.B]\nK=1\nK=2\n',
     '[a]\nb=\nc = "" \nd = "  x "\n',
     "[a]\r\nb = c\r\n",
+    '[a]\r\nb = "c" \\\r\n d\r\ne = "f"\r\n',
     '; x\n#y\n\n[a]\n b = c\\n\\td\\"e\n[d]e=f',
     "[a]\nb = \\\nc\n[d]\nflag\n e=f\n",
 )
@@ -61,3 +62,23 @@ def test_locked_configuration_is_not_changed(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="it is locked"):
         config.add(tmp_path, 'remote "x"', [("url", "y")])
     assert path.read_text() == config.TEXT
+
+
+def test_lock_of_a_linked_configuration_is_that_of_git(tmp_path: Path) -> None:
+    path = tmp_path / "elsewhere" / "mine"
+    path.parent.mkdir()
+    path.write_text(config.TEXT + '[remote "x"]\n\tfetch = refs/heads/sessions/*:refs/heads/sessions/*\n')
+    (tmp_path / config.FILE).symlink_to(path)
+    lock = path.with_name("mine.lock")
+    lock.touch()
+    before = path.read_text()
+    with pytest.raises(Unavailable, match="it is locked"):
+        config.add(tmp_path, 'remote "x"', [("url", "y")])
+    config.migrate(tmp_path)
+    assert path.read_text() == before
+    lock.unlink()
+    config.migrate(tmp_path)
+    config.add(tmp_path, 'remote "x"', [("url", "y")])
+    assert (tmp_path / config.FILE).is_symlink()
+    assert config.value_of(tmp_path, "remote.x.fetch") == "+refs/heads/sessions/*:refs/remotes/x/sessions/*"
+    assert config.value_of(tmp_path, "remote.x.url") == "y"
