@@ -16,6 +16,7 @@ import struct
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from math import inf
 from typing import Final
 
 from gitsession.errors import Corrupt, GitSessionError, Unavailable
@@ -156,10 +157,12 @@ class Packs:
                 missing.append(raw)
         return missing
 
-    def commits(self) -> Iterator[tuple[Oid, Kind, bytes]]:
-        """Yield all readable commits in packs, in pack order."""
+    def commits(self, objects_max: float = inf) -> Iterator[tuple[Oid, Kind, bytes]]:
+        """Yield all readable commits in packs, in pack order. Packs with more than ``objects_max`` are skipped."""
         self.refresh()
         for name, index in list(self._indexes.items()):
+            if index.count > objects_max:
+                continue
             try:
                 locations = index.locations()
             except (Corrupt, OSError, struct.error):

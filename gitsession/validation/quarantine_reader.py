@@ -113,6 +113,8 @@ _PARENTS = re.compile(rb"tree [0-9a-f]{40}\n((?:parent [0-9a-f]{40}\n)*)")
 
 _COMMITS_BYTES_MAX = 8 << 20
 """Maximum size of the commits of a push or a fetch that are kept: about 25,000 of them."""
+_LISTED_MAX = 1 << 20
+"""Maximum number of objects in a pack whose commits are loaded. A list of so many objects takes 200 MB of memory."""
 _AHEAD_BYTES_MAX = 1 << 20
 _WINDOW_BYTES_MAX = 32 << 20
 _OBJECT_BYTES_MAX = 1 << 30
@@ -179,7 +181,7 @@ class GitReader:
     def load_commits(self, tips: Iterable[Oid]) -> None:
         """Load the commits in the received packs, unless they are too large to keep, and the headers of ``tips``."""
         room = _COMMITS_BYTES_MAX
-        for oid, kind, data in self._packs.commits():
+        for oid, kind, data in self._packs.commits(_LISTED_MAX):
             self._commits[oid] = kind, data
             room -= len(data)
             if room < 0:

@@ -49,7 +49,7 @@ def test_walk_finds_the_commits_that_git_lists(received: Path) -> None:
         assert read.new(tips, tips[:1], 1000) == by_git.new(tips, tips[:1], 1000)
 
 
-@pytest.mark.parametrize("limit", ["_COMMITS_BYTES_MAX", "_WINDOW_BYTES_MAX"])
+@pytest.mark.parametrize("limit", ["_COMMITS_BYTES_MAX", "_WINDOW_BYTES_MAX", "_LISTED_MAX"])
 def test_objects_beyond_the_limits_are_read_by_git(received: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     tips = tips_of(received)
     with GitReader(received, {}) as read:
@@ -57,9 +57,10 @@ def test_objects_beyond_the_limits_are_read_by_git(received: Path, monkeypatch: 
         read.load_entries(tips)
         expected = {oid: read.read(oid) for oid in tips}
         sizes = {oid: read.head(oid) for oid in tips}
-    monkeypatch.setattr(quarantine_reader, limit, 100)
+    monkeypatch.setattr(quarantine_reader, limit, 10)
     with GitReader(received, {}) as read:
         read.load_commits(tips)
+        assert (read._commits == {}) == (limit != "_WINDOW_BYTES_MAX")
         read.load_entries(tips)
         assert {oid: read.read(oid) for oid in tips} == expected
         assert {oid: read.head(oid) for oid in tips} == sizes
