@@ -113,6 +113,7 @@ class Quarantine:
         self._remote = remote
         self._known = known
         self.git_dir = store_dir / create.INCOMING / secrets.token_hex(8)
+        self._clone_dir = self.git_dir.with_suffix(".clone")
 
     def __enter__(self) -> Self:
         if self._sweeps:
@@ -147,12 +148,11 @@ class Quarantine:
         arguments += ["-c", "core.fsync=all", "clone", "--bare", "--no-tags", "--template=", "--no-local"]
         arguments += ["-c", "fetch.fsckObjects=true", "-c", "transfer.fsckObjects=true"]
         arguments += [f"--filter={filter}"] if filter else []
-        folder = self.git_dir.with_suffix(".clone")
+        folder = self._clone_dir
         result = options.run(None, *arguments, options.progress, "--end-of-options", self._remote.url, str(folder))
         if result.code:
             raise failure(self._remote, result)
         if config.value_of(folder, "extensions.objectFormat") not in ("", "sha1"):
-            shutil.rmtree(folder, ignore_errors=True)
             raise Refused(self._remote.problem("uses SHA-256, but a store uses SHA-1"))
         shutil.rmtree(self.git_dir)
         os.rename(folder, self.git_dir)
@@ -162,7 +162,8 @@ class Quarantine:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        shutil.rmtree(self.git_dir, ignore_errors=True)
+        for folder in (self.git_dir, self._clone_dir):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def cut_off(self) -> None:
         """Remove the remote from the quarantine's configuration, so that git fetches no missing objects on demand.

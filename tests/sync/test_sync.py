@@ -325,6 +325,18 @@ def test_remote_with_sha_256_is_rejected_and_not_taken_for_an_empty_one(tmp_path
     assert not list(tmp_path.glob("store.git/gitsession/incoming/*"))
 
 
+def test_interrupted_first_pull_leaves_no_files(two, tmp_path, monkeypatch):
+    def interrupted(_, git_dir, *arguments):
+        Path(arguments[-1]).mkdir()  # git was killed, too, so it has not removed its folder
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(transport.TransportOptions, "run", interrupted)
+    with store_with(tmp_path / "store.git", two.hub) as store:
+        with pytest.raises(KeyboardInterrupt):
+            pull(store)
+        assert list((store.git_dir / create.INCOMING).iterdir()) == []
+
+
 @pytest.mark.parametrize("main", ["that goes on", "missing"])
 def test_clone_has_the_same_main_as_a_sync(two, tmp_path, main):
     first = create.first_commit()[0]
