@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,6 @@ from gitsession.git.types import Kind, Oid
 from gitsession.importing import import_session as importing
 from gitsession.importing.payloads import Payloads
 from gitsession.model.entries import Attachment, Message
-from gitsession.redaction.original import Original
 from gitsession.sessions import active_branch, content, graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions.meta import meta_of
@@ -867,9 +866,9 @@ def test_objects_of_a_large_import_are_spilled_and_written_in_one_transaction(
         held: list[int] = []
         put = PackSpill.put
 
-        def counted(self: PackSpill, objects: Mapping[Oid, tuple[Kind, bytes]], originals: Sequence[Original]) -> None:
+        def counted(self: PackSpill, objects: Mapping[Oid, tuple[Kind, bytes]], *others: Any) -> None:
             held.append(len(objects))
-            put(self, objects, originals)
+            put(self, objects, *others)
 
         monkeypatch.setattr(PackSpill, "put", counted)
         done = bring(store, data)
