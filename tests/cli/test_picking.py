@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import Clock
 from commands import Run
 from terminals import Terminal
 
@@ -21,7 +22,7 @@ HOSTILE = "cancel\x1b]0;owned\x07 $(touch owned) `touch owned`\n1\tnot a line\0\
 def store(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = here / "store.git"
     monkeypatch.setenv("GITSESSION_DIR", str(path))
-    with Store.create(path) as opened:
+    with Store.create(path, clock=Clock()) as opened:
         for at_ms, text in enumerate(("bake bread", "butter", HOSTILE)):
             session = opened.new_session(agent="mine", cwd="/elsewhere")
             session.append(Message.user(text, at_ms=at_ms + 1))
