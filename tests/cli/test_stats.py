@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import csv
 import json
 import random
@@ -15,6 +16,7 @@ from builders import joined
 from claude_code import SESSION, assistant, call, result, user
 from commands import Run, document
 
+from gitsession.cli.commands import stats
 from gitsession.cli.stats_chart import BARS_MAX, WIDTH, _ticks, chart
 from gitsession.index.catalogue import _prepare
 from gitsession.index.derived import connect
@@ -279,3 +281,13 @@ def test_one_format_is_printed(run: Run) -> None:
     for words in (("--csv", "--svg"), ("--svg", "--json"), ("--csv", "--json")):
         assert "cannot be combined" in run("stats", *words, code=2, err=True)
     assert "no events found" in run("stats", "--svg", "--since", "2030-01-01", code=1, err=True)
+
+
+def test_each_cell_of_a_large_table_is_measured_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bar that measured all cells would make the table quadratic: 10,000 sessions took minutes."""
+    groups = [Statistics(f"s{number}", sessions=1, output_tokens=number) for number in range(300)]
+    report = StatisticsReport(groups, add_up("total", groups))
+    measured: list[str] = []
+    monkeypatch.setattr(stats, "len", lambda text: measured.append(text) or builtins.len(text), raising=False)
+    assert len(list(stats._table("session", report))) == 302
+    assert len(measured) < 302 * 40

@@ -126,13 +126,13 @@ def _table(by: str, report: StatisticsReport) -> Iterator[str]:
     widths = {name: max(map(len, [name, *cells])) for name, cells in shown.items()}
     yield paint("  ".join([pad(by.upper(), first), *(name.rjust(widths[name]) for name in shown)]), bold=True)
     amounts = [row.calls if by == "tool" else row.tokens for row in rows]
-    most = max(amounts) or 1
+    most, bar = max(amounts) or 1, min(max(room(), 0), 40)
     for number, key in enumerate(keys):
         cells = [cells[number].rjust(widths[name]) for name, cells in shown.items()]
         line = "  ".join(
             [paint(pad(key, first), **({"fg": "yellow"} if number < len(rows) else {"bold": True})), *cells]
         )
-        size = round(min(max(room(), 0), 40) * amounts[number] / most) if number < len(rows) else 0
+        size = round(bar * amounts[number] / most) if number < len(rows) else 0
         yield f"{line}  {paint('█' * size, fg='cyan')}".rstrip() if size else line
 
 
