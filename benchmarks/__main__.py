@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", choices=ROWS, metavar="ROW", help=f"of {', '.join(ROWS)}; repeatable"
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="runs of each comparison (quick: 2, full: 3)")
-    parser.add_argument("--sessions", type=int, metavar="N", help="sessions of the rows scale and views, if not those of the size")
+    parser.add_argument("--sessions", type=int, metavar="N", help="sessions of the rows scale and views")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and its plots")
     parser.add_argument(
         "--keep", action="store_true", help="first keep the ratios of the page, for its column `before`"
