@@ -16,7 +16,6 @@ from gitsession.api.opened import OpenStore, folder_of
 from gitsession.api.session import Session
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, Refused, require
 from gitsession.formats import FORMATS
-from gitsession.index.activity import sessions_that_changed
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import is_of, of_folder
 from gitsession.index.names import marks_of
@@ -421,6 +420,8 @@ class Store:
         rows = (row for row in found if is_of(row, project, identity))
         among = {row.sid: row for row in rows if agent in ("", row.agent)}
         if file:
+            from gitsession.index.file_changes import sessions_that_changed
+
             changed = sessions_that_changed(catalogue.db, os.path.abspath(file), file)
             among = {sid: row for sid, row in among.items() if sid in changed}
         return search.SearchQuery(

@@ -149,7 +149,7 @@ def _add_body(lines: _Lines, entry: Entry, parts: Sequence[Part], *, is_answered
                 lines.markdown(part.text)
             case Thinking():
                 _add_thinking(lines, part)
-            case CallPart(id=""):  # edits in the text of the answer, which shows them
+            case CallPart(is_text=True):
                 lines.add((f"  {part.action.title}", "tool"))
             case CallPart():
                 if not is_answered and part.id not in answered:

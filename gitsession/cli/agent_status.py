@@ -116,7 +116,7 @@ def document(
             "ORDER BY at_ms DESC LIMIT 1"
         )
         stored_used, stored_model = catalogue.db.execute(query, (row.sid,)).fetchone() or (0, None)
-        used, model = used or stored_used, stored_model or model
+        used, model = used or stored_used, model or stored_model
     stated = context.get("context_window_size")
     size = window or (stated if type(stated) is int and stated > 0 else None)
     return {

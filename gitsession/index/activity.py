@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import posixpath
 import sqlite3
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -112,24 +111,3 @@ def sessions_with_model(db: sqlite3.Connection, text: str) -> set[str]:
     """Return the ids of the sessions with an answer of a model whose name contains ``text``."""
     found = db.execute("SELECT DISTINCT sid FROM answers WHERE instr(lower(model), lower(?))", (storable(text),))
     return {sid for (sid,) in found}
-
-
-def sessions_that_changed(db: sqlite3.Connection, path: str, name: str) -> set[str]:
-    """Return the ids of the sessions whose tool calls changed a file, or a file in a folder.
-
-    Args:
-        db: The database of the catalog.
-        path: The absolute path of the file or folder.
-        name: The path as the user wrote it. A relative one also selects files of other folders that end with it, such
-            as the same file in another clone.
-    """
-    query = "SELECT DISTINCT sid FROM changes WHERE path = ?1 OR substr(path, 1, length(?1) + 1) = ?1 || '/'"
-    found = {sid for (sid,) in db.execute(query, (storable(path.rstrip("/")),))}
-    if name.partition("/")[0] not in ("", ".", ".."):
-        # The path of a change is relative if the folder of its session is unknown.
-        ending = (
-            "SELECT DISTINCT sid FROM changes WHERE substr('/' || path, -length(?1)) = ?1 OR "
-            "instr('/' || path, ?1 || '/')"
-        )
-        found |= {sid for (sid,) in db.execute(ending, (storable("/" + posixpath.normpath(name)),))}
-    return found

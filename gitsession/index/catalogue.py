@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 20
+VERSION = 21
 FILE = "gitsession/index.db"
 
 _SCHEMA = """

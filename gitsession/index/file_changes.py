@@ -64,6 +64,7 @@ class ChangedFile(NamedTuple):
     at_ms: int
 
 
+_SESSIONS = f"SELECT DISTINCT sid FROM changes WHERE NOT {FAILED.format('changes')} AND"
 _EFFECTIVE = f"NOT changes.copied AND NOT {FAILED.format('changes')}"
 _FILES = (
     "SELECT path, count(*), count(DISTINCT sid), sum(added), sum(removed), max(at_ms) AS newest FROM changes "
@@ -138,3 +139,21 @@ def paths_changed_by(db: sqlite3.Connection, sid: str) -> set[str]:
     """Return the paths of the files that tool calls of a session changed, without those that failed."""
     query = f"SELECT DISTINCT path FROM changes WHERE sid = ? AND {_EFFECTIVE}"
     return {path for (path,) in db.execute(query, (sid,))}
+
+
+def sessions_that_changed(db: sqlite3.Connection, path: str, name: str) -> set[str]:
+    """Return the ids of the sessions whose tool calls changed a file, or a file in a folder. Copies count, too.
+
+    Args:
+        db: The database of the catalog.
+        path: The absolute path of the file or folder.
+        name: The path as the user wrote it. A relative one also selects files of other folders that end with it, such
+            as the same file in another clone.
+    """
+    query = f"{_SESSIONS} (path = ?1 OR substr(path, 1, length(?1) + 1) = ?1 || '/')"
+    found = {sid for (sid,) in db.execute(query, (storable(path.rstrip("/")),))}
+    if name.partition("/")[0] not in ("", ".", ".."):
+        # The path of a change is relative if the folder of its session is unknown.
+        ending = f"{_SESSIONS} (substr('/' || path, -length(?1)) = ?1 OR instr('/' || path, ?1 || '/'))"
+        found |= {sid for (sid,) in db.execute(ending, (storable("/" + posixpath.normpath(name)),))}
+    return found

@@ -109,12 +109,6 @@ def cost(db: sqlite3.Connection, sid: str) -> float:
     return float(db.execute("SELECT total(cost) FROM answers WHERE sid = ?", (sid,)).fetchone()[0])
 
 
-def changed_files(db: sqlite3.Connection, sid: str) -> int:
-    """Return the number of files that tool calls of a session changed, not counting copied entries."""
-    query = "SELECT count(DISTINCT path) FROM changes WHERE sid = ? AND NOT copied"
-    return int(db.execute(query, (sid,)).fetchone()[0])
-
-
 def put_waiting_answers(db: sqlite3.Connection, store: ObjectStore, sid: str, meta: Meta, leaf: Oid) -> int:
     """Store the tokens in answers whose records are not yet entries; return their number.
 

@@ -493,6 +493,8 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
             superseded=_superseded(meta),
             leaf=meta.source_file.leaf,
         )
+    from gitsession.index.file_changes import paths_changed_by  # not loaded if nothing is new
+
     row = known._asdict() | {
         "sid": sid,
         "agent": storable((begins and begins.agent) or "unknown"),
@@ -505,7 +507,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         "view": (begins and begins.view) or VIEW,
         "tokens": known.counted + known.waiting,
         "cost": session_details.cost(db, sid),
-        "changed": session_details.changed_files(db, sid),
+        "changed": len(paths_changed_by(db, sid)),
     }
     _put(db, "sessions", row)
     return True

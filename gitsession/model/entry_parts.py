@@ -44,11 +44,13 @@ class CallPart(NamedTuple):
         action: The requested action.
         id: The agent's id of the call; "" if there is none.
         arguments: The arguments, if the title of the action does not show all of them.
+        is_text: Whether the edits are in the text of an answer, which is another part.
     """
 
     action: ToolAction
     id: str = ""
     arguments: Mapping[str, Any] = {}
+    is_text: bool = False
 
     @property
     def is_command(self) -> bool:
@@ -173,7 +175,7 @@ def _edits(text: Text, folder: str) -> Iterator[CallPart]:
 
         edits = edits_of(text, folder)
         if edits:
-            yield CallPart(edit_action("edit", edits))
+            yield CallPart(edit_action("edit", edits), is_text=True)
 
 
 def _call(call: ToolCall, folder: str) -> CallPart:

@@ -34,6 +34,7 @@ from gitsession.git.types import Kind, Oid
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.lock import exclusive_lock
+from gitsession.store.state import unavailable
 from gitsession.sync import remotes
 from gitsession.sync.remotes import Remote, missing, plain
 
@@ -154,9 +155,12 @@ class Quarantine:
             raise failure(self._remote, result)
         if config.value_of(folder, "extensions.objectFormat") not in ("", "sha1"):
             raise Refused(self._remote.problem("uses SHA-256, but a store uses SHA-1"))
-        shutil.rmtree(self.git_dir)
-        os.rename(folder, self.git_dir)
-        self._write({config.FILE: _CONFIG.encode()})
+        try:
+            shutil.rmtree(self.git_dir)
+            os.rename(folder, self.git_dir)
+            self._write({config.FILE: _CONFIG.encode()})
+        except OSError as error:
+            raise unavailable(self._store_dir, "write", error) from error
         return self.refs(remotes.HEADS)
 
     def __exit__(

@@ -42,7 +42,7 @@ class SessionSelection:
         ]
         self.session_name = guard.words(next((row.name for row in self.rows), "")) if self.session else ""
         self.agents = sorted({row.agent for row in rows})
-        names = {(name, short_project(name)) for row in rows if (name := row.identity or row.project)}
+        names = {(name, guard.words(short_project(name))) for row in rows if (name := row.identity or row.project)}
         self.projects = sorted(names, key=lambda pair: pair[1])
 
     @property

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from commands import Run, document
+from projects import begin_project
 
 from gitsession import Message, ToolCall
 from gitsession.api import Session, Store
@@ -21,10 +22,7 @@ HIDDEN = "\x1b[31m\u202e"
 def store(run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     """Return an empty store. The current folder is a repository."""
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@b")
-    git(here, "init", "-q", "-b", "main")
+    begin_project(here, monkeypatch)
     return Store.create(tmp_path / "store.git")
 
 

@@ -50,6 +50,7 @@ def test_the_values_of_claude_code_are_newer_than_the_stored_ones() -> None:
     line = shown(json.dumps(GIVEN).encode())
     assert line.startswith("Opus · 100 tokens (10 % of 1,000) · $1.50 · ")
     assert line.endswith(" main · Fix the login\n")
+    assert json.loads(shown(json.dumps(GIVEN).encode(), "--json"))["model"] == "claude-opus-4-8"
 
 
 def test_a_session_that_is_not_stored_has_the_values_of_claude_code() -> None:

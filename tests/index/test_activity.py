@@ -13,8 +13,8 @@ from claude_code import SESSION, assistant, call, result, user
 from gitsession import Message, ToolCall
 from gitsession.api import Store
 from gitsession.formats import FORMATS
-from gitsession.index.activity import actions_of, call_of_result, sessions_that_changed
-from gitsession.index.file_changes import paths_changed_by
+from gitsession.index.activity import actions_of, call_of_result
+from gitsession.index.file_changes import paths_changed_by, sessions_that_changed
 from gitsession.index.statistics import statistics
 
 
@@ -61,7 +61,8 @@ def test_appended_entries_are_added(store: Store) -> None:
     assert titles(store)[1:] == [("write a.txt +2 -0", "error, 1 line")]
     session.append(Message.assistant("again", usage={"input": 5, "output": 2, "cost": {"total": 0.5}}))
     [row] = store.sessions()
-    assert (row.changed, row.cost, row.tokens) == (1, 0.75, 14)
+    assert (row.changed, row.cost, row.tokens) == (0, 0.75, 14)  # a call that failed changed nothing
+    assert sessions_that_changed(store.catalogue().db, "/w/a.txt", "a.txt") == set()
 
 
 def test_a_repeated_id_of_a_call_belongs_to_the_newest_call_without_result(store: Store) -> None:

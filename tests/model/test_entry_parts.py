@@ -76,7 +76,9 @@ def test_edits_in_the_text_of_an_answer_are_a_call() -> None:
     text = "a.py\n<<<<<<< SEARCH\na\n=======\nb\n>>>>>>> REPLACE\n"
     found = list(parts_of(Message.assistant(text)))
     assert found[0] == Text(text)
-    assert isinstance(found[1], CallPart) and found[1].action.title == "edit a.py +1 -1"
+    assert isinstance(found[1], CallPart) and found[1].action.title == "edit a.py +1 -1" and found[1].is_text
+    [call] = parts_of(Message.assistant([ToolCall("", "write", {"path": "a.py", "content": ""})]))
+    assert isinstance(call, CallPart) and call.action.edits and not call.is_text  # an agent need not give an id
     assert list(parts_of(Message.user(text))) == [Text(text)]
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 from pathlib import Path
 
 import pytest
+from projects import begin_project, git
 
 from gitsession.sync.code_commits import CodeCommit, added_lines, changed_files, find_commit, sessions_of
 
@@ -16,17 +16,7 @@ HIDDEN = "\x1b[31m\u202e"
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@b")
-    place = tmp_path / "project"
-    place.mkdir()
-    git(place, "init", "-q", "-b", "main")
-    return place
-
-
-def git(place: Path, *words: str) -> bytes:
-    return subprocess.run(["git", *words], cwd=place, capture_output=True, check=True).stdout
+    return begin_project(tmp_path / "project", monkeypatch)
 
 
 def committed(place: Path, message: str = "Work") -> CodeCommit:

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from projects import begin_project
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
@@ -31,12 +32,7 @@ sys.exit(app.run(sys.argv[1:]))
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create a repository with the hook. The store is the user's own."""
     monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
-    for who in ("AUTHOR", "COMMITTER"):
-        monkeypatch.setenv(f"GIT_{who}_NAME", "A")
-        monkeypatch.setenv(f"GIT_{who}_EMAIL", "a@b")
-    place = tmp_path / "project"
-    place.mkdir()
-    git(place, "init", "-q", "-b", "main")
+    place = begin_project(tmp_path / "project", monkeypatch)
     assert command_line.run(["link", "enable", str(place)]) == 0
     git(place, "config", commit_trailers.PROGRAM, shlex.join([sys.executable, "-c", PATIENT]))
     return place

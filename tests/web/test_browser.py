@@ -19,12 +19,6 @@ from gitsession.web.server import WebServer
 __all__ = ["browser"]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
-        yield opened
-
-
 def written(store: Store, session: Session, folder: Path) -> str:
     """Export a session, and return the address of the file."""
     path = folder / f"{session.id}.html"

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from builders import Clock, joined
+from builders import joined
 from claude_code import SESSION, assistant, call, user
 from pages import HOSTILE, conversation, hostile_session
-from served import Client, serving
+from served import Client
 
 from gitsession import Message, Session, Store, ToolCall
 from gitsession.formats import FORMATS
 from gitsession.web import file_pages, selection
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(store: Store) -> Iterator[Client]:
-    with serving(store) as server:
-        yield Client(server)
-        assert server.failures == []
 
 
 def change(session: Session, name: str, *, is_error: bool = False, **arguments: str) -> str:

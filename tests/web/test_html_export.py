@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -23,12 +22,6 @@ from gitsession.web.entries import image_type
 
 SECRET = "ghp_" + "".join("aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"[:36])
 RANDOM = "x7Kq2mPz9RtW4vLs8NbYc3Df"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
-        yield opened
 
 
 def exported(store: Store, session: Session, at: str | None = None) -> str:

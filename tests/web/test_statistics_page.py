@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from builders import Clock
 from pages import HOSTILE, Page, conversation, hostile_session
-from served import Client, serving
+from served import Client
 
 from gitsession import Message, Store
 from gitsession.index.statistics import GROUPS, Price
 from gitsession.web.site import Site
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def client(store: Store) -> Iterator[Client]:
-    with serving(store) as server:
-        yield Client(server)
-        assert server.failures == []
 
 
 def rows(page: Page) -> list[str]:

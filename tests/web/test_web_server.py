@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Clock
 from pages import HOSTILE, Page, assert_harmless, conversation, hostile_session
 from served import Client, serving
 
@@ -26,12 +25,6 @@ from gitsession.errors import Unavailable
 from gitsession.web import selection, served_sessions, transcript
 from gitsession.web.server import WebServer
 from gitsession.web.site import Site
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -110,11 +110,11 @@ def _filtered(
     identity = project_identity(project)
     selected = [_sessions_of_commit(commit)] if commit else []
     if model or file or label:
-        from gitsession.index import activity, names
+        from gitsession.index import activity, file_changes, names
 
         selected += [
             *([activity.sessions_with_model(catalogue.db, model)] if model else []),
-            *([activity.sessions_that_changed(catalogue.db, os.path.abspath(file), file)] if file else []),
+            *([file_changes.sessions_that_changed(catalogue.db, os.path.abspath(file), file)] if file else []),
             *([names.sessions_with_label(catalogue, label)] if label else []),
         ]
     for row in rows:
