@@ -71,9 +71,9 @@ def statistics_page(store: StoreReader, guard: Guard, prices: Mapping[str, Price
         for row in shown
     ]  # fmt: skip
     return Answer.page(
-        "stats.html", "/stats", selection=selection, by=by, groups=GROUPS, since=since, until=until, rows=rows,
-        columns=list(columns), total=[text(report.total) for text in columns.values()], pager=pager,
-        found=counted(len(found), len(found), by),
+        "stats.html", "/stats", selection=selection, by=by, is_time=by in TIMES, groups=GROUPS, since=since,
+        until=until, rows=rows, columns=list(columns), total=[text(report.total) for text in columns.values()],
+        pager=pager, found=counted(len(found), len(found), by),
     )  # fmt: skip
 
 
