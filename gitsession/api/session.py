@@ -312,7 +312,7 @@ class Session:
         """Create a session that continues this one at an entry.
 
         A fork shares the history and the checkpoints of this session. The fork adds only one ref and one entry to the
-        store.
+        store. Its title is that of this session with a number, such as ``Login (fork #2)``.
 
         Args:
             at: The entry.
@@ -328,7 +328,8 @@ class Session:
         if row is None:
             raise NotFound(f"cannot fork session {self.id}: it has no entries yet")
         called = names.names(catalogue, self.id)
-        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=called.title, labels=called.chains)
+        title = names.fork_title(catalogue, called.title) if called.title else None
+        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=title, labels=called.chains)
         return Session(self._opened, forked)
 
     @restoring
@@ -361,31 +362,28 @@ class Session:
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:
-        """Return the session and the entry from which an imported session was started.
+        """Return the session and the entry from which this session was started, forked or resumed.
 
         Returns:
             The session and the entry. If an agent started this session as a sub-agent, the entry has the tool call. If
-            this session was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied
-            from the original session. ``None`` if the origin is not in the store.
+            a program started it (``Store.new_session(parent=)``), the entry was the tip at that time. If this session
+            was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied from the
+            original session. ``None`` if there is no origin, or if it is not in the store.
         """
         from gitsession.index.origins import origin_of
 
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
-        return origin_of(self._opened.objects, catalogue, self.id, row.source_id if row else None)
+        return origin_of(self._opened.objects, catalogue, self.id, row.source_id) if row is not None else None
 
     def started(self, at: str | Node = "leaf") -> list[str]:
-        """Return the ids of the sub-agents' sessions that the tool calls of an entry started. See also ``origin``."""
+        """Return the ids of the sub-agents' sessions that began at an entry. See also ``origin``."""
+        from gitsession.index.origins import begun_in
+
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
-        if row is None or row.source_id is None:
-            return []
-        begun = {each.sid: each.source_id for each in catalogue.children_of(row.agent, row.source_id)}
-        if not begun:
-            return []
-        from gitsession.sessions.origin import started
-
-        return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
+        begun = begun_in(self._opened.objects, catalogue, row) if row is not None else {}
+        return [each.sid for each in begun.get(self._session.resolve(at).oid, ()) if each.delegated]
 
     @restoring
     def rename(self, title: str) -> None:
@@ -394,6 +392,28 @@ class Session:
         Raises ``InvalidName`` if the title is too long, and ``NotFound`` if no user message has been appended yet.
         """
         self._session.rename(title)
+
+    def generate_title(self, summarizer: str | Summarizer | None = None) -> str:
+        """Set a title that describes the first prompt, and return it.
+
+        Args:
+            summarizer: The name of a summarizer, or an object with a method ``summarise``; see ``compact``. Defaults to
+                the extractive one, whose title is the first sentence of the prompt. A short prompt is used as it is.
+
+        Returns:
+            The title.
+
+        Raises:
+            NotFound: The session has no prompt with text.
+            SummaryFailed: The summarizer failed.
+        """
+        from gitsession.api import compaction
+        from gitsession.compaction import titles
+
+        by = compaction.PLAINLY.summarizer if summarizer is None else compaction.summarizer(summarizer)
+        title = sessions.clean_name(titles.generate(map(self._session.read, self.history()), by))
+        self.rename(title)
+        return title
 
     @restoring
     def sign(self, branch: str | None = None, *, key: str = "") -> Seal:

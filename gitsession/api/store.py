@@ -233,7 +233,7 @@ class Store:
 
     # ---- sessions
 
-    def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
+    def new_session(self, *, agent: str, cwd: str | None = None, parent: Session | None = None) -> Session:
         """Create a session. The session is stored when its first user message is appended.
 
         Entries that are appended before that message are kept in memory. Until then, ``context()`` returns an empty
@@ -244,6 +244,8 @@ class Store:
             agent: The name of the agent that writes the session. If there is no context profile with this name, the
                 session uses the profile ``"pi"``. See ``Session.context``.
             cwd: The working directory of the session. The project of this folder is recorded too.
+            parent: The session that starts the new one, as an agent starts a sub-agent. Its tip is recorded as the
+                entry at which the new session began (``Session.origin``).
 
         Returns:
             The new session.
@@ -259,7 +261,8 @@ class Store:
             raise InvalidName("cannot create a session: the agent name is empty", hint=hint)
         folder = None if cwd is None else os.path.abspath(cwd)
         project = None if folder is None else identity_of(Path(folder))
-        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project)
+        starter = None if parent is None else parent._session
+        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project, starter)
         return Session(self._opened, session)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:

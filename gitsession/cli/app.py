@@ -78,7 +78,7 @@ GROUPS = {
         "switch": ("branches", "Select the active branch"),
         "fork": ("branches", "Create a session that continues another one"),
         "label": ("branches", "Set or remove the label of an entry"),
-        "name": ("branches", "Set or remove the title of a session"),
+        "name": ("branches", "Set, generate, or remove the title of a session"),
         "checkpoint": ("checkpoints", "Record the files of a workspace"),
         "rewind": ("checkpoints", "Restore the files and conversation of an entry"),
         "compact": ("compact", "Replace older entries with a summary"),

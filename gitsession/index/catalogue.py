@@ -141,7 +141,8 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         changed: The number of files that tool calls of the session changed.
         view: The view number of the session. Sessions with a later view number can be read, but not written.
         identity: The identity of the project, which is the same on all machines, if it is known.
-        parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked.
+        parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked. If
+            gitsession wrote this session, the session id.
         delegated: 1 if this is the session of a sub-agent, else 0.
         continues: The id of the session that this one continues after a resume. Tokens of lines that were copied from
             that session are counted only there.
@@ -266,9 +267,10 @@ class Catalogue:
         found = self.db.execute(query, (storable(agent), storable(segment))).fetchone()
         return found[0] if found else None
 
-    def children_of(self, agent: str, source_id: str) -> list[Row]:
-        """Return the sessions that the agent's session ``source_id`` started, the oldest first."""
-        return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
+    def begun_in(self, row: Row) -> list[Row]:
+        """Return the sessions that a session started, its forks, and those that continue it, the newest first."""
+        where = "WHERE (agent = ? AND parent = ?) OR parent = ? OR continues = ?"
+        return self._rows(where, (row.agent, row.source_id or row.sid, row.sid, row.sid))
 
     def _newest(self, address: str, here: CurrentFolder) -> Row:
         # The sign keeps SQLite from using the index: to look up each row is slower than to sort all.

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 
+NAME_MAX = 200
+"""Maximum number of characters of a label or a title."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:

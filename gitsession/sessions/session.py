@@ -30,6 +30,7 @@ from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.entry_addresses import STEPS, resolve
 from gitsession.sessions.gaps import DAMAGE, Gap
+from gitsession.sessions.marks import NAME_MAX
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.session_facts import beginning
 from gitsession.store import refs
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
-
-NAME_MAX = 200
 
 
 class StoredSession:
@@ -71,15 +70,29 @@ class StoredSession:
 
     @classmethod
     def new(
-        cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
+        cls,
+        store: ObjectStore,
+        agent: str,
+        cwd: str | None,
+        clock: Clock,
+        project: str | None = None,
+        parent: StoredSession | None = None,
     ) -> StoredSession:
         """Return a new session. The first user message stores the session, so that there are no empty sessions.
 
-        ``project``: the project of the working directory ``cwd``, if it is known.
+        ``project``: the project of the working directory ``cwd``, if it is known. ``parent``: the session that starts
+        the new one at its tip.
         """
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
-        header = kinds.SessionHeader(agent=agent, cwd=cwd, at_ms=at_ms)
+        tip = None if parent is None else parent.leaf
+        header = kinds.SessionHeader(
+            agent=agent,
+            cwd=cwd,
+            parent=None if parent is None else parent.id,
+            parent_entry=None if tip is None else to_base64url(tip.chain),
+            at_ms=at_ms,
+        )
         return cls(
             store,
             refs.new_sid(at_ms),
@@ -290,7 +303,9 @@ class StoredSession:
         node = self.resolve(at)
         commit_writer.check_not_purged(self._store, self.id, node)
         sid = refs.new_sid(at_ms)
-        entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
+        entry = kinds.Fork(
+            session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, parent=self.id, at_ms=at_ms
+        )
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))
             tx.move(refs.leaf(sid), fork.oid, expected=None)

@@ -19,7 +19,7 @@ from gitsession.context.estimates import by_characters
 from gitsession.index.catalogue import Row
 from gitsession.line_text import clock, count, on_a_line
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Fork, Message, SessionHeader
 from gitsession.model.entry_parts import (
     CallPart,
     FindCall,
@@ -82,9 +82,8 @@ def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
         content.full_payload(store, node, parts)
     except DAMAGE as error:
         parts, problem = content.EntryTree("", b"", b"", None), str(error)
-    came_from = app.session(row.sid).origin() if isinstance(view, SessionHeader) else None
-    has_children = row.source_id is not None and app.catalogue().children_of(row.agent, row.source_id)
-    started = app.session(row.sid).started(node) if has_children else []
+    came_from = app.session(row.sid).origin() if isinstance(view, SessionHeader | Fork) else None
+    started = app.session(row.sid).started(node) if app.catalogue().begun_in(row) else []
     source = node.source
     begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
     return {
