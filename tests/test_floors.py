@@ -17,7 +17,7 @@ FLOORS = [
     ["git", "model"],
     ["codec", "line_text"],
     ["redaction"],
-    ["formats", "store"],
+    ["formats", "instructions", "store"],
     ["sessions", "workspace"],
     ["checkpoints", "context", "index"],
     ["archive", "compaction", "discovery"],
