@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -43,13 +44,20 @@ def load(
     if agent not in AGENTS:
         hint = f"the instructions of these agents can be loaded: {', '.join(AGENTS)}"
         raise NotFound(f"cannot load the instructions of '{agent}': unknown agent", hint=hint)
+    real = cwd.resolve()  # an agent sees its working directory without symbolic links
     place = Place(
-        cwd=cwd,
+        cwd=real,
         home=home,
         environment=environment,
-        touched=tuple(cwd / path for path in touched),
+        touched=tuple(_below(real, cwd, path) for path in touched),
         nested=nested,
         root=root,
     )
     found: InstructionSet = import_module(f"gitsession.instructions.{agent}").load(place)
     return found
+
+
+def _below(real: Path, cwd: Path, path: Path) -> Path:
+    """Return ``path`` as an absolute path, with the resolved working directory in place of ``cwd``."""
+    absolute = Path(os.path.normpath(cwd / path))
+    return real / absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute

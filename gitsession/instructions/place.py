@@ -30,13 +30,47 @@ class Place:
 
     def folder(self, variable: str, default: str) -> Path:
         """Return the folder that an environment variable names, or ``default`` below the home directory."""
-        return Path(self.environment.get(variable) or self.home / default)
+        return self.expand(self.environment.get(variable) or f"~/{default}", self.cwd)
 
+    def expand(self, path: str, base: Path) -> Path:
+        """Return ``path`` as a path below ``base``. ``~/`` at the start stands for the home directory."""
+        if path == "~" or path.startswith("~/"):
+            return self.home / path[2:]
+        return base / path
+
+    def is_set(self, variable: str) -> bool:
+        """Return whether an environment variable has a value that means yes."""
+        return self.environment.get(variable, "").lower() in ("1", "true", "yes", "on")
+
+    @property
     def git_root(self) -> Path | None:
-        """Return the root of the git work tree that contains ``cwd``."""
-        return next((folder for folder in self.upwards() if (folder / ".git").exists()), None)
+        """The root of the git work tree that contains ``cwd``."""
+        return next((folder for folder in upwards(self.cwd) if (folder / ".git").exists()), None)
 
-    def upwards(self) -> Iterator[Path]:
-        """Yield ``cwd`` and the folders above, from the innermost to the outermost."""
-        yield self.cwd
-        yield from self.cwd.parents
+    @property
+    def main_root(self) -> Path | None:
+        """The root of the main work tree, if ``cwd`` is in a linked work tree; otherwise ``git_root``."""
+        root = self.git_root
+        if root is None or not (root / ".git").is_file():
+            return root
+        try:
+            git_dir = root / (root / ".git").read_text("utf-8").removeprefix("gitdir:").strip()
+            common = (git_dir / (git_dir / "commondir").read_text("utf-8").strip()).resolve()
+        except (OSError, ValueError):
+            return root
+        return common.parent if common.name == ".git" else root
+
+
+def upwards(folder: Path, last: Path | None = None) -> Iterator[Path]:
+    """Yield ``folder`` and the folders above, up to ``last``, or to the root if ``last`` is not above."""
+    for each in (folder, *folder.parents):
+        yield each
+        if each == last:
+            return
+
+
+def between(outer: Path, inner: Path) -> list[Path]:
+    """Return the folders below ``outer`` that contain ``inner``, and ``inner``, from the outermost."""
+    if not inner.is_relative_to(outer):
+        return []
+    return [folder for folder in reversed([inner, *inner.parents]) if folder != outer and folder.is_relative_to(outer)]

@@ -43,6 +43,7 @@ class Skill:
         digest: The BLAKE3 digest of the file's bytes, in hexadecimal.
         content: The text that the model receives once the skill is activated.
         patterns: Globs of the absolute paths that activate the skill.
+        is_listed: Whether the model receives the description. If not, only the user can activate the skill.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Skill:
     digest: str
     content: str = ""
     patterns: tuple[str, ...] = ()
+    is_listed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
