@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gitsession.instructions.place import Place
-from gitsession.instructions.reading import Reader, as_yaml, strings
+from gitsession.instructions.reading import InstructionReader, as_yaml, strings
 from gitsession.model.instructions import InstructionFile, InstructionSet
 
 CONFIG = ".aider.conf.yml"
@@ -14,7 +14,7 @@ CONFIG = ".aider.conf.yml"
 
 def load(place: Place) -> InstructionSet:
     """Return the read-only files of Aider in ``place``."""
-    reader = Reader()
+    reader = InstructionReader()
     return InstructionSet(
         agent="aider",
         cwd=place.cwd.as_posix(),
@@ -23,7 +23,7 @@ def load(place: Place) -> InstructionSet:
     )
 
 
-def _files(reader: Reader, place: Place) -> Iterator[InstructionFile]:
+def _files(reader: InstructionReader, place: Place) -> Iterator[InstructionFile]:
     seen: set[Path] = set()
     for name, origin in _named(reader, place):
         path = place.expand(name, place.cwd)
@@ -44,7 +44,7 @@ def _files(reader: Reader, place: Place) -> Iterator[InstructionFile]:
                 )
 
 
-def _named(reader: Reader, place: Place) -> Iterator[tuple[str, str]]:
+def _named(reader: InstructionReader, place: Place) -> Iterator[tuple[str, str]]:
     """Yield the paths of ``AIDER_READ`` or of the last configuration file with ``read``, which replaces the others."""
     if chosen := place.environment.get("AIDER_READ"):
         yield chosen, "$AIDER_READ"

@@ -14,7 +14,7 @@ from gitsession.dataclass import dataclass
 from gitsession.formats.claude.files import folder_of
 from gitsession.instructions.markdown_text import blank_code, without_comments
 from gitsession.instructions.place import Place, between, upwards
-from gitsession.instructions.reading import Reader, ReadFile, strings, text_of
+from gitsession.instructions.reading import InstructionReader, ReadFile, strings, text_of
 from gitsession.instructions.scopes import absolute, below, expand_braces, matches
 from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
@@ -68,7 +68,7 @@ class _Origin:
 class _Loader:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.reader = Reader()
+        self.reader = InstructionReader()
         self.user = place.folder("CLAUDE_CONFIG_DIR", ".claude")
         is_mac = sys.platform == "darwin"
         self.managed = place.root / ("Library/Application Support/ClaudeCode" if is_mac else "etc/claude-code")

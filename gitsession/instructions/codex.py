@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.instructions.place import Place, between, upwards
-from gitsession.instructions.reading import Reader, ReadFile, strings
+from gitsession.instructions.reading import InstructionReader, ReadFile, as_yaml, strings
 from gitsession.instructions.skills import skills_below
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
 
@@ -27,7 +27,7 @@ def load(place: Place) -> InstructionSet:
 class _Loader:
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.reader = Reader()
+        self.reader = InstructionReader()
         self.user = place.folder("CODEX_HOME", ".codex")
         self.settings = self._settings()
 
@@ -99,21 +99,30 @@ class _Loader:
         return value if isinstance(value, int) and value >= 0 else PROJECT_BYTES_MAX
 
     def _skills(self) -> Iterator[Skill]:
-        found: list[Skill] = []
+        """Yield the skills by origin, and those of one origin by name."""
         folders = self._folders()
-        yield from skills_below(self.reader, self.user / "skills/.system")
-        for folder in folders:
-            for name in (".codex/skills", ".agents/skills"):
-                found += skills_below(self.reader, folder / name, within=folders[0])
-        yield from _sorted(found)
-        users = [self.user / "skills", self.place.home / ".agents/skills"]
-        in_user = [skill for folder in users for skill in skills_below(self.reader, folder)]
-        yield from _sorted([skill for skill in in_user if "/.system/" not in skill.path])
-        yield from _sorted(list(skills_below(self.reader, self.place.root / "etc/codex/skills")))
+        project = [folder / name for folder in folders for name in (".codex/skills", ".agents/skills")]
+        system = self.user / "skills/.system"
+        yield from self._skills_of([system])
+        yield from self._skills_of(project, within=folders[0])
+        users = self._skills_of([self.user / "skills", self.place.home / ".agents/skills"])
+        yield from (skill for skill in users if not Path(skill.path).is_relative_to(system))
+        yield from self._skills_of([self.place.root / "etc/codex/skills"])
 
+    def _skills_of(self, folders: list[Path], within: Path | None = None) -> list[Skill]:
+        found = [skill for folder in folders for skill in skills_below(self.reader, folder, within=within)]
+        found = [skill if self._is_implicit(skill) else replace(skill, is_listed=False) for skill in found]
+        return sorted(found, key=lambda skill: (skill.name, skill.path))
 
-def _sorted(skills: list[Skill]) -> list[Skill]:
-    return sorted(skills, key=lambda skill: (skill.name, skill.path))
+    def _is_implicit(self, skill: Skill) -> bool:
+        """Return whether the model may activate the skill."""
+        file = self.reader.read(Path(skill.path).parent / "agents/openai.yaml")
+        try:
+            settings = as_yaml(file.text) if file else None
+        except ValueError:
+            return True
+        policy = settings.get("policy") if isinstance(settings, dict) else None
+        return not (isinstance(policy, dict) and policy.get("allow_implicit_invocation") is False)
 
 
 def _file(file: ReadFile, text: str, scope: str, reason: str) -> InstructionFile:

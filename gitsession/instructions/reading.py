@@ -42,7 +42,7 @@ class ReadFile:
     digest: str
 
 
-class Reader:
+class InstructionReader:
     """A reader that refuses what no agent should follow, and records each refusal.
 
     Attributes:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gitsession.instructions.reading import Reader, text_of
+from gitsession.instructions.reading import InstructionReader, text_of
 from gitsession.model.instructions import Skill
 
 SKILL_FILE = "SKILL.md"
@@ -14,14 +14,14 @@ NAME_CHARS_MAX = 256
 DESCRIPTION_CHARS_MAX = 64 * 1024
 
 
-def skills_in(reader: Reader, folder: Path, *, within: Path | None = None) -> Iterator[Skill]:
+def skills_in(reader: InstructionReader, folder: Path, *, within: Path | None = None) -> Iterator[Skill]:
     """Yield the skills of ``folder/*/SKILL.md`` that have a description, by the name of their folder."""
     for name in reader.names(folder):
         if not name.startswith(".") and (found := read_skill(reader, folder / name / SKILL_FILE, within=within)):
             yield found[0]
 
 
-def skills_below(reader: Reader, folder: Path, *, within: Path | None = None) -> Iterator[Skill]:
+def skills_below(reader: InstructionReader, folder: Path, *, within: Path | None = None) -> Iterator[Skill]:
     """Yield the skills of ``folder/**/SKILL.md`` that have a description."""
     for path in reader.walk(folder, within=within):
         if path.name == SKILL_FILE and (found := read_skill(reader, path, within=within)):
@@ -29,7 +29,7 @@ def skills_below(reader: Reader, folder: Path, *, within: Path | None = None) ->
 
 
 def read_skill(
-    reader: Reader, path: Path, *, within: Path | None = None, needs_description: bool = True
+    reader: InstructionReader, path: Path, *, within: Path | None = None, needs_description: bool = True
 ) -> tuple[Skill, dict[str, Any]] | None:
     """Return the skill of one file and its front matter. A skill without a name is named after its folder.
 
