@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gitsession.instructions.place import Place
+from gitsession.instructions.place import Place, real
 from gitsession.instructions.reading import InstructionReader, as_yaml, strings
 from gitsession.model.instructions import InstructionFile, InstructionSet
 
@@ -29,9 +29,9 @@ def _files(reader: InstructionReader, place: Place) -> Iterator[InstructionFile]
         path = place.expand(name, place.cwd)
         expanded = sorted(reader.walk(path)) if path.is_dir() else [path]
         for each in expanded:
-            if each.resolve() in seen:
+            if real(each) in seen:
                 continue
-            seen.add(each.resolve())
+            seen.add(real(each))
             if not each.exists():
                 reader.refuse(each, "absent")
             elif file := reader.read(each):

@@ -13,7 +13,7 @@ from typing import Any
 from gitsession.dataclass import dataclass
 from gitsession.formats.claude.files import folder_of
 from gitsession.instructions.markdown_text import blank_code, without_comments
-from gitsession.instructions.place import Place, between, upwards
+from gitsession.instructions.place import Place, between, real, upwards
 from gitsession.instructions.reading import InstructionReader, ReadFile, strings, text_of
 from gitsession.instructions.scopes import absolute, below, expand_braces, matches
 from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
@@ -171,7 +171,7 @@ class _Loader:
         default = self.user / "projects" / folder_of(root.as_posix()) / "memory"
         chosen = text_of(self.settings.get("autoMemoryDirectory"))
         file = self.reader.read((self.place.expand(chosen, root) if chosen else default) / "MEMORY.md")
-        if file is None or file.path.resolve() in self.seen:
+        if file is None or real(file.path) in self.seen:
             return
         _, body = self.reader.split(file)
         text, is_truncated = _cut(without_comments(body))
@@ -181,11 +181,11 @@ class _Loader:
 
     def _with_imports(self, path: Path, origin: _Origin, chain: tuple[Path, ...] = ()) -> Iterator[InstructionFile]:
         """Yield the file, and after it the files that it imports, at any depth."""
-        real = path.resolve()
-        if real in [each.resolve() for each in chain]:
+        resolved = real(path)
+        if resolved in [real(each) for each in chain]:
             self.reader.refuse(path, "it imports itself")
             return
-        if real in self.seen or self._is_excluded(path, origin):
+        if resolved in self.seen or self._is_excluded(path, origin):
             return
         if len(chain) >= FILES_DEEP_MAX:
             self.reader.refuse(path, f"imported at a depth of more than {FILES_DEEP_MAX - 1} imports")
@@ -193,7 +193,7 @@ class _Loader:
         file = self.reader.read(path, within=None if origin.may_import_any else origin.within)
         if file is None:
             return
-        self.seen.add(real)
+        self.seen.add(resolved)
         fields, body = self.reader.split(file)
         text = without_comments(body).strip()
         if not text:
@@ -244,7 +244,7 @@ class _Loader:
 
     def _is_approved(self) -> bool:
         """Return whether the user approved imports from outside of the project."""
-        folder = self.user if "CLAUDE_CONFIG_DIR" in self.place.environment else self.place.home
+        folder = self.user if self.place.environment.get("CLAUDE_CONFIG_DIR") else self.place.home
         file = self.reader.read(folder / ".claude.json", bytes_max=64 * 1024 * 1024)
         projects = _json(file).get("projects") if file else None
         root = (self.place.main_root or self.place.cwd).as_posix()
@@ -287,19 +287,8 @@ def _targets(text: str, base: Path, place: Place) -> list[Path]:
     for match in _IMPORT.finditer(blank_code(text)):
         name = match[1].partition("#")[0].replace("\\ ", " ")
         if _IMPORT_START.match(name):
-            target = place.expand(name, base)
-            found.append(Path(*_normal(target.parts)))
+            found.append(place.expand(name, base))
     return list(dict.fromkeys(found))
-
-
-def _normal(parts: tuple[str, ...]) -> list[str]:
-    kept: list[str] = []
-    for part in parts:
-        if part == ".." and len(kept) > 1:
-            kept.pop()
-        elif part != "..":
-            kept.append(part)
-    return kept
 
 
 def _paths(value: Any) -> tuple[str, ...]:

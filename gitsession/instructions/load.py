@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from gitsession.errors import NotFound
-from gitsession.instructions.place import Place
+from gitsession.instructions.place import Place, real
 from gitsession.model.instructions import InstructionSet
 
 AGENTS = ("aider", "claude", "codex", "omp", "opencode", "pi")
@@ -44,12 +44,12 @@ def load(
     if agent not in AGENTS:
         hint = f"the instructions of these agents can be loaded: {', '.join(AGENTS)}"
         raise NotFound(f"cannot load the instructions of '{agent}': unknown agent", hint=hint)
-    real = cwd.resolve()  # an agent sees its working directory without symbolic links
+    resolved = real(cwd)  # an agent sees its working directory without symbolic links
     place = Place(
-        cwd=real,
+        cwd=resolved,
         home=home,
         environment=environment,
-        touched=tuple(_below(real, cwd, path) for path in touched),
+        touched=tuple(_below(resolved, cwd, path) for path in touched),
         nested=nested,
         root=root,
     )
@@ -57,7 +57,7 @@ def load(
     return found
 
 
-def _below(real: Path, cwd: Path, path: Path) -> Path:
+def _below(resolved: Path, cwd: Path, path: Path) -> Path:
     """Return ``path`` as an absolute path, with the resolved working directory in place of ``cwd``."""
     absolute = Path(os.path.normpath(cwd / path))
-    return real / absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute
+    return resolved / absolute.relative_to(cwd) if absolute.is_relative_to(cwd) else absolute

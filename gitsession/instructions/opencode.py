@@ -14,7 +14,8 @@ from gitsession.instructions.scopes import absolute, below, matches
 from gitsession.instructions.skills import first_of_each_name, skills_below
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
 
-_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STRING_OR_LAST_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
 _CONFIGS = ("config.json", "opencode.json", "opencode.jsonc")
 
 
@@ -43,7 +44,7 @@ class _Loader:
             agent="opencode",
             cwd=self.place.cwd.as_posix(),
             files=tuple(files.values()),
-            skills=first_of_each_name(self._skills()),
+            skills=tuple(sorted(first_of_each_name(self._skills()), key=lambda skill: skill.name)),
             problems=tuple(self.reader.problems),
         )
 
@@ -110,7 +111,7 @@ class _Loader:
         if file is None:
             return {}
         try:
-            value = json.loads(_STRING_OR_COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else "", file.text))
+            value = json.loads(_plain_json(file.text))
         except (ValueError, RecursionError):
             self.reader.refuse(path, "not a JSON file")
             return {}
@@ -151,3 +152,10 @@ class _Loader:
         for folder, within in [(self.user, None), *((folder / ".opencode", self.root) for folder in folders)]:
             for name in ("skill", "skills"):
                 yield from skills_below(self.reader, folder / name, within=within)
+
+
+def _plain_json(text: str) -> str:
+    """Return JSON without comments and without commas after the last element."""
+    for pattern in (_STRING_OR_COMMENT, _STRING_OR_LAST_COMMA):
+        text = pattern.sub(lambda found: found[0] if found[0][0] == '"' else "", text)
+    return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -34,9 +35,8 @@ class Place:
 
     def expand(self, path: str, base: Path) -> Path:
         """Return ``path`` as a path below ``base``. ``~/`` at the start stands for the home directory."""
-        if path == "~" or path.startswith("~/"):
-            return self.home / path[2:]
-        return base / path
+        is_home = path == "~" or path.startswith("~/")
+        return Path(os.path.normpath(self.home / path[2:] if is_home else base / path))
 
     def is_set(self, variable: str) -> bool:
         """Return whether an environment variable has a value that means yes."""
@@ -55,10 +55,15 @@ class Place:
             return root
         try:
             git_dir = root / (root / ".git").read_text("utf-8").removeprefix("gitdir:").strip()
-            common = (git_dir / (git_dir / "commondir").read_text("utf-8").strip()).resolve()
+            common = real(git_dir / (git_dir / "commondir").read_text("utf-8").strip())
         except (OSError, ValueError):
             return root
         return common.parent if common.name == ".git" else root
+
+
+def real(path: Path) -> Path:
+    """Return ``path`` without symbolic links. Unlike ``Path.resolve``, it accepts a circle of them."""
+    return Path(os.path.realpath(path))
 
 
 def upwards(folder: Path, last: Path | None = None) -> Iterator[Path]:

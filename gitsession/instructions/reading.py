@@ -13,6 +13,7 @@ from typing import Any
 
 from gitsession.codec.digest import hash_of
 from gitsession.dataclass import dataclass
+from gitsession.instructions.place import real
 
 FILE_BYTES_MAX = 4 * 1024 * 1024
 """Largest size of a file. Claude Code has the same limit."""
@@ -30,7 +31,7 @@ UNSEARCHED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL}
 _FRONT_MATTER = re.compile(r"---[^\S\n]*\n(.*?)^---[^\S\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
-_UNQUOTED = re.compile(r"""([A-Za-z_-]+):[ \t]+([^\s"'].*)""")
+_UNQUOTED = re.compile(r"""([A-Za-z_-]+):[ \t]+([^\s"'](?=.*(?:[][{}*&#!|>%@`]|:[ ])|(?<=[][{}*&#!|>%@`])).*)""")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,12 +69,12 @@ class InstructionReader:
             bytes_max: Largest size of the file.
         """
         try:
-            if within is not None and not path.resolve().is_relative_to(within.resolve()):
+            if within is not None and not real(path).is_relative_to(real(within)):
                 if path.exists():
                     self.refuse(path, f"a symbolic link leads out of {within.as_posix()}")
                 return None
             data = self._read(path, bytes_max)
-        except (ValueError, RuntimeError):  # a null character, or a circle of symbolic links
+        except ValueError:  # a null character or a surrogate
             return None
         except OSError as error:
             if error.errno not in _ABSENT:
@@ -136,13 +137,13 @@ class InstructionReader:
         yield from self._walk(folder, within, set(), is_sorted)
 
     def _walk(self, folder: Path, within: Path | None, visited: set[Path], is_sorted: bool) -> Iterator[Path]:
-        real = folder.resolve()
-        if within is not None and not real.is_relative_to(within.resolve()):
+        resolved = real(folder)
+        if within is not None and not resolved.is_relative_to(real(within)):
             self.refuse(folder, f"a symbolic link leads out of {within.as_posix()}")
             return
-        if real in visited:
+        if resolved in visited:
             return
-        visited.add(real)
+        visited.add(resolved)
         for name in self.names(folder, is_sorted=is_sorted):
             path = folder / name
             if path.is_dir():

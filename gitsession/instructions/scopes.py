@@ -48,15 +48,16 @@ def _matches(pattern: list[str], parts: list[str]) -> bool:
     """Match part by part, with the set of all positions in ``pattern``: the time is bounded for any pattern."""
     positions = _skip(pattern, {0})
     for part in parts:
-        after = {at if pattern[at] == ANY_DEPTH else at + 1 for at in positions if _matches_part(pattern[at], part)}
-        if len(pattern) in (positions := _skip(pattern, after)):
+        after: set[int] = set()
+        for at in positions:
+            if pattern[at] == ANY_DEPTH:
+                after |= {at, at + 1} if at + 1 == len(pattern) else {at}
+            elif fnmatchcase(part, pattern[at]):
+                after.add(at + 1)
+        if len(pattern) in after:
             return True
-        positions.discard(len(pattern))
+        positions = _skip(pattern, after)
     return False
-
-
-def _matches_part(pattern: str, part: str) -> bool:
-    return pattern == ANY_DEPTH or fnmatchcase(part, pattern)
 
 
 def _skip(pattern: list[str], positions: set[int]) -> set[int]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gitsession.instructions.place import real
 from gitsession.instructions.reading import InstructionReader, text_of
 from gitsession.model.instructions import Skill
 
@@ -61,8 +62,8 @@ def first_of_each_name(skills: Iterable[Skill]) -> tuple[Skill, ...]:
     found: dict[str, Skill] = {}
     files: set[Path] = set()
     for skill in skills:
-        real = Path(skill.path).resolve()
-        if real not in files:
-            files.add(real)
+        file = real(Path(skill.path))
+        if file not in files:
+            files.add(file)
             found.setdefault(skill.name, skill)
     return tuple(found.values())
