@@ -270,6 +270,9 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path, monkey
     check("import", "--all", code=1)
     for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "search words"):
         check(*words.split())
+    (here / "CLAUDE.md").write_text("Rules.\n@~/outside.md\n")
+    (here.parent / "outside.md").write_text("Outside.\n")
+    check("instructions", "--agent", "claude")
     for words in ("prompts", "stats", "status-line", "drain"):
         check(words)
     check("resume", "@", "--in", "claude", "--dry-run")

@@ -66,6 +66,7 @@ GROUPS = {
         "tree": ("history", "Show all entries of a session as a tree"),
         "show": ("show", "Show one entry"),
         "context": ("context", "Show the context that the model receives"),
+        "instructions": ("instructions", "Show an agent's files of instructions and skills"),
         "diff": ("diff", "Show file changes between two entries"),
         "blame": ("blame", "Show which session wrote each line of a file"),
         "status-line": ("status_line", "Print one line for the status bar of an agent"),

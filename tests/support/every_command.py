@@ -25,6 +25,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "tree": [["tree", "@"]],
     "show": [["show", "@@leaf"]],
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
+    "instructions": [["instructions", "--agent", "claude", "--touch", "a.ts"], ["instructions", "@"]],
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
     "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
