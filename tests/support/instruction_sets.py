@@ -17,7 +17,7 @@ def file(path: str, content: str, scope: str = "project", **fields: Any) -> Inst
 
 def skill(name: str, content: str = "", **fields: Any) -> Skill:
     path, body = f"{WORK}/.claude/skills/{name}/SKILL.md", content or f"body of {name}"
-    described = f"description of {name}"
+    described = f"about {name}"
     return Skill(
         name=name, description=described, path=path, digest=hash_of(body.encode()).hex(), content=body, **fields
     )
