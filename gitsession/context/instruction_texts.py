@@ -69,6 +69,14 @@ def active_skills(
     return tuple(texts.active)
 
 
+def touched_paths(call: ToolCall, cwd: str) -> tuple[str, ...]:
+    """Return the absolute paths of the files that a call reads or changes. ``cwd``: the base of relative paths."""
+    action = action_of(call)
+    paths = [path for edit in action.edits for path in (edit.path, edit.moved_to)]
+    paths += [action.path] if call.name.casefold() not in _LISTING else []
+    return tuple(posixpath.normpath(posixpath.join(cwd, path)) for path in paths if path)
+
+
 @dataclass(frozen=True, slots=True)
 class _Use:
     """A use of paths or of a skill: the index after it, the paths, the skill with its arguments, and the result."""
@@ -206,11 +214,7 @@ class _Texts:
             name = next((name for name in named if isinstance(name, str)), "")
             given = arguments.get("args")
             return _Use(at, (), name.removeprefix("/"), given if isinstance(given, str) else "", result)
-        action = action_of(call)
-        paths = [path for edit in action.edits for path in (edit.path, edit.moved_to)]
-        paths += [action.path] if call.name.casefold() not in _LISTING else []
-        absolute = (posixpath.normpath(posixpath.join(self.found.cwd, path)) for path in paths if path)
-        return _Use(at, tuple(absolute))
+        return _Use(at, touched_paths(call, self.found.cwd))
 
     def _mentions(self) -> Iterator[_Use]:
         """Yield the skills that the user activates with a prompt."""
