@@ -34,9 +34,9 @@ _LISTING = frozenset({"glob", "grep", "list", "list_dir", "ls"})
 
 _MARKS = (
     *("# AGENTS.md instructions", "<user_instructions>", "<skill>", "<system-reminder>"),
-    "Base directory for this skill",
+    *("Base directory for this skill", "<command-name>", "<local-command-"),
 )
-"""Beginnings of user messages in which agents store instructions."""
+"""Beginnings of user messages in which agents store instructions, and commands with their output."""
 
 
 def instruction_texts(
@@ -142,7 +142,7 @@ class _Texts:
 
     def _is_prompt(self, at: int) -> bool:
         entry = self.items[at].entry
-        return is_message(entry, "user") and not _is_of_agent(entry)
+        return is_message(entry, "user") and not entry.extra.get("isMeta") and not _is_of_agent(entry)
 
     # ---- rules and skills
 

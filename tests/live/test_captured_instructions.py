@@ -103,6 +103,9 @@ def test_a_file_of_a_folder_below_is_recorded_once_the_folder_is_touched(agent: 
     agent.called("t1", "Read", file_path=str(below / "a.py"))
     assert agent.drain().failed == []
     assert texts(recorded(agent)[-1]) == ["Be brief.", "Use tabs.", "No tabs here."]
+    with Store.open(agent.store) as store:
+        placed = opened(store, agent).context().instruction_texts
+        assert [text.part for text in placed] == ["files", "rule"]
 
 
 def test_secrets_in_the_files_are_redacted(agent: Project) -> None:
