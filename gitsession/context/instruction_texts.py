@@ -29,6 +29,9 @@ SKILLS = "skills"
 SKILL_CHARS_MAX, SKILLS_CHARS_MAX = 4 * 5_000, 4 * 25_000
 """Sizes of one and of all active skills after a compaction: 5,000 and 25,000 tokens of four characters (W6)."""
 
+INVOKED = "invoked_skills"
+"""Type of the attachment in which Claude Code stores the active skills after a compaction."""
+
 _LISTING = frozenset({"glob", "grep", "list", "list_dir", "ls"})
 """Tools that name a folder, and read no file in it."""
 
@@ -148,7 +151,7 @@ class _Texts:
 
     def _used(self) -> Iterator[InstructionText]:
         """Yield the rules and skills that the entries after the last compaction bring into force."""
-        uses = [*self._calls(), *self._mentions(), *self._injected()]
+        uses = [*self._calls(), *self._mentions(), *self._injected(), *self._attached()]
         for use in sorted(uses, key=lambda use: use.at):
             for file in self.found.files if self.placed.RULES else ():
                 if file.patterns and any(matches(file.patterns, path) for path in use.paths):
@@ -234,6 +237,16 @@ class _Texts:
                 older = [at for at, item in enumerate(self.items) if item.oid not in newer]
                 place = older[-1] + 1 if older else 0
                 yield from (_Use(place, skill=name) for name in names if isinstance(name, str))
+
+    def _attached(self) -> Iterator[_Use]:
+        """Yield the skills that Claude Code itself carried over a compaction, with their content in an attachment."""
+        for at, item in enumerate(self.items):
+            entry = item.entry
+            details = entry.details if isinstance(entry, CustomMessage) and entry.custom_type == INVOKED else None
+            skills = details.get("skills") if isinstance(details, dict) else None
+            for skill in skills if isinstance(skills, list) else ():
+                name = skill.get("name") if isinstance(skill, dict) else None
+                yield from [_Use(at + 1, skill=name)] if isinstance(name, str) else []
 
     def _is_said(self, content: str) -> bool:
         """Return whether the agent itself stored a text in the session, so that it must not be added again."""

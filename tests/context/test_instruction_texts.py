@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 from builders import Clock
+from claude_code import SESSION, line, of, talk
+from claude_code import compacted as boundary_and_summary
+from claude_code import user as claude_user
 from codex_files import TALK, rollout, said
 from instruction_sets import PROJECT, PYTHON, USER, file, made, skill
 
@@ -17,6 +20,7 @@ from gitsession.api import Session
 from gitsession.codec.digest import to_base64url
 from gitsession.context import build
 from gitsession.context.history import ContextHistory
+from gitsession.context.instruction_texts import active_skills
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, Injection, Instructions
 
@@ -294,6 +298,20 @@ def test_w6_active_skills_are_shown_again_after_each_compaction(store: Store) ->
         context = session.context(profile="claude")
         [(_, at, _)] = [part for part in parts(context) if part[0] == "skill"]
         assert at == len(context.items)
+
+
+def test_w6_skills_that_claude_code_carried_over_its_compaction_are_active(store: Store, tmp_path: Path) -> None:
+    """I7: the program stores their content in an attachment, so it is not added again."""
+    attached = {"type": "invoked_skills", "skills": [{"name": "deploy", "path": "p", "content": "body of deploy"}, 3]}
+    path = tmp_path / f"{SESSION}.jsonl"
+    lines = [*talk("a", "b"), *boundary_and_summary("c", "b"), line("attachment", "d", "sc", attachment=attached)]
+    path.write_bytes(of(*lines, claude_user("e", "d")))
+    session = store.session(store.import_file(path)[0].session)
+    assert spoken(session.context().request("anthropic")).count("body of deploy") == 1
+    session.record_instructions(made("claude", skill("deploy")), at_ms=1)
+    context = session.context()
+    assert spoken(context.request("anthropic")).count("body of deploy") == 1
+    assert active_skills(session._handle.context_line(), "claude", context.items, context.instructions) == ("deploy",)
 
 
 def test_w6_skills_that_are_too_large_are_cut_and_the_oldest_are_dropped(store: Store) -> None:
