@@ -56,6 +56,7 @@ class Run:
         self.work.mkdir(parents=True)
         subprocess.run(["git", "init", "-q", str(self.work)], check=True)
         self.count = 0
+        self.more: dict[str, str] = {}
 
     def write(self, **files: str) -> None:
         """Write files below the folder. In their names, ``__`` is a slash, and ``_1`` a dot."""
@@ -70,7 +71,7 @@ class Run:
             "HOME": str(self.home), "PATH": os.environ["PATH"], "CLAUDE_CONFIG_DIR": str(self.home / ".claude"),
             "CODEX_HOME": str(self.home / ".codex"), "ANTHROPIC_API_KEY": "mock-not-a-key", "IS_SANDBOX": "1",
             **{f"DISABLE_{name}": "1" for name in ("TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER", "BUG_COMMAND")},
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", **self.more,
         }  # fmt: skip
 
     def ask(self, command: str, steps: Any, cwd: Path, **fields: Any) -> list[Any]:
@@ -156,6 +157,29 @@ def test_real_claude_code_has_the_same_instructions_in_the_same_order(store: Sto
     theirs = [marks(body["messages"]) for body in after if "M-second" in json.dumps(body.get("messages"))]
     assert "M-pathrule" not in theirs[0]
     assert marks(session.context().request("anthropic")["messages"]) == theirs[0]
+
+
+@pytest.mark.skipif(not claude_is_there, reason="the real Claude Code is not at hand")
+def test_real_claude_code_shows_active_skills_again_after_its_compaction(store: Store, run: Run) -> None:
+    """W6: the list of skills is not sent again within a run, and rules only once a matching file is read."""
+    run.write(
+        work__CLAUDE_1md="M-project\n", work___1claude__skills__deploy__SKILL_1md=SKILL.format("deploy"),
+        work__a_1txt="x\n",
+    )  # fmt: skip
+    run.more = {"CLAUDE_AUTOCOMPACT_PCT_OVERRIDE": "5", "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "100000"}
+    steps = [
+        {"tool": "Skill", "args": {"skill": "deploy", "args": "now"}},
+        {"tool": "Read", "args": {"file_path": str(run.work / "a.txt")}, "in": 195_000}, {"text": "ok"},
+    ]  # fmt: skip
+    rules = [{"needle": "Respond with TEXT ONLY", "step": {"text": "<summary>\nso far\n</summary>"}}]
+    script = {"rules": rules, "steps": steps}
+    bodies = run.ask(CLAUDE, script, run.work, prompt="M-first", more="", program=real_claude.PROGRAM)
+    sent = [body["messages"] for body in bodies if "so far" in json.dumps(body.get("messages"))]
+    theirs = [mark for mark in marks(sent[-1]) if mark != "M-deploylist"]
+    assert theirs == ["M-project", "M-deploybody"]
+    session = recorded(store, run, "claude", "projects/*/*.jsonl", run.work)
+    ours = marks(session.context().request("anthropic")["messages"])
+    assert [mark for mark in ours if mark != "M-deploylist"] == theirs
 
 
 # codex
