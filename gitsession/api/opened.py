@@ -193,7 +193,7 @@ class Handle:
 
     @property
     def is_imported(self) -> bool:
-        """Whether the session was imported, so that the agent's file extends its branches."""
+        """True if the session was imported, so that the agent's file extends its branches."""
         if self.session.pending_agent:
             return False
         catalogues, sid = self.opened.catalogues, self.session.id

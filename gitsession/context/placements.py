@@ -19,10 +19,10 @@ class Placement:
     """The defaults: files and skills are in the system prompt, as in pi."""
 
     REPEATS = False
-    """Whether the agent adds its instructions to the history, and again after a compaction."""
+    """True if the agent adds its instructions to the history, and again after a compaction."""
 
     RULES = True
-    """Whether files with patterns are in force once a matching path is touched."""
+    """True if files with patterns are in force once a matching path is touched."""
 
     def opening(
         self, cwd: str, files: Sequence[InstructionFile], skills: Sequence[Skill], at: int, prompt: int
