@@ -86,6 +86,7 @@ if TYPE_CHECKING:
         ToolsChange,
         UnknownEntry,
     )
+    from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
     from gitsession.purge.finding import PurgePlan
     from gitsession.purge.purging import PurgeResult
     from gitsession.purge.redact_exports import RedactedExport
@@ -139,6 +140,8 @@ __all__ = [
     "ImportResult",
     "IngestResult",
     "Injection",
+    "InstructionFile",
+    "InstructionSet",
     "Instructions",
     "InvalidName",
     "Item",
@@ -190,6 +193,7 @@ __all__ = [
     "SessionCompaction",
     "SessionFiles",
     "SignatureCheck",
+    "Skill",
     "State",
     "Store",
     "StoreRepository",
@@ -289,6 +293,7 @@ _NAMES = {
         "ToolsChange",
         "UnknownEntry",
     ],
+    "gitsession.model.instructions": ["InstructionFile", "InstructionSet", "Skill"],
     "gitsession.checkpoints.rewinding": ["FileOutcome", "RewindResult"],
     "gitsession.checkpoints.planning": ["RewindPlan"],
     "gitsession.verify.findings": ["CheckCoverage", "Finding", "Report", "SignatureCheck"],

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.write_summary import SummaryOptions
     from gitsession.context.policies import Policy
     from gitsession.context.value import Context
+    from gitsession.model.instructions import InstructionSet
     from gitsession.sessions.origin import Origin
     from gitsession.verify.findings import SignatureCheck
 
@@ -265,6 +266,62 @@ class Session:
             Refused: The session was created by a later release.
         """
         return self._session.append(entry, expected=expected, on_moved=on_moved)
+
+    @restoring
+    def instructions(self, at: str | Node = "leaf") -> InstructionSet | None:
+        """Return the files of instructions and the skills that are recorded at an entry.
+
+        The set contains all files, also those that are in force only for some paths. ``context`` has the texts that the
+        model receives.
+
+        Args:
+            at: The entry.
+
+        Returns:
+            The set; ``None`` if none is recorded. Secrets in the files are replaced by placeholders.
+
+        Raises:
+            NotFound: No entry matches.
+        """
+        from gitsession.model.recorded_instructions import recorded_set
+
+        return recorded_set(self._handle.context_line(at).instructions)
+
+    @restoring
+    def record_instructions(self, found: InstructionSet, *, at_ms: int = 0) -> Node | None:
+        """Record the files of instructions and the skills of the agent, if they have changed.
+
+        An ``instructions`` entry is appended to the branch. It keeps the other recorded instructions, such as the
+        system prompt. For an imported session, the entry is added to ``meta`` instead, and is in force from its time
+        on, so that the agent's file still extends its branch.
+
+        Args:
+            found: The files and the skills.
+            at_ms: The time from which on they are in force, Unix time in ms. Defaults to the current time.
+
+        Returns:
+            The new entry; ``None`` if the same set is already recorded.
+        """
+        from gitsession.api import session_instructions
+
+        return session_instructions.record(self._handle, found, at_ms)
+
+    @restoring
+    def activate_skill(self, name: str) -> Node:
+        """Activate a recorded skill: append an ``injection`` entry, after which the model receives the skill's text.
+
+        Args:
+            name: The name of the skill.
+
+        Returns:
+            The new entry.
+
+        Raises:
+            NotFound: The recorded instructions have no skill with this name.
+        """
+        from gitsession.api import session_instructions
+
+        return session_instructions.activate(self._handle, name)
 
     @restoring
     def branch(self, name: str, at: str | Node = "leaf") -> Session:

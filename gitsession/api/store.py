@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitsession import paths
-from gitsession.api.opened import OpenStore, folder_of
+from gitsession.api.opened import Handle, OpenStore, folder_of
 from gitsession.api.session import Session
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, Refused, require
 from gitsession.formats import FORMATS
@@ -652,9 +652,15 @@ class Store:
         def take_in(agent: str, source_id: str, file: str) -> str | None:
             return imports.follow(agent, source_id, file, Path.home(), os.environ)
 
+        def record(sid: str, at_ms: int, is_start: bool) -> None:
+            from gitsession.api import session_instructions
+
+            handle = Handle(self._opened, sessions.StoredSession.open(self.objects, sid, self._opened.clock))
+            session_instructions.capture(handle, at_ms, is_start=is_start, home=Path.home(), environment=os.environ)
+
         try:
             return ingesting.ingest(
-                self.objects, take_in, home=Path.home(), clock=self._opened.clock, wait_seconds=wait_seconds
+                self.objects, take_in, record, home=Path.home(), clock=self._opened.clock, wait_seconds=wait_seconds
             )
         finally:
             imports.finish()

@@ -62,6 +62,18 @@ def _select_marks(db: sqlite3.Connection, clauses: str, values: Sequence[str]) -
     return [SessionMark(*row) for row in found]
 
 
+def recorded_instructions(db: sqlite3.Connection, sid: str, meta: Oid | None) -> list[tuple[int, Oid]] | None:
+    """Return the time, in Unix time in ms, and the oid of each ``instructions`` entry on ``meta``, oldest first.
+
+    Return ``None`` if the catalog is older than ``meta``, the tip of that ref.
+    """
+    row = db.execute("SELECT meta FROM sessions WHERE sid = ?", (sid,)).fetchone()
+    if row is None or row[0] != meta:
+        return None
+    marks = _select_marks(db, "WHERE sid = ? AND what = 'instructions' AND on_meta", (sid,))
+    return [(mark.at_ms, mark.value) for mark in sorted(marks, key=lambda mark: mark.order)]
+
+
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
     """Return the oid of the entry with the label ``label``; ``None`` if the session has no such entry."""
     db, value = catalogue.db, storable(label)

@@ -19,8 +19,9 @@ NAME_MAX = 200
 class SessionMark:
     """A mark.
 
-    ``what``: ``label``, ``title``, ``slot`` or ``header``. A ``slot`` is an imported title on ``meta``. ``line``: the
-    line number in the agent's file; ``None`` for an entry that gitsession wrote.
+    ``what``: ``label``, ``title``, ``slot``, ``header`` or ``instructions``. A ``slot`` is an imported title on
+    ``meta``, and the value of ``instructions`` is the oid of an entry on ``meta``. ``line``: the line number in the
+    agent's file; ``None`` for an entry that gitsession wrote.
     """
 
     what: str

@@ -392,10 +392,15 @@ class StoredSession:
                 hint="upgrade gitsession to write to the session (this release can only read it)",
             )
 
+    def record_instructions(self, entry: kinds.Instructions) -> Node:
+        """Append instructions to ``meta``, so that the agent's file can still extend its branch."""
+        return self._append_meta(entry, "")
+
     def _append_meta(self, entry: Entry, command: str) -> Node:
+        """Append an entry to ``meta``. ``command``: the operation to log; "" to log none."""
         self.check_view()
-        ref = refs.meta(self.id)
-        with operation_log.recording(self._store, command, entry.at_ms) as tx:
+        ref, store = refs.meta(self.id), self._store
+        with operation_log.recording(store, command, entry.at_ms) if command else store.transaction() as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
             commit_writer.check_not_purged(self._store, self.id, parent)

@@ -19,6 +19,7 @@ from gitsession.model.entries import (
     Attachment,
     Checkpoint,
     Continuation,
+    Instructions,
     Label,
     Project,
     Seal,
@@ -109,7 +110,11 @@ def _shown(path: str) -> str:
 
 
 _ON_META = {
-    kind.kind for kind in (Attachment, Continuation, Label, Project, Seal, SessionHeader, SourceFile, Title, Tombstone)
+    kind.kind
+    for kind in (
+        *(Attachment, Continuation, Instructions, Label, Project, Seal, SessionHeader, SourceFile, Title),
+        Tombstone,
+    )
 }
 _ON_FILES = {Checkpoint.kind, Tombstone.kind}
 _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
