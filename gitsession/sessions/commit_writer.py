@@ -192,9 +192,7 @@ class _OidSink:
         return oid_of(kind, data)
 
 
-def put_tree(
-    to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None, summary: bytes = b""
-) -> Oid:
+def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None, summary: bytes = b"") -> Oid:
     """Write an entry's tree and its blobs, and return the oid of the tree. ``summary``: see ``summary_of``."""
     add = to.put
     payload_oid = add("blob", stored.payload)

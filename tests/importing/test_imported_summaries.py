@@ -17,7 +17,7 @@ from gitsession.sessions.content import entry_tree, tree_of
 from gitsession.store.git_store import GitStore
 from gitsession.verify.entry_walk import verify
 
-SUMMARY = "# So far\n\nThe tests pass — \u00e9, \t and \"quotes\".\nNext: the docs."
+SUMMARY = '# So far\n\nThe tests pass — \u00e9, \t and "quotes".\nNext: the docs.'
 PREFIX = "Another language model started to solve this problem and has a summary of its thinking process."
 
 
