@@ -170,6 +170,8 @@ class Store:
             if not path.exists():
                 create.create(path)
         objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
+        if flush_on_close and not damaged:
+            objects.flush_left()
         store = cls(objects, clock, tends=flush_on_close)
         if not damaged and create.is_purge_pending(path):
             store._settle()

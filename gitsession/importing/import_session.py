@@ -560,7 +560,7 @@ class _Entries:
                 at_line[record.line] = node
                 continue
             draft = self._draft(number, record)
-            tree = commit_writer.tree_of(draft.form, draft.stored) if known else ""
+            tree = commit_writer.tree_of(draft.form, draft.stored, draft.summary) if known else ""
             node = known.get((parent.oid, record.line, tree)) or equivalents.find(parent, record)
             self.is_plain &= draft.original is None and (node is None or node.tree == tree)
             if node is not None and draft.original is not None:

@@ -318,10 +318,9 @@ class StoredSession:
         """Set the label of an entry. An empty label removes the label."""
         node = self.resolve(at)
         name = clean_name(label)
-        if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
-            raise InvalidName(
-                f"cannot set label {name!r}: leaf, root and NAME~N are reserved", hint="choose another label"
-            )
+        if name in refs.ADDRESSES or STEPS.fullmatch(name):
+            reserved = f"{', '.join(refs.ADDRESSES)} and NAME~N are reserved"
+            raise InvalidName(f"cannot set label {name!r}: {reserved}", hint="choose another label")
         entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
         self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
         return node
