@@ -27,6 +27,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
     "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
+    "prune-results": [["prune-results", "@", "--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],
