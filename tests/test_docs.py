@@ -292,6 +292,7 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path, monkey
     check("blame", "notes.txt")
     check("log", "--", "notes.txt", code=1)
     check("compact", "@", "--keep-tokens", "1", "--dry-run")
+    check("prune-results", "@", "--dry-run", code=1)
     check("rewind", "leaf~1", "--dry-run")
     check("rewind", "leaf~1")
     check("undo")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 
 from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
@@ -14,9 +15,13 @@ from gitsession.compaction.summarizers.options import Options, from_config
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import build, profiles
-from gitsession.context.policies import Policy, newly_cleared
+from gitsession.context.policies import Policy, cleared_results, newly_cleared
+from gitsession.context.profiles.visible_items import part_of
+from gitsession.context.value import Context, Item
 from gitsession.git import process
-from gitsession.model.entries import Prune
+from gitsession.git.types import Oid
+from gitsession.model.entries import Message, Prune
+from gitsession.model.results import result_in
 from gitsession.sessions.node import Node, load
 
 PLAINLY = SummaryOptions()
@@ -108,21 +113,53 @@ class SessionCompaction:
         )
 
     @restoring
-    def prune(self, *policies: Policy, profile: str | None = None) -> Node | None:
+    def prune(
+        self, *policies: Policy, profile: str | None = None, parts: bool = False, undoable: bool = False
+    ) -> Node | None:
         """Remove tool results from the context permanently: append one ``prune`` entry.
 
         Args:
             policies: The rules that select the tool results.
             profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
+            parts: Whether to remove single results of opencode's entries, which can have several. By default, all
+                results of such an entry are removed.
+            undoable: Whether to log an operation. ``Store.undo`` can then remove the entry as long as it is the tip.
 
         Returns:
             The new entry; ``None`` if there is nothing to remove.
         """
+        before, after = self._pruned(policies, profile)
+        targets = [self._chain(oid) for oid in newly_cleared(before.items, after.items)]
+        if parts:
+            results = cleared_results(before.items, after.items)
+            targets = [self._target(item, results) for item in results]
+        command = f"prune-results {self._handle.session.id}" if undoable else ""
+        return self._handle.session.append(Prune(targets=tuple(targets)), command=command) if targets else None
+
+    @restoring
+    def plan_prune(self, *policies: Policy, profile: str | None = None) -> list[Item]:
+        """Return the tool results that ``prune`` would remove with ``parts``, the oldest first. Nothing is changed.
+
+        See ``prune`` for the arguments.
+        """
+        before, after = self._pruned(policies, profile)
+        return cleared_results(before.items, after.items)
+
+    def _pruned(self, policies: Sequence[Policy], profile: str | None) -> tuple[Context, Context]:
         line, profile = self._handle.context_line(), profile or self._handle.profile
-        before, after = build.revealed(line, profile), build.revealed(line, profile, policies)
-        nodes = [load(self._handle.opened.objects, oid) for oid in newly_cleared(before.items, after.items)]
-        targets = tuple(to_base64url(node.chain) for node in nodes)
-        return self._handle.session.append(Prune(targets=targets)) if nodes else None
+        return build.revealed(line, profile), build.revealed(line, profile, policies)
+
+    def _target(self, item: Item, pruned: Sequence[Item]) -> str:
+        """Return the part of a result if another result of its entry is not pruned, or else the entry's chain."""
+        part = part_of(item)
+        entry = self._handle.session.read(load(self._handle.opened.objects, item.oid))
+        results = (result_in(block) for block in (entry.content if isinstance(entry, Message) else ()))
+        others = {result.extra.get("part") for result in results if result is not None}
+        others -= {part_of(each) for each in pruned if each.oid == item.oid}
+        return part if others and isinstance(part, str) else self._chain(item.oid)
+
+    def _chain(self, oid: Oid) -> str:
+        return to_base64url(load(self._handle.opened.objects, oid).chain)
 
 
 def summarizer(wanted: str | Summarizer) -> Summarizer:

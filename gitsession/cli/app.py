@@ -83,6 +83,7 @@ GROUPS = {
         "checkpoint": ("checkpoints", "Record the files of a workspace"),
         "rewind": ("checkpoints", "Restore the files and conversation of an entry"),
         "compact": ("compact", "Replace older entries with a summary"),
+        "prune-results": ("prune_results", "Remove old tool results from the context"),
         "undo": ("operations", "Undo the last command"),
         "redo": ("operations", "Redo the last undone command"),
         "op": ("operations", "Show the operation log"),

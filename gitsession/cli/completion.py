@@ -182,7 +182,7 @@ class _Values:
             if option in self._options:
                 return self._options[option]
         metavar = parameter.metavar or (parameter.name or "").upper()
-        if "ENTRY" in metavar:
+        if "ENTRY" in metavar or "@BRANCH" in metavar:
             return self.addresses
         if "BRANCH" in metavar:
             return self.session_or_branch

@@ -212,6 +212,12 @@ class App:
             )
         return self._found(name, lambda name: self.store().session(name))
 
+    def branch(self, address: str) -> Session:
+        """Return the session in ``SESSION[@BRANCH]`` on that branch, or on its active branch."""
+        name, branch = split(address)
+        session = self._found(name, lambda name: self.store().session(name))
+        return session.on(branch) if branch else session
+
     def entry(self, address: str) -> tuple[Session, Node]:
         """Return the session and the entry that ``SESSION[@ENTRY]`` names. The entry defaults to the leaf.
 

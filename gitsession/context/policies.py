@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 from gitsession.context.call_results import calls_in, match_results
 from gitsession.context.estimates import is_image, texts, units
 from gitsession.context.profiles import Profile, total
-from gitsession.context.profiles.visible_items import is_message
+from gitsession.context.profiles.visible_items import is_message, part_of
 from gitsession.context.rewriting import cleared, with_blocks
 from gitsession.context.value import Item
 from gitsession.dataclass import dataclass
@@ -70,7 +70,7 @@ def clear_tool_uses(
             return items
         matched = match_results(item.entry for item in items).items()
         calls = {result: calls_in(items[at].entry)[number] for result, (at, number) in matched}
-        names = {at: entry.tool_name or (calls[at].name if at in calls else None) for at, entry in results.items()}
+        names = _tool_names(items)
         to_clear = {at for at in list(results)[: max(len(results) - keep, 0)] if names[at] not in exclude_tools}
         emptied_calls = {
             id(calls[at]): dataclasses.replace(calls[at], arguments={})
@@ -175,18 +175,27 @@ def model_facing(*roles: str) -> Policy:
     return policy
 
 
-def old_results(*, protect: int = 40_000, least: int = 20_000, exclude_tools: Collection[str] = ("skill",)) -> Policy:
-    """Return a policy that clears tool results before the last two turns.
+def old_results(
+    *,
+    protect: int = 40_000,
+    least: int = 20_000,
+    keep_turns: int = 2,
+    exclude_tools: Collection[str] = ("skill",),
+) -> Policy:
+    """Return a policy that clears old tool results, by opencode's rules (P2).
 
+    Results before the newest summary, and before the newest result that is already cleared, are not considered.
     ``session.compaction.prune(old_results())`` stores the change.
 
     Args:
-        protect: Of these results, the newest ones with this number of tokens in total are kept.
+        protect: Of the results before the kept turns, the newest ones with this number of tokens in total are kept.
         least: Results are cleared only if more than this number of tokens is saved.
+        keep_turns: Number of the last turns whose results are kept.
         exclude_tools: Names of tools whose results are kept.
     """
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
+        tools = _tool_names(items)
         turns = total = saved = 0
         to_clear: set[int] = set()
         for at in range(len(items) - 1, -1, -1):
@@ -196,9 +205,9 @@ def old_results(*, protect: int = 40_000, least: int = 20_000, exclude_tools: Co
             if not isinstance(entry, Message):
                 continue
             turns += entry.role == "user"
-            if turns < 2 or entry.role != "tool" or entry.tool_name in exclude_tools:
+            if turns < keep_turns or entry.role != "tool" or tools[at] in exclude_tools:
                 continue
-            size = (sum(units(text) for text in texts(entry.content, calls=False)) + 2) // 4
+            size = result_tokens(items[at])
             total += size
             if total > protect:
                 saved += size
@@ -210,12 +219,36 @@ def old_results(*, protect: int = 40_000, least: int = 20_000, exclude_tools: Co
     return policy
 
 
+def result_tokens(item: Item) -> int:
+    """Return opencode's estimate of the size of a tool result (P2): the number of characters divided by four."""
+    return (sum(units(text) for text in texts(item.content, calls=False)) + 2) // 4
+
+
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:
     """Return the entries whose tool results a policy cleared. They are the targets of a ``prune`` entry."""
     content_before = {item.oid: item.content for item in before}
     return [
         item.oid for item in after if item.content == (Text(CLEARED),) and content_before.get(item.oid) != item.content
     ]
+
+
+def cleared_results(before: Iterable[Item], after: Iterable[Item]) -> list[Item]:
+    """Return the items of ``before`` whose tool results a policy cleared."""
+    is_cleared = {_key(item) for item in after if item.content == (Text(CLEARED),)}
+    return [item for item in before if item.content != (Text(CLEARED),) and _key(item) in is_cleared]
+
+
+def _key(item: Item) -> tuple[Oid, object]:
+    """Return a key for a result. The results in one entry have different parts (see ``model.results``)."""
+    return item.oid, part_of(item)
+
+
+def _tool_names(items: Sequence[Item]) -> dict[int, str | None]:
+    """Return the name of the tool of each result, by its index. Some agents store the name only with the call."""
+    matched = match_results(item.entry for item in items)
+    calls = {result: calls_in(items[at].entry)[number].name for result, (at, number) in matched.items()}
+    results = {at: item.entry for at, item in enumerate(items) if is_message(item.entry, "tool")}
+    return {at: entry.tool_name or calls.get(at) for at, entry in results.items()}
 
 
 def _default_turns(model: str | None) -> int | Literal["all"]:

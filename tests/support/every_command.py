@@ -28,6 +28,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "instructions": [["instructions", "--agent", "claude", "--touch", "a.ts"], ["instructions", "@"]],
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
     "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
+    "prune-results": [["prune-results", "@", "--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],
