@@ -201,6 +201,8 @@ class Database(Format):
     """
 
     TABLES: Sequence[str]
+    COLUMNS: Mapping[str, Collection[str]] = {}
+    """The only columns that may be read, for tables that also contain credentials."""
 
     @abstractmethod
     def owns_tables(self, columns: Columns) -> bool:
@@ -217,6 +219,13 @@ class Database(Format):
         Raises:
             Malformed: the rows are not a session. An invalid row is reported as a problem and is not an error.
         """
+
+    def documents(self, query: Query, columns: Columns, id: str) -> Iterable[tuple[str, bytes]]:
+        """Return the names and the contents of side files that are made from rows of the session ``id``.
+
+        The content is b"" if there are no rows. Never raises ``Malformed``.
+        """
+        return ()
 
 
 class Scattered(Format):

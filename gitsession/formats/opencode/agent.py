@@ -19,7 +19,7 @@ from gitsession.formats.base.format import (
     Workspace,
 )
 from gitsession.formats.base.jsonl import parse as parse_record
-from gitsession.formats.opencode import files, rows, split_file
+from gitsession.formats.opencode import files, rows, side_files, split_file
 from gitsession.formats.opencode.headline import headline_of
 from gitsession.formats.opencode.read_entry import entry_of
 from gitsession.formats.opencode.records import AGENT
@@ -33,6 +33,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     AGENT = AGENT
     FILES = ("*.json", "*.db")
     TABLES = rows.TABLES
+    COLUMNS = side_files.COLUMNS
     RECORDED = "recorded by opencode"
 
     split = staticmethod(split_file.split)
@@ -42,6 +43,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     owns_tables = staticmethod(rows.owns_tables)
     session_stamps = staticmethod(rows.session_stamps)
     session = staticmethod(rows.session)
+    documents = staticmethod(side_files.documents)
     copy_folders = staticmethod(files.copy_folders)
     file_changes = staticmethod(files.file_changes)
     headline = staticmethod(headline_of)
