@@ -13,13 +13,14 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.codec.digest import PrefixHasher
 from gitsession.dataclass import dataclass
 from gitsession.discovery import databases
+from gitsession.discovery.side_files import SideFile
 from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable
 from gitsession.formats import (
@@ -71,13 +72,15 @@ class LoadedSession:
     """A session and the other files that belong to it.
 
     ``attachments``: the contents of these files by name; ``missing``: the names of the files that are missing.
-    ``state``: the state of the file; ``None`` if the next version of the file must be read whole.
+    ``state``: the state of the file; ``None`` if the next version of the file must be read whole. ``side_files``: the
+    side files that a database contains.
     """
 
     source: Source
     attachments: Mapping[str, bytes]
     missing: list[str]
     state: ReadState | None = None
+    side_files: Sequence[SideFile] = ()
 
 
 @dataclass(frozen=True, slots=True)

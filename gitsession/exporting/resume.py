@@ -30,6 +30,7 @@ from gitsession.formats import (
     Importing,
     Resumable,
     Source,
+    WithSideFiles,
     Workspace,
     all_with_capability,
     with_capability,
@@ -64,6 +65,7 @@ class ResumePlan:
         entry: The chain digest of the entry at which the session continues.
         other_files: The contents, by path, of other files that are missing: files to which the session refers, and
             files that it continues. These files are written, too.
+        kept: The existing files that differ from the side files in the store. These files are not changed.
     """
 
     export: ExportResult
@@ -75,6 +77,7 @@ class ResumePlan:
     cwd: str
     entry: str
     other_files: Mapping[Path, bytes] = field(default_factory=dict)
+    kept: tuple[Path, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -126,7 +129,8 @@ def plan(
         Refused: If the agent continued its file after the last import, if another file exists at the path, if the
             history of ``at`` has no message, or if the agent is unknown or cannot continue a session from a file.
     """
-    agent = agent or agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
+    own_agent = agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
+    agent = agent or own_agent
     format = with_capability(agent, Resumable)
     if format is None:
         raise Refused(
@@ -156,7 +160,12 @@ def plan(
     commands = [format.import_command(str(file))] if isinstance(format, Importing) else []
     commands.append(format.resume_command(id, str(file)))
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
-    other_files, missing = _missing_sidecars(format, folder, file, data, SessionAttachments(shown, sid))
+    attachments = SessionAttachments(shown, sid)
+    other_files, missing = _missing_sidecars(format, folder, file, data, attachments)
+    kept: tuple[Path, ...] = ()
+    if agent == own_agent:
+        side_files, kept = _missing_side_files(format, folder, id, target, attachments)
+        other_files |= side_files
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         other_files |= _missing(folder, base)
     notes |= {note: count for note, count in ((UNMARKED_PRUNES, unmarked), (MISSING_FILES, missing)) if count}
@@ -170,6 +179,7 @@ def plan(
         cwd=target.cwd,
         entry=entry,
         other_files=other_files,
+        kept=kept,
     )
 
 
@@ -231,6 +241,42 @@ def _missing_sidecars(
         else:
             missing += 1
     return found, missing
+
+
+def _missing_side_files(
+    format: Format, folder: Path, id: str, target: Workspace, attachments: SessionAttachments
+) -> tuple[dict[Path, bytes], tuple[Path, ...]]:
+    """Find the side files of the session that are missing in ``folder``.
+
+    Returns:
+        The contents of the missing files, by path, and the paths of existing files with other content. The content of a
+        shared file that lacks lines of the session is the existing content with these lines appended.
+    """
+    found: dict[Path, bytes] = {}
+    kept: list[Path] = []
+    if not isinstance(format, WithSideFiles):
+        return {}, ()
+    for name in attachments.nodes:
+        path_below = format.side_path(name, id, target)
+        if path_below is None:
+            continue
+        path = folder / path_below
+        try:
+            existing = sources.read(path)[1] if os.path.lexists(path) else None
+        except (OSError, Malformed):
+            existing = b""
+        if name in format.SHARED:
+            before = existing or b""
+            lines = [line for line in attachments.lines(name) if line not in before]
+            if lines:
+                found[path] = before + (b"" if before.endswith(b"\n") or not before else b"\n") + b"".join(lines)
+            continue
+        content = attachments.get(name)
+        if existing is None and content is not None:
+            found[path] = content
+        elif existing != content:
+            kept.append(path)
+    return found, tuple(kept)
 
 
 def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:

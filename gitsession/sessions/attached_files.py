@@ -10,7 +10,7 @@ from gitsession.model.entries import Attachment, Entry, Fork, Opaque, SessionHea
 from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of, payload_of
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.meta import meta_of
+from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
@@ -44,21 +44,25 @@ class SessionAttachments:
 
     def get(self, name: str) -> bytes | None:
         """Return the content of an attachment, or ``None`` if the session has no attachment with this name."""
-        node = self._nodes.get(name)
+        node = next(iter(self.nodes.get(name, ())), None)
         entry = entry_of(self._store, node) if node is not None else None
         if isinstance(entry, Attachment):
             return entry.data
         self.missing.add(name)
         return None
 
+    def lines(self, name: str) -> list[bytes]:
+        """Return the lines of a shared file, each of which is an attachment, in the order in which they were stored."""
+        entries = (entry_of(self._store, node) for node in reversed(self.nodes.get(name, ())))
+        return [entry.data for entry in entries if isinstance(entry, Attachment)]
+
     @functools.cached_property
-    def _nodes(self) -> dict[str, Node]:
-        found: dict[str, Node] = {}
+    def nodes(self) -> dict[str, list[Node]]:
+        """The attachments by name. If there are several with the same name, the newest is the first."""
+        found: dict[str, list[Node]] = {}
         for sid in self._sessions():
-            for node in meta_of(self._store, sid).nodes:
-                entry = entry_of(self._store, node) if node.kind == Attachment.kind else None
-                if isinstance(entry, Attachment):
-                    found.setdefault(entry.name, node)
+            for name, node in attachments_in(self._store, meta_of(self._store, sid)):
+                found.setdefault(name, []).append(node)
         return found
 
     def _sessions(self) -> Iterator[str]:
@@ -77,3 +81,16 @@ class SessionAttachments:
             elif isinstance(entry, SessionHeader) and entry.source_id is not None:
                 sids = refs.imported_sids(entry.agent, entry.source_id, entry.at_ms)
                 yield from (sid for sid in sids if sid != self._sid)
+
+
+def attachments_in(store: ObjectStore, meta: Meta) -> Iterator[tuple[str, Node]]:
+    """Yield the name and the node of each attachment on ``meta``, the newest first. Purged attachments are left out."""
+    for node in meta.nodes:
+        entry = entry_of(store, node) if node.kind == Attachment.kind else None
+        if isinstance(entry, Attachment):
+            yield entry.name, node
+
+
+def newest_attachment(store: ObjectStore, meta: Meta, name: str) -> Node | None:
+    """Return the newest attachment with this name on ``meta``, or ``None`` if there is none."""
+    return next((node for found, node in attachments_in(store, meta) if found == name), None)

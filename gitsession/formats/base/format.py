@@ -48,6 +48,32 @@ class Sidecar(NamedTuple):
     home: str = ""
 
 
+class SharedLines(NamedTuple):
+    """A file with lines of all sessions.
+
+    ``field``: the field that contains the agent's id of a session, ``id``. ``names``: a function that returns the paths
+    of the side files to which a line refers.
+    """
+
+    path: str
+    field: str
+    id: str
+    names: Callable[[Object], Iterable[str]] = lambda line: ()
+
+
+class SideFiles(NamedTuple):
+    """The side files of a session: files beside its session file to which no entry need refer.
+
+    ``folder``: the path of the agent's folder. The other paths are relative to it, and are the names under which the
+    files are stored. ``globs``: the paths of files that belong to one session or its project. The last part may contain
+    one ``*``. ``shared``: files of which only the lines of the session are stored.
+    """
+
+    folder: str
+    globs: Sequence[str] = ()
+    shared: Sequence[SharedLines] = ()
+
+
 Row: TypeAlias = Sequence[Any]
 Columns: TypeAlias = Mapping[str, Collection[str]]
 """The readable columns of each table."""
@@ -280,6 +306,28 @@ class Accompanied(Format):
     @abstractmethod
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return the files that belong to the session file with the content ``data`` and the path ``name``."""
+
+
+class WithSideFiles(Format):
+    """A format whose agent keeps files of a session beside the session file, and finds them by their path."""
+
+    SHARED: Collection[str] = ()
+    """The names of the side files that contain lines of all sessions."""
+
+    @abstractmethod
+    def side_files(self, name: str, source: Source | None) -> SideFiles | None:
+        """Return the side files of the session file ``name``; ``None`` if the file is not in a folder of the agent.
+
+        ``source``: the session, or its new part; ``None`` to return only the files that the path determines.
+        """
+
+    @abstractmethod
+    def side_path(self, name: str, id: str, workspace: Workspace) -> str | None:
+        """Return the path of the side file ``name`` if the session ``id`` is resumed in ``workspace``.
+
+        The path is below the agent's first root, ``formats.ROOTS[agent][0]``. The result is ``None`` if the agent does
+        not need the file.
+        """
 
 
 class Referring(Accompanied):
