@@ -164,7 +164,7 @@ def plan(
     other_files, missing = _missing_sidecars(format, folder, file, data, attachments)
     kept: tuple[Path, ...] = ()
     if agent == own_agent:
-        side_files, kept = _missing_side_files(format, folder, id, target, attachments)
+        side_files, kept = _missing_side_files(format, folder, id, target, file, attachments)
         other_files |= side_files
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         other_files |= _missing(folder, base)
@@ -244,9 +244,9 @@ def _missing_sidecars(
 
 
 def _missing_side_files(
-    format: Format, folder: Path, id: str, target: Workspace, attachments: SessionAttachments
+    format: Format, folder: Path, id: str, target: Workspace, file: Path, attachments: SessionAttachments
 ) -> tuple[dict[Path, bytes], tuple[Path, ...]]:
-    """Find the side files of the session that are missing in ``folder``.
+    """Find the side files of the session in ``file`` that are missing in ``folder``.
 
     Returns:
         The contents of the missing files, by path, and the paths of existing files with other content. The content of a
@@ -257,7 +257,7 @@ def _missing_side_files(
     if not isinstance(format, WithSideFiles):
         return {}, ()
     for name in attachments.nodes:
-        path_below = format.side_path(name, id, target)
+        path_below = format.side_path(name, id, target, os.path.relpath(file, folder))
         if path_below is None:
             continue
         path = folder / path_below

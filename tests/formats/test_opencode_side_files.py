@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Run
 from opencode_files import SES, START_MS, Database, answer, export, info, tool, user
 
+import gitsession
 from gitsession.discovery import databases
 from gitsession.errors import GitSessionError
 from gitsession.formats.opencode import side_files, split_file
+from gitsession.sessions.attached_files import SessionAttachments
 
 SECRET = "share-secret-0123456789"
 URL = "https://opncd.ai/s/abc"
@@ -58,12 +62,12 @@ def documents(path: Path, id: str = SES) -> dict[str, Any]:
 def test_rows_of_a_session_become_documents(tmp_path: Path) -> None:
     database(tmp_path / "opencode.db").close()
     assert documents(tmp_path / "opencode.db") == {
-        "todo.json": [
+        "opencode.db/todo": [
             {"content": "Mend the parser", "status": "in_progress", "priority": "high"},
             {"content": "Write tests", "status": "pending", "priority": "high"},
         ],
-        "permission.json": [{"action": "allow", "resource": "bash: git push *"}],
-        "share.json": [{"url": URL}],
+        "opencode.db/permission": [{"action": "allow", "resource": "bash: git push *"}],
+        "opencode.db/session_share": [{"url": URL}],
     }
 
 
@@ -71,7 +75,7 @@ def test_missing_rows_and_tables_are_no_documents(tmp_path: Path) -> None:
     db = database(tmp_path / "opencode.db")
     db.executescript("DELETE FROM todo; DROP TABLE permission; ALTER TABLE session_share RENAME COLUMN url TO link")
     db.close()
-    assert documents(tmp_path / "opencode.db") == {"todo.json": None}
+    assert documents(tmp_path / "opencode.db") == {"opencode.db/todo": None}
 
 
 @pytest.mark.parametrize("column", ["secret", "id", "*", "rowid, secret"])
@@ -110,7 +114,7 @@ def test_values_of_any_type_become_json(tmp_path: Path) -> None:
     db = database(tmp_path / "opencode.db")
     db.execute("UPDATE todo SET content = x'ff00', status = 1.5 WHERE session_id = 'ses_one'")
     db.close()
-    assert documents(tmp_path / "opencode.db")["todo.json"][0] == {
+    assert documents(tmp_path / "opencode.db")["opencode.db/todo"][0] == {
         "content": "\ufffd\0", "status": "1.5", "priority": "high",
     }  # fmt: skip
 
@@ -140,3 +144,110 @@ def test_a_path_that_leaves_the_folder_of_outputs_is_no_file(text: str) -> None:
 @pytest.mark.parametrize("id", ["ses/../../x", "ses_" + "a" * 200, "ses\0", "ses é"])
 def test_an_id_that_is_no_file_name_has_no_list_of_changes(id: str) -> None:
     assert paths(id=id) == []
+
+
+# ---- the whole way: import, show, resume
+
+OUTPUT = "tool-output/tool_20e5d9fcc001pIH"
+DIFFS = f"storage/session_diff/{SES}.json"
+CHANGED = b'[{"file": "a.py", "additions": 3, "deletions": 1}]'
+
+
+@pytest.fixture
+def folder(isolated_home: Path) -> Path:
+    """Create opencode's data folder with a session and its side files."""
+    found = isolated_home / "data/opencode"
+    for name, data in ((OUTPUT, b"1\n2\n3\n"), (DIFFS, CHANGED), ("tool-output/tool_other", b"not mine")):
+        (found / name).parent.mkdir(parents=True, exist_ok=True)
+        (found / name).write_bytes(data)
+    db = database(found / "opencode.db")
+    part = json.dumps(tool("c1", f"Full output saved to: {found}/{OUTPUT}"))
+    db.execute("INSERT INTO part VALUES ('prt_out', 'msg_a1', ?, 1, 1, ?)", (SES, part))
+    db.close()
+    return found
+
+
+def take(run: Run) -> tuple[str, list[str]]:
+    """Import all sessions. Return the id of the session and the names of its new side files."""
+    [found] = json.loads(run("--store", "s.git", "import", "--all", "--json"))["sessions"]
+    return found["session"], found["side_files"]
+
+
+def stored(here: Path, sid: str) -> dict[str, bytes]:
+    """Return the newest content of each side file in the store."""
+    with gitsession.Store.open(here / "s.git") as store:
+        attachments = SessionAttachments(store.objects, sid)
+        return {name: attachments.get(name) or b"" for name in attachments.nodes}
+
+
+def test_side_files_of_opencode_are_stored(folder: Path, here: Path, run: Run) -> None:
+    sid, added = take(run)
+    assert added == sorted(["opencode.db/permission", "opencode.db/session_share", "opencode.db/todo", DIFFS, OUTPUT])
+    found = stored(here, sid)
+    assert found[OUTPUT] == b"1\n2\n3\n"
+    assert found[DIFFS] == CHANGED
+    assert json.loads(found["opencode.db/todo"])[0]["content"] == "Mend the parser"
+    assert SECRET.encode() not in b"".join(found.values())
+
+
+def test_a_changed_list_is_stored_again_and_its_removal_too(folder: Path, here: Path, run: Run) -> None:
+    take(run)
+    assert json.loads(run("--store", "s.git", "import", "--all", "--json"))["sessions"] == []
+    contents = []
+    for change in ("UPDATE todo SET status = 'completed', time_updated = 2", "DELETE FROM todo"):
+        with sqlite3.connect(folder / "opencode.db") as db:
+            db.execute(f"{change} WHERE session_id = ?", (SES,))
+        sid, added = take(run)
+        assert added == ["opencode.db/todo"]
+        contents.append(stored(here, sid)["opencode.db/todo"])
+    assert json.loads(contents[0])[0]["status"] == "completed"
+    assert contents[1] == b""
+
+
+def test_a_session_without_side_files_stores_none(folder: Path, here: Path, run: Run) -> None:
+    with sqlite3.connect(folder / "opencode.db") as db:
+        db.executescript("DELETE FROM todo; DELETE FROM permission; DELETE FROM session_share; DELETE FROM part")
+    shutil.rmtree(folder / "storage")
+    sid, added = take(run)
+    assert added == []
+    assert stored(here, sid) == {}
+
+
+def test_resume_writes_the_files_back_and_overwrites_none(folder: Path, run: Run) -> None:
+    sid, _ = take(run)
+    (folder / OUTPUT).unlink()
+    (folder / DIFFS).write_bytes(b"[]")
+    run("--store", "s.git", "resume", sid, "--in", "opencode")
+    assert (folder / OUTPUT).read_bytes() == b"1\n2\n3\n"
+    assert (folder / DIFFS).read_bytes() == b"[]"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["tool-output/../x", "tool-output/tool_a/../../x", "tool-output/tool_", "storage/session_diff/../x.json",
+     "opencode.db", "opencode.db/todo", "storage/session_diff/a.json/b", "/etc/passwd", "tool-output/tool_a\n"],
+)  # fmt: skip
+def test_a_name_that_is_no_side_file_is_not_written(name: str) -> None:
+    assert side_files.path_of(name, SES) is None
+
+
+def test_a_link_in_place_of_an_output_is_not_read(folder: Path, here: Path, run: Run) -> None:
+    (here / "secret.txt").write_text("do not read me")
+    (folder / OUTPUT).unlink()
+    (folder / OUTPUT).symlink_to(here / "secret.txt")
+    sid, added = take(run)
+    assert OUTPUT not in added
+    assert OUTPUT not in stored(here, sid)
+
+
+def test_a_damaged_table_of_todos_does_not_stop_the_import(folder: Path, run: Run) -> None:
+    path = folder / "opencode.db"
+    with sqlite3.connect(path) as db:
+        ((root,),) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'todo'")
+        ((size,),) = db.execute("PRAGMA page_size")
+    with path.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * size)
+    _, added = take(run)
+    assert OUTPUT in added
+    assert "opencode.db/todo" not in added

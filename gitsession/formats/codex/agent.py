@@ -77,7 +77,7 @@ class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, S
             found[1], (), (SharedLines(_HISTORY, "session_id", found[2]), SharedLines(_NAMES, "id", found[2]))
         )
 
-    def side_path(self, name: str, id: str, workspace: Workspace) -> str | None:
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
         return name if name in self.SHARED else None
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gitsession.errors import Malformed
-from gitsession.formats.base.format import Columns, Query, column_list
+from gitsession.formats.base.format import Columns, Query, SideFiles, column_list
 from gitsession.formats.base.record import Source
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -23,12 +23,15 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 }
 """The only columns that are read of these tables. ``session_share`` has a secret."""
 
-TODOS, PERMISSIONS, SHARE = "todo.json", "permission.json", "share.json"
+TODOS, PERMISSIONS, SHARE = "opencode.db/todo", "opencode.db/permission", "opencode.db/session_share"
+"""The names of the documents. They cannot be paths of files, because ``opencode.db`` is a file."""
 
 _ROWS_MAX = 10_000
 
 _DIFFS, _OUTPUTS = "storage/session_diff", "tool-output"
 _SESSION = re.compile(r"[0-9A-Za-z_-]{1,128}")
+_STORED_OUTPUT = re.compile(rf"{_OUTPUTS}/tool_[0-9A-Za-z]{{1,64}}")
+_STORED_DIFF = re.compile(rf"{_DIFFS}/{_SESSION.pattern}\.json")
 _OUTPUT = re.compile(rb"[/\\]tool-output[/\\]{1,4}(tool_[0-9A-Za-z]{1,64})(?![0-9A-Za-z_.-])")
 
 
@@ -60,9 +63,25 @@ def _text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def of_session(name: str, source: Source | None) -> SideFiles | None:
+    """Return the files of a session. opencode changes them only together with the session."""
+    if source is None:
+        return None
+    folder, old, _ = name.rpartition("/storage/session/")
+    return SideFiles(folder if old else name.rpartition("/")[0], paths(source))
+
+
+def path_of(name: str, id: str) -> str | None:
+    """Return the path below the user's data folder at which the session ``id`` needs the side file ``name``."""
+    if _STORED_OUTPUT.fullmatch(name):
+        return f"opencode/{name}"
+    if _STORED_DIFF.fullmatch(name) and _SESSION.fullmatch(id):
+        return f"opencode/{_DIFFS}/{id}.json"
+    return None
+
+
 def paths(source: Source) -> list[str]:
     """Return the paths of the files of a session, relative to opencode's data folder."""
     found = [f"{_DIFFS}/{source.source_id}.json"] if _SESSION.fullmatch(source.source_id) else []
-    payloads = (*(record.payload for record in source.records), source.tail or b"")
-    names = {match.decode() for payload in payloads for match in _OUTPUT.findall(payload)}
+    names = {match.decode() for payload in source.payloads() for match in _OUTPUT.findall(payload)}
     return [*found, *(f"{_OUTPUTS}/{name}" for name in sorted(names))]
