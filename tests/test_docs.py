@@ -272,6 +272,7 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path, monkey
         check(*words.split())
     for words in ("prompts", "stats", "status-line", "drain"):
         check(words)
+    check("show", "@", "--side-files", code=1)
     check("resume", "@", "--in", "claude", "--dry-run")
     check("enable", "claude", "--yes")
     check("disable", "claude", "--yes")

@@ -23,8 +23,8 @@ from gitsession.formats.base.fields import plain
 from gitsession.formats.base.format import Stamp
 from gitsession.formats.base.jsonl import LineFailure, Object
 
-FILE_BYTES_MAX = 16 << 20
-"""The size in bytes above which a side file is not stored."""
+FILE_BYTES_MAX = 15 << 20
+"""The size in bytes above which a side file is not stored. A payload has at most 16 MiB."""
 
 SESSION_BYTES_MAX = 128 << 20
 """The number of bytes of side files that one import of a session stores."""
@@ -54,6 +54,7 @@ class SideFile(NamedTuple):
     path: str
     stamp: Stamp
     lines: tuple[bytes, ...] | None = None
+    executable: bool = False
     data: bytes | None = None
 
     def contents(self) -> tuple[bytes, ...]:
@@ -65,7 +66,7 @@ class SideFile(NamedTuple):
 
 def document(name: str, path: str, data: bytes) -> SideFile:
     """Return the side file ``name`` with the content ``data``, which was made from rows of the database ``path``."""
-    return SideFile(name, path, _stamp(data), None, data)
+    return SideFile(name, path, _stamp(data), data=data)
 
 
 def _stamp(data: bytes) -> Stamp:
@@ -97,7 +98,9 @@ class SideFileFinder:
             except (OSError, ValueError):
                 continue
             if stat.S_ISREG(status.st_mode) and f"{folder}/".startswith(f"{top}/"):
-                yield SideFile(name, path, Stamp(status.st_size, status.st_mtime_ns, status.st_ino))
+                is_executable = bool(status.st_mode & stat.S_IXUSR)
+                stamp = Stamp(status.st_size, status.st_mtime_ns, status.st_ino)
+                yield SideFile(name, path, stamp, executable=is_executable)
         for name, found in shared.items():
             data = b"".join(raw for raw, _ in found)
             if data:

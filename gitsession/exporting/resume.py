@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from gitsession import durable
 from gitsession.codec.digest import to_base64url
@@ -49,6 +50,16 @@ UNMARKED_PRUNES = "tool results that are pruned in this store but not in the age
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
+class Attributes(NamedTuple):
+    """The attributes of a file that is written. ``changed_ms``: its time, Unix time in ms; 0 for the current time."""
+
+    mode: int = 0o600
+    changed_ms: int = 0
+
+
+_PRIVATE = Attributes()
+
+
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
     """A plan to resume a session.
@@ -65,6 +76,7 @@ class ResumePlan:
         entry: The chain digest of the entry at which the session continues.
         other_files: The contents, by path, of other files that are missing: files to which the session refers, and
             files that it continues. These files are written, too.
+        attributes: The attributes of new files that are not private to the user, by path.
         kept: The existing files that differ from the side files in the store. These files are not changed.
     """
 
@@ -77,6 +89,7 @@ class ResumePlan:
     cwd: str
     entry: str
     other_files: Mapping[Path, bytes] = field(default_factory=dict)
+    attributes: Mapping[Path, Attributes] = field(default_factory=dict)
     kept: tuple[Path, ...] = ()
 
     @property
@@ -162,10 +175,10 @@ def plan(
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
     attachments = SessionAttachments(shown, sid)
     other_files, missing = _missing_sidecars(format, folder, file, data, attachments)
-    kept: tuple[Path, ...] = ()
-    if agent == own_agent:
-        side_files, kept = _missing_side_files(format, folder, id, target, file, attachments)
-        other_files |= side_files
+    side_files = _SideFiles()
+    if agent == own_agent and isinstance(format, WithSideFiles):
+        side_files.add(format, folder, id, target, file, attachments)
+    other_files |= side_files.missing
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         other_files |= _missing(folder, base)
     notes |= {note: count for note, count in ((UNMARKED_PRUNES, unmarked), (MISSING_FILES, missing)) if count}
@@ -179,7 +192,8 @@ def plan(
         cwd=target.cwd,
         entry=entry,
         other_files=other_files,
-        kept=kept,
+        attributes=side_files.attributes,
+        kept=tuple(side_files.kept),
     )
 
 
@@ -190,7 +204,7 @@ def perform(plan: ResumePlan) -> None:
     """
     for path, content in plan.other_files.items():
         try:
-            _write(path, content)
+            _write(path, content, plan.attributes.get(path, _PRIVATE))
         except FileExistsError:  # a prefix of the file existed, or the agent has just written it
             existing = sources.read(path)[1]
             if content.startswith(existing) and existing != content:
@@ -206,11 +220,13 @@ def perform(plan: ResumePlan) -> None:
         raise _is_other(plan.file) from None
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: Path, data: bytes, attributes: Attributes = _PRIVATE) -> None:
     """Write a new file atomically. Raises ``FileExistsError`` if ``file`` exists."""
     durable.make_directories(file.parent)
     scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
-    durable.write_new(scratch, data)
+    durable.write_new(scratch, data, mode=attributes.mode)
+    if attributes.changed_ms:
+        os.utime(scratch, ns=(attributes.changed_ms * 1_000_000,) * 2)
     try:
         _name(scratch, file)
     finally:
@@ -243,40 +259,47 @@ def _missing_sidecars(
     return found, missing
 
 
-def _missing_side_files(
-    format: Format, folder: Path, id: str, target: Workspace, file: Path, attachments: SessionAttachments
-) -> tuple[dict[Path, bytes], tuple[Path, ...]]:
-    """Find the side files of the session in ``file`` that are missing in ``folder``.
+@dataclass(frozen=True, slots=True)
+class _SideFiles:
+    """The side files of a session in the agent's folder.
 
-    Returns:
-        The contents of the missing files, by path, and the paths of existing files with other content. The content of a
-        shared file that lacks lines of the session is the existing content with these lines appended.
+    ``missing``: the contents of the missing files, by path. The content of a shared file that lacks lines of the
+    session is the existing content with these lines appended. ``attributes``: the attributes of missing files. The
+    mode is that with which the agent creates them, because Claude Code restores a file with the mode of its backup. A
+    backup gets the time at which the session began: Claude Code restores no file that is older than its backup and has
+    the same size. ``kept``: the existing files with other content.
     """
-    found: dict[Path, bytes] = {}
-    kept: list[Path] = []
-    if not isinstance(format, WithSideFiles):
-        return {}, ()
-    for name in attachments.nodes:
-        path_below = format.side_path(name, id, target, os.path.relpath(file, folder))
-        if path_below is None:
-            continue
-        path = folder / path_below
-        try:
-            existing = sources.read(path)[1] if os.path.lexists(path) else None
-        except (OSError, Malformed):
-            existing = b""
-        if name in format.SHARED:
-            before = existing or b""
-            lines = [line for line in attachments.lines(name) if line not in before]
-            if lines:
-                found[path] = before + (b"" if before.endswith(b"\n") or not before else b"\n") + b"".join(lines)
-            continue
-        content = attachments.get(name)
-        if existing is None and content is not None:
-            found[path] = content
-        elif existing != content:
-            kept.append(path)
-    return found, tuple(kept)
+
+    missing: dict[Path, bytes] = field(default_factory=dict)
+    attributes: dict[Path, Attributes] = field(default_factory=dict)
+    kept: list[Path] = field(default_factory=list)
+
+    def add(
+        self, format: WithSideFiles, folder: Path, id: str, target: Workspace, file: Path,
+        attachments: SessionAttachments,
+    ) -> None:  # fmt: skip
+        for name in attachments.nodes:
+            path_below = format.side_path(name, id, target, os.path.relpath(file, folder))
+            if path_below is None:
+                continue
+            path = folder / path_below
+            try:
+                existing = sources.read(path)[1] if os.path.lexists(path) else None
+            except (OSError, Malformed):
+                self.kept.append(path)
+                continue
+            if name in format.SHARED:
+                before = existing or b""
+                before += b"\n" if before and not before.endswith(b"\n") else b""
+                lines = [line for line in attachments.lines(name) if line not in before]
+                if lines:
+                    self.missing[path] = before + b"".join(lines)
+            elif existing is None and (entry := attachments.newest(name)) is not None:
+                self.missing[path] = entry.data
+                changed_ms = entry.at_ms if name.startswith(format.BACKUPS) else 0
+                self.attributes[path] = Attributes(0o777 if entry.executable else 0o666, changed_ms)
+            elif existing != attachments.get(name):
+                self.kept.append(path)
 
 
 def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:

@@ -100,7 +100,7 @@ def _drafts(store: ObjectStore, files: Iterable[SideFile], at_ms: int, result: S
             if size > SESSION_BYTES_MAX:
                 raise Malformed(f"the session has too many side files (limit: {SESSION_BYTES_MAX:,} bytes)")
             for data in contents:
-                entry = Attachment(name=file.name, data=data, at_ms=at_ms)
+                entry = Attachment(name=file.name, data=data, executable=file.executable, at_ms=at_ms)
                 draft = commit_writer.draft_own(entry, hash_of(file.name.encode())[:NONCE_BYTES], store.guard)
                 tree = commit_writer.tree_of(draft.form, draft.stored)
                 drafts.append(_Drafted(file.name, draft, tree, file.lines is not None))

@@ -382,12 +382,14 @@ class SourceFile(Entry):
 class Attachment(Entry):
     """A file that the agent stores beside its session file. Attachments are only on branch ``meta``.
 
-    ``name``: the name by which entries refer to the file.
+    ``name``: the name by which entries refer to the file, or the path of a side file in the agent's folder.
+    ``executable``: whether a side file is executable.
     """
 
     kind: ClassVar[str] = "attachment"
     name: str
     data: bytes
+    executable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from gitsession.formats import FORMATS, Referring, with_capability
+from gitsession.formats import FORMATS, Referring, WithSideFiles, with_capability
 from gitsession.model.entries import Attachment, Entry, Fork, Opaque, SessionHeader
 from gitsession.sessions import graph
 from gitsession.sessions.content import entry_of, payload_of
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node
+from gitsession.sessions.session_facts import beginning
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
@@ -44,17 +45,36 @@ class SessionAttachments:
 
     def get(self, name: str) -> bytes | None:
         """Return the content of an attachment, or ``None`` if the session has no attachment with this name."""
-        node = next(iter(self.nodes.get(name, ())), None)
-        entry = entry_of(self._store, node) if node is not None else None
-        if isinstance(entry, Attachment):
+        entry = self.newest(name)
+        if entry is not None:
             return entry.data
         self.missing.add(name)
         return None
+
+    def newest(self, name: str) -> Attachment | None:
+        """Return the newest attachment with this name, or ``None`` if there is none."""
+        node = next(iter(self.nodes.get(name, ())), None)
+        entry = entry_of(self._store, node) if node is not None else None
+        return entry if isinstance(entry, Attachment) else None
 
     def lines(self, name: str) -> list[bytes]:
         """Return the lines of a shared file, each of which is an attachment, in the order in which they were stored."""
         entries = (entry_of(self._store, node) for node in reversed(self.nodes.get(name, ())))
         return [entry.data for entry in entries if isinstance(entry, Attachment)]
+
+    def content(self, name: str) -> bytes:
+        """Return the content of a side file: its newest state, or the stored lines of a shared file."""
+        return b"".join(self.lines(name)) if self.is_shared(name) else self.get(name) or b""
+
+    def is_shared(self, name: str) -> bool:
+        """Return whether a side file contains the lines of several sessions, only some of which are stored."""
+        format = with_capability(self._agent, WithSideFiles)
+        return format is not None and name in format.SHARED
+
+    @functools.cached_property
+    def _agent(self) -> str:
+        start = entry_of(self._store, beginning(self._store, self._sid))
+        return start.agent or "" if isinstance(start, Fork | SessionHeader) else ""
 
     @functools.cached_property
     def nodes(self) -> dict[str, list[Node]]:

@@ -1,167 +1,110 @@
-"""Side files that the real opencode and omp wrote, and that they read after a resume. It requires ``$LAB``."""
+"""The real Claude Code uses the side files that ``resume`` gives back after its folder was deleted.
+
+A scripted model lets the program write a long output, a task, and a changed file. The session is imported, the folder
+of the program is deleted, and ``resume`` writes it again. Then the program lists its tasks, reads the long output, and
+restores the file.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sqlite3
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import entry, header, joined, slot
-from commands import Run
-from opencode_files import START_MS, answer, export, info, user
-from real_opencode import Lab, can_run
+from commands import Run, document, here, run
+from real_claude import MODEL, PROGRAM, can_unshare
 
-import gitsession
-from gitsession.sessions.attached_files import SessionAttachments
+__all__ = ["here", "run"]
 
-
-def stored(sid: str) -> dict[str, bytes]:
-    """Return the newest content of each side file in the store ``s.git``."""
-    with gitsession.Store.open(Path("s.git")) as store:
-        attachments = SessionAttachments(store.objects, sid)
-        return {name: attachments.get(name) or b"" for name in attachments.nodes}
-
-
-def take(run: Run, path: Path) -> str:
-    [found] = json.loads(run("--store", "s.git", "import", str(path), "--json"))["sessions"]
-    return str(found["session"])
-
-
-# ---- opencode
-
-needs_opencode = pytest.mark.skipif(not can_run(), reason="the real program is not at hand")
-
-TODOS = [
-    {"content": "Mend the parser", "status": "in_progress", "priority": "high"},
-    {"content": "Write tests", "status": "pending", "priority": "low"},
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        not (PROGRAM.exists() and MODEL.exists() and can_unshare()), reason="the real program is not at hand"
+    ),
 ]
-STEPS = [
-    {"tool": "todowrite", "args": {"todos": TODOS}},
-    {"tool": "bash", "args": {"command": "seq 1 5000", "description": "Count"}},
-    {"text": "Done."},
-]
-ANSWERS = {"rules": [{"needle": "You are a title generator", "step": {"text": "A title"}}], "steps": STEPS}
+
+PROGRAM_RUN = """
+ip link set lo up
+"{python}" "{model}" --script "{script}" --log "{log}" --portfile "{port}" --max-seconds 90 > /dev/null &
+model=$!
+for i in $(seq 600); do [ -s "{port}" ] && break; sleep 0.1; done
+export ANTHROPIC_BASE_URL=http://127.0.0.1:$(cat "{port}")
+timeout 80 "{program}" {words} < /dev/null
+kill $model
+"""
+TOOLS = '--permission-mode acceptEdits --allowedTools "Bash Read Edit TaskCreate TaskList" --output-format json'
 
 
-@needs_opencode
-def test_the_todos_and_outputs_of_the_real_opencode_are_stored_and_given_back(
-    here: Path, run: Run, isolated_home: Path
+class Claude:
+    """The program with its own home, without a network."""
+
+    def __init__(self, tmp_path: Path, work: Path) -> None:
+        self.home, self.work, self._number = tmp_path / ".claude", work, 0
+        self._folder = tmp_path / "runs"
+        self._folder.mkdir()
+
+    def run(self, words: str, *steps: dict[str, Any]) -> str:
+        """Run the program, and return the requests that it sent to the model."""
+        self._number += 1
+        script, log, port = (self._folder / f"{self._number}.{name}" for name in ("script", "log", "port"))
+        script.write_text(json.dumps([*steps, {"text": "done"}]))
+        text = PROGRAM_RUN.format(
+            python=shutil.which("python3"), model=MODEL, script=script, log=log, port=port, program=PROGRAM, words=words
+        )
+        quiet = ["DISABLE_TELEMETRY", "DISABLE_ERROR_REPORTING", "DISABLE_AUTOUPDATER", "DISABLE_BUG_COMMAND",
+                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING",
+                 "IS_SANDBOX"]  # fmt: skip
+        env = {"HOME": str(self.home.parent), "CLAUDE_CONFIG_DIR": str(self.home), "PATH": os.environ["PATH"]}
+        env |= {"ANTHROPIC_API_KEY": "mock-not-a-key", **dict.fromkeys(quiet, "1")}
+        done = subprocess.run(
+            ["unshare", "-n", "bash", "-c", text], cwd=self.work, env=env, capture_output=True, timeout=100
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return log.read_text() if log.exists() else ""
+
+    @property
+    def transcript(self) -> Path:
+        [found] = self.home.glob("projects/*/*.jsonl")
+        return found
+
+
+def test_claude_code_continues_with_the_side_files_that_were_given_back(
+    run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lab = Lab(here / "lab")
-    lab.run('$OC run "Please go" < /dev/null > /dev/null', answers=json.dumps(ANSWERS))
-    data = lab.data / "opencode"
-    [output] = (data / "tool-output").iterdir()
-    sid = take(run, data / "opencode.db")
-    found = stored(sid)
-    assert json.loads(found["opencode.db/todo"]) == TODOS
-    assert found[f"tool-output/{output.name}"] == output.read_bytes() == b"".join(b"%d\n" % n for n in range(1, 5001))
-    run("--store", "s.git", "resume", sid, "--in", "opencode")
-    assert (isolated_home / "data/opencode/tool-output" / output.name).read_bytes() == output.read_bytes()
-
-
-SES = "ses_e0000000affeTestTestTest01"
-STATE = {
-    "share": {"url": "https://opncd.ai/s/abc"},
-    "summary": {"additions": 3, "deletions": 1, "files": 2},
-    "permission": [{"permission": "bash", "pattern": "*", "action": "allow"}],
-    "revert": {"messageID": "msg_u2", "diff": ""},
-    "time": {"created": START_MS, "updated": START_MS + 9, "archived": START_MS + 10},
-}
-
-
-@needs_opencode
-def test_the_real_opencode_takes_the_state_of_a_session_back(here: Path, run: Run) -> None:
-    path = {"path": {"cwd": "/work", "root": "/work"}}
-    messages: list[dict[str, Any]] = [
-        user("msg_u1", "Go", at=1), answer("msg_a1", "Done", at=2, **path),
-        user("msg_u2", "More", at=3), answer("msg_a2", "Again", at=4, parentID="msg_u2", **path),
-    ]  # fmt: skip
-    text = export(messages, {**info(), "id": SES, **STATE}).decode().replace('"ses_one"', f'"{SES}"')
-    (here / "in.json").write_text(text)
-    sid = take(run, here / "in.json")
-    lab = Lab(here / "lab")
-    (here / "out.json").write_text(run("--store", "s.git", "export", sid, "--to", "opencode"))
-    lab.run(f'$OC import "{here}/out.json"')
-    db = sqlite3.connect(lab.data / "opencode/opencode.db")
-    columns = "share_url, summary_additions, summary_files, permission, revert, time_archived"
-    url, added, files, permission, revert, archived = db.execute(f"SELECT {columns} FROM session").fetchone()
-    assert (url, added, files, archived) == ("https://opncd.ai/s/abc", 3, 2, START_MS + 10), lab.said
-    assert json.loads(permission) == STATE["permission"]
-    assert json.loads(revert) == STATE["revert"]
-
-
-# ---- omp
-
-OMP = Path(os.environ.get("LAB", "/nonexistent")) / "omp/node_modules/@oh-my-pi"
-BUN = Path(os.environ.get("LAB", "/nonexistent")) / "bun2/node_modules/bun/bin/bun.exe"
-needs_omp = pytest.mark.skipif(not OMP.is_dir() or not BUN.exists(), reason="the real program is not at hand")
-
-BEFORE = """
-const [root, file, folder] = process.argv.slice(2);
-const source = `${root}/pi-coding-agent/src/session/`;
-const { HistoryStorage } = await import(source + "history-storage.ts");
-const { ArtifactManager } = await import(source + "artifacts.ts");
-const { writeTerminalBreadcrumb } = await import(source + "session-paths.ts");
-const history = HistoryStorage.open(`${folder}/history.db`);
-history.setSessionResolver?.(() => "s1");
-await history.add("look at this", "/work");
-await new Promise((done) => setTimeout(done, 500));
-HistoryStorage.close?.();
-const artifacts = new ArtifactManager(file.slice(0, -6));
-console.log(await artifacts.save("the whole output", "bash"));
-writeTerminalBreadcrumb("/work", file);
-process.exit(0);
-"""
-AFTER = """
-const [root, file] = process.argv.slice(2);
-const source = `${root}/pi-coding-agent/src/session/`;
-const { ArtifactManager } = await import(source + "artifacts.ts");
-const { SessionManager } = await import(source + "session-manager.ts");
-const path = await new ArtifactManager(file.slice(0, -6)).getPath("0");
-console.log(await Bun.file(path).text());
-await SessionManager.open(file);
-process.exit(0);
-"""
-
-
-def with_omp(here: Path, home: Path, script: str, *words: str) -> str:
-    path = here / "script.mjs"
-    path.write_text(script)
-    variables = {"HOME": str(home), "PATH": os.environ["PATH"], "TMUX_PANE": "7"}
-    done = subprocess.run(
-        [BUN, path, OMP, *words], capture_output=True, env=variables, timeout=120, stdin=subprocess.DEVNULL
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / ".claude"))
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    subprocess.run(["git", "init", "-q", "."], cwd=here, check=True)
+    app = here / "app.py"
+    app.write_text("print('one')\n")
+    claude = Claude(tmp_path, here)
+    claude.run(
+        f'-p "Begin" {TOOLS}',
+        {"tool": "Bash", "args": {"command": "for i in $(seq 9000); do echo line $i of a long output; done"}},
+        {"tool": "TaskCreate", "args": {"subject": "count the zebras", "description": "all of them"}},
+        {"tool": "Read", "args": {"file_path": str(app)}},
+        {"tool": "Edit", "args": {"file_path": str(app), "old_string": "one", "new_string": "two"}},
     )
-    assert done.returncode == 0, done.stderr.decode()
-    return done.stdout.decode().strip()
+    assert app.read_text() == "print('two')\n"
+    lines = [json.loads(line) for line in claude.transcript.read_bytes().splitlines()]
+    prompt = next(line["uuid"] for line in lines if line["type"] == "user")
+    run("import", "--all")
+    [row] = document(run("ls", "--json"))["sessions"]
+    assert document(run("search", '"line 8999 of"', "--role", "side-file", "--json"))["hits"]
+    shutil.rmtree(claude.home)
 
-
-@needs_omp
-def test_the_side_files_of_the_real_omp_are_stored_and_given_back(here: Path, run: Run, isolated_home: Path) -> None:
-    folder = isolated_home / ".omp/agent"
-    file = folder / "sessions/-work/2026-02-01T00-00-00-000Z_s1.jsonl"
-    file.parent.mkdir(parents=True)
-    said = {"role": "user", "content": [{"type": "text", "text": "see artifact://0"}]}
-    reply = {"role": "assistant", "content": said["content"], "provider": "x", "model": "m"}
-    file.write_bytes(
-        joined(slot("T"), header(id="s1", cwd="/work"), entry("message", "a", None, message=said),
-               entry("message", "b", "a", message=reply))
-    )  # fmt: skip
-    with_omp(here, isolated_home, BEFORE, str(file), str(folder))
-    sid = take(run, file)
-    found = stored(sid)
-    assert set(found) == {
-        "history.db",
-        "terminal-sessions/tmux-7",
-        f"{file.relative_to(folder).with_suffix('')}/0.bash.log",
-    }
-    assert json.loads(found["history.db"])["prompt"] == "look at this"
-    shutil.rmtree(folder)
-    resumed = json.loads(run("--store", "s.git", "resume", sid, "--in", "omp", "--json"))["path"]
-    assert not (folder / "terminal-sessions").exists()
-    assert with_omp(here, isolated_home, AFTER, resumed) == "the whole output"
-    assert (folder / "terminal-sessions/tmux-7").read_text().splitlines()[1] == resumed
+    run("resume", row["session"])
+    [output] = claude.home.glob("projects/*/*/tool-results/*")
+    claude.run(f"--resume {claude.transcript.stem} --rewind-files {prompt}")
+    assert app.read_text() == "print('one')\n"
+    requests = claude.run(
+        f'--resume {claude.transcript.stem} -p "Go on" {TOOLS}',
+        {"tool": "TaskList", "args": {}},
+        {"tool": "Read", "args": {"file_path": str(output), "offset": 8990, "limit": 5}},
+    )
+    assert "#1 [pending] count the zebras" in requests
+    assert "line 8994 of a long output" in requests

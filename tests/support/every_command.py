@@ -23,7 +23,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "stats": [["stats"], ["stats", "--by", "model", "--csv"]],
     "log": [["log", "@"], ["log", "@", "--graph"]],
     "tree": [["tree", "@"]],
-    "show": [["show", "@@leaf"]],
+    "show": [["show", "@@leaf"], ["show", "@", "--side-files"]],
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
     "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],

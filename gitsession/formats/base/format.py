@@ -319,6 +319,9 @@ class WithSideFiles(Format):
     SHARED: Collection[str] = ()
     """The names of the side files that contain lines of all sessions."""
 
+    BACKUPS: str = "\0"
+    """The beginning of the names of side files that are backups of the user's files."""
+
     @abstractmethod
     def side_files(self, name: str, source: Source | None) -> SideFiles | None:
         """Return the side files of the session file ``name``; ``None`` if the file is not in a folder of the agent.

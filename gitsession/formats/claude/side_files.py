@@ -1,9 +1,9 @@
 """The side files of a Claude Code session.
 
 They are the tool results that were too long for the transcript, the todo and task lists, the plans, the memory of the
-project, and the session's lines of the prompt history with the pasted texts. The environment of a session
-(``session-env``) and the snapshots of the shell (``shell-snapshots``) are not stored, because they contain the
-variables of the user's shell, and Claude Code writes them anew.
+project, the backups of changed files, and the session's lines of the prompt history with the pasted texts. The
+environment of a session (``session-env``) and the snapshots of the shell (``shell-snapshots``) are not stored, because
+they contain the variables of the user's shell, and Claude Code writes them anew.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gitsession.formats.base.record import Source
 from gitsession.formats.claude.files import is_uuid
 
 HISTORY = "history.jsonl"
+BACKUPS = "file-history/"
 
 _SLUG = re.compile(rb'"slug":"([A-Za-z0-9-]{1,100})"')
 _HASH = re.compile(r"[0-9a-f]{8,64}")
@@ -35,6 +36,7 @@ def of_session(name: str, source: Source | None) -> SideFiles | None:
     own = f"projects/{project}/{id}"
     globs = [f"{own}/tool-results/*", f"{own}/session-memory/*", f"projects/{project}/memory/*.md", *plans]
     globs += [f"tasks/{id}/*.json", f"tasks/{id}/.highwatermark", f"todos/{id}-agent-*.json"]
+    globs += [f"{BACKUPS}{id}/*"]
     return SideFiles(folder, globs, [SharedLines(HISTORY, "sessionId", id, _pastes)])
 
 
@@ -56,8 +58,8 @@ def path_of(name: str, id: str, project: str) -> str | None:
             return f"projects/{project}/memory/{file}"
         case "projects", [_, _, kind, file]:
             return f"projects/{project}/{id}/{kind}/{file}"
-        case "tasks", [_, file]:
-            return f"tasks/{id}/{file}"
+        case (("tasks" | "file-history"), [_, file]):
+            return f"{top}/{id}/{file}"
         case "todos", [file]:
             return f"todos/{file.replace(file[:_UUID_CHARS], id)}"
         case (("plans" | "paste-cache"), [_]):

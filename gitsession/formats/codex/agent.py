@@ -33,7 +33,7 @@ from gitsession.formats.codex.split_file import header_in, thread_id
 from gitsession.formats.codex.write import relocate, write
 from gitsession.model.entries import SessionHeader
 
-_HISTORY, _NAMES = "history.jsonl", "session_index.jsonl"
+_HISTORY, _NAMES, _IMAGES = "history.jsonl", "session_index.jsonl", "generated_images"
 _ROLLOUT = re.compile(
     r"(.*)/(?:sessions/[0-9]{4}/[0-9]{2}/[0-9]{2}|archived_sessions)/rollout-[0-9T-]{20}([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-"
     r"[0-9a-f]{12})(?:\.jsonl)?"
@@ -69,15 +69,21 @@ class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, S
         return ["."]
 
     def side_files(self, name: str, source: Source | None) -> SideFiles | None:
-        """Return the lines of the thread in the prompt history and in the list of the names of threads."""
+        """Return the images that codex generated in the thread, and the thread's lines in the lists of all threads.
+
+        These lists are the prompt history and the names of threads.
+        """
         found = _ROLLOUT.fullmatch(name)
         if found is None:
             return None
-        return SideFiles(
-            found[1], (), (SharedLines(_HISTORY, "session_id", found[2]), SharedLines(_NAMES, "id", found[2]))
-        )
+        folder, thread = found.groups()
+        lines = SharedLines(_HISTORY, "session_id", thread), SharedLines(_NAMES, "id", thread)
+        return SideFiles(folder, [f"{_IMAGES}/{thread}/*"], lines)
 
     def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        top, _, rest = name.partition("/")
+        if top == _IMAGES:
+            return f"{top}/{id}/{rest.rpartition('/')[2]}"
         return name if name in self.SHARED else None
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:

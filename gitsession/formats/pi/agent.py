@@ -136,6 +136,7 @@ class Omp(Pi):
     """The format of the session files of omp."""
 
     AGENT = "omp"
+    SHARED = ("history.db",)
 
     def claims(self, head: bytes) -> bool:
         """Return whether the header contains a field that only omp writes, or a title slot precedes the header."""
@@ -151,7 +152,7 @@ class Omp(Pi):
     def side_files(self, name: str, source: Source | None) -> SideFiles | None:
         from gitsession.formats.pi import side_files
 
-        return side_files.of_session(name, source.source_id if source is not None else None)
+        return side_files.of_session(name, self.SHARED[0], source.source_id if source is not None else None)
 
     def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
         from gitsession.formats.pi import side_files

@@ -13,8 +13,6 @@ from gitsession.formats.base.format import SharedLines, SideFiles
 from gitsession.formats.base.record import Source
 from gitsession.formats.prompt_histories import OMP_COLUMNS, OMP_TABLE
 
-HISTORY = "history.db"
-
 _TERMINALS = "terminal-sessions"
 _OUTPUT = re.compile(rb'"fullOutputPath":"(/[^"\\\x00-\x1f]{0,1000})/(pi-bash-[0-9a-f]{8,32}\.log)"')
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
@@ -33,7 +31,7 @@ def outputs(source: Source | None) -> SideFiles | None:
     return SideFiles(folder.decode("utf-8", "replace"), sorted(names))
 
 
-def of_session(name: str, id: str | None) -> SideFiles | None:
+def of_session(name: str, history: str, id: str | None) -> SideFiles | None:
     """Return the side files of the session file ``name``, such as ``/home/u/.omp/agent/sessions/-p/<time>_<id>``.
 
     A sub-agent has none of its own: its files are among the artifacts of the session that started it.
@@ -46,7 +44,7 @@ def of_session(name: str, id: str | None) -> SideFiles | None:
     return SideFiles(
         folder,
         [f"sessions/{bucket}/{stem}/**"],
-        [SharedLines(HISTORY, "session_id", id, table=OMP_TABLE, columns=OMP_COLUMNS)],
+        [SharedLines(history, "session_id", id, table=OMP_TABLE, columns=OMP_COLUMNS)],
         [(f"{_TERMINALS}/*", f"{name}.jsonl")],
     )
 
