@@ -237,3 +237,11 @@ def test_a_session_of_pi_cannot_name_any_other_file(here: Path, run: Run, tmp_pa
     path = pi_session(here, f"{tmp_path}/{name}")
     [found] = json.loads(run("--store", "s.git", "import", str(path), "--json"))["sessions"]
     assert found["side_files"] == []
+
+
+def test_search_finds_the_side_files_of_omp(omp: Omp, run: Run) -> None:
+    sid, _ = take(run)
+    hits = run("--store", "s.git", "search", "zyzzyva")
+    assert "0.bash.log" in hits
+    assert "history.db" in hits
+    assert "look at zyzzyva" in run("--store", "s.git", "show", sid, "--side-file", "history.db")
