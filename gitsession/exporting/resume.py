@@ -177,7 +177,7 @@ def plan(
     other_files, missing = _missing_sidecars(format, folder, file, data, attachments)
     side_files = _SideFiles()
     if agent == own_agent and isinstance(format, WithSideFiles):
-        side_files.add(format, folder, id, target, attachments)
+        side_files.add(format, folder, id, target, file, attachments)
     other_files |= side_files.missing
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         other_files |= _missing(folder, base)
@@ -275,10 +275,11 @@ class _SideFiles:
     kept: list[Path] = field(default_factory=list)
 
     def add(
-        self, format: WithSideFiles, folder: Path, id: str, target: Workspace, attachments: SessionAttachments
-    ) -> None:
+        self, format: WithSideFiles, folder: Path, id: str, target: Workspace, file: Path,
+        attachments: SessionAttachments,
+    ) -> None:  # fmt: skip
         for name in attachments.nodes:
-            path_below = format.side_path(name, id, target)
+            path_below = format.side_path(name, id, target, os.path.relpath(file, folder))
             if path_below is None:
                 continue
             path = folder / path_below

@@ -60,6 +60,7 @@ def store_side_files(
         raise damaged(sid)
     trees = {node.tree for node in meta.nodes}
     new = [each for each in files if not _is_stored(each, recorded, trees)]
+    new = [each for each in new if each.data != b"" or newest_attachment(store, meta, each.name) is not None]
     result = StoredSideFiles()
     drafts = _drafts(store, new, beginning(store, sid).author_seconds * 1000, result)
     for _ in range(TRIES):

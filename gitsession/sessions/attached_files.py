@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from gitsession.formats import Referring, WithSideFiles, with_capability
-from gitsession.model.entries import Attachment, Fork, SessionHeader
+from gitsession.formats import FORMATS, Referring, WithSideFiles, with_capability
+from gitsession.model.entries import Attachment, Entry, Fork, Opaque, SessionHeader
 from gitsession.sessions import graph
-from gitsession.sessions.content import entry_of
+from gitsession.sessions.content import entry_of, payload_of
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.node import Node
@@ -34,6 +34,14 @@ class SessionAttachments:
         """Return a payload of ``agent`` in which the names of attachments are replaced with their content."""
         format = with_capability(agent, Referring)
         return payload if format is None else format.resolve(payload, self.get, self._substitute)
+
+    def view(self, node: Node, entry: Entry) -> Entry:
+        """Return ``entry``, the content of ``node``, with the names of attachments replaced by their content."""
+        if node.source is None or isinstance(entry, Opaque) or with_capability(node.source.agent, Referring) is None:
+            return entry
+        payload = payload_of(self._store, node)
+        resolved = self.resolve(node.source.agent, payload)
+        return entry if resolved is payload else FORMATS[node.source.agent].read(resolved)
 
     def get(self, name: str) -> bytes | None:
         """Return the content of an attachment, or ``None`` if the session has no attachment with this name."""

@@ -6,6 +6,7 @@ A handle stays on its branch, even if another process switches the active branch
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -38,6 +39,7 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
+    from gitsession.sessions.attached_files import SessionAttachments
 
 Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
@@ -157,8 +159,18 @@ class StoredSession:
         return graph.tip(self._store, self.id, name) is not None
 
     def read(self, node: Node) -> Entry:
-        """Return the content of an entry. If it cannot be read, return an ``Opaque`` entry."""
-        return entry_of(self._store, node)
+        """Return the content of an entry, with the images that its agent stores in other files.
+
+        If it cannot be read, return an ``Opaque`` entry.
+        """
+        entry = entry_of(self._store, node)
+        return entry if node.source is None else self._attachments.view(node, entry)
+
+    @functools.cached_property
+    def _attachments(self) -> SessionAttachments:
+        from gitsession.sessions.attached_files import SessionAttachments  # only imported entries have attachments
+
+        return SessionAttachments(self._store, self.id)
 
     def resolve(self, address: str | Node) -> Node:
         """Return the entry that an address in this session names. Raises ``NotFound`` or ``Ambiguous``."""

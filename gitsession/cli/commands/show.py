@@ -65,6 +65,10 @@ def show_command(app: App, entry: str, thinking: bool, side_files: bool, side_fi
     row, node = app.node(entry)
     store = app.objects()
     view = entry_of(store, node)
+    if node.source is not None:
+        from gitsession.sessions.attached_files import SessionAttachments  # only imported entries have attachments
+
+        view = SessionAttachments(store, row.sid).view(node, view)
     document = _document(app, row, node, view)
     problem = clean(document.get("problem", ""))
     emit("show", document)

@@ -52,13 +52,16 @@ class SharedLines(NamedTuple):
     """A file with lines of all sessions.
 
     ``field``: the field that contains the agent's id of a session, ``id``. ``names``: a function that returns the paths
-    of the side files to which a line refers.
+    of the side files to which a line refers. ``table``: if the file is a database, the table in which each row is such
+    a line, a JSON object with the values of ``columns``.
     """
 
     path: str
     field: str
     id: str
     names: Callable[[Object], Iterable[str]] = lambda line: ()
+    table: str = ""
+    columns: Sequence[str] = ()
 
 
 class SideFiles(NamedTuple):
@@ -66,12 +69,14 @@ class SideFiles(NamedTuple):
 
     ``folder``: the path of the agent's folder. The other paths are relative to it, and are the names under which the
     files are stored. ``globs``: the paths of files that belong to one session or its project. The last part may contain
-    one ``*``. ``shared``: files of which only the lines of the session are stored.
+    one ``*``. If it is ``**``, it matches all files in the folder and below it, except session files. ``shared``: files
+    of which only the lines of the session are stored. ``with_line``: globs, each with a line that a file must have.
     """
 
     folder: str
     globs: Sequence[str] = ()
     shared: Sequence[SharedLines] = ()
+    with_line: Sequence[tuple[str, str]] = ()
 
 
 Row: TypeAlias = Sequence[Any]
@@ -227,6 +232,8 @@ class Database(Format):
     """
 
     TABLES: Sequence[str]
+    COLUMNS: Mapping[str, Collection[str]] = {}
+    """The only columns that may be read, for tables that also contain credentials."""
 
     @abstractmethod
     def owns_tables(self, columns: Columns) -> bool:
@@ -243,6 +250,13 @@ class Database(Format):
         Raises:
             Malformed: the rows are not a session. An invalid row is reported as a problem and is not an error.
         """
+
+    def documents(self, query: Query, columns: Columns, id: str) -> Iterable[tuple[str, bytes]]:
+        """Return the names and the contents of side files that are made from rows of the session ``id``.
+
+        The content is b"" if there are no rows. Never raises ``Malformed``.
+        """
+        return ()
 
 
 class Scattered(Format):
@@ -316,11 +330,11 @@ class WithSideFiles(Format):
         """
 
     @abstractmethod
-    def side_path(self, name: str, id: str, workspace: Workspace) -> str | None:
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
         """Return the path of the side file ``name`` if the session ``id`` is resumed in ``workspace``.
 
-        The path is below the agent's first root, ``formats.ROOTS[agent][0]``. The result is ``None`` if the agent does
-        not need the file.
+        ``file``: the path of the session's file. This path and the result are below the agent's first root,
+        ``formats.ROOTS[agent][0]``. The result is ``None`` if the agent does not need the file.
         """
 
 

@@ -74,7 +74,7 @@ class Claude(Accompanied, Delegating, Growing, Remembering, Resumable, Streamed,
         """Return the side files of a session (``side_files``). A sub-agent has none of its own."""
         return side_files.of_session(name, source)
 
-    def side_path(self, name: str, id: str, workspace: Workspace) -> str | None:
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
         return side_files.path_of(name, id, files.folder_of(workspace.cwd))
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:

@@ -80,7 +80,7 @@ class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, S
         lines = SharedLines(_HISTORY, "session_id", thread), SharedLines(_NAMES, "id", thread)
         return SideFiles(folder, [f"{_IMAGES}/{thread}/*"], lines)
 
-    def side_path(self, name: str, id: str, workspace: Workspace) -> str | None:
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
         top, _, rest = name.partition("/")
         if top == _IMAGES:
             return f"{top}/{id}/{rest.rpartition('/')[2]}"
