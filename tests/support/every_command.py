@@ -27,6 +27,8 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
     "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
+    "append": [["append", "@"], ["append", "--new", "--agent", "program"]],
+    "rpc": [["rpc"], ["rpc", "--schema"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],
