@@ -75,6 +75,11 @@ class Session:
         return self._session.id
 
     @property
+    def is_stored(self) -> bool:
+        """True if the session is stored. A new session is stored when its first user message is appended."""
+        return not self._session.pending_agent
+
+    @property
     @restoring
     def leaf(self) -> Node | None:
         """The tip of the branch, which any process may have appended; ``None`` before the first user message."""

@@ -35,8 +35,8 @@ VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 NONCE_BYTES = 16
 
-_BLOCKS: Mapping[str, type[Any]] = {block.type: block for block in (Text, Thinking, ToolCall, Image, File)}
-_BLOCK_CLASSES = frozenset(_BLOCKS.values())
+BLOCKS: Mapping[str, type[Any]] = {block.type: block for block in (Text, Thinking, ToolCall, Image, File)}
+_BLOCK_CLASSES = frozenset(BLOCKS.values())
 
 
 def encode(entry: Entry, nonce: bytes) -> bytes:
@@ -98,7 +98,7 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
         return UnknownEntry(name=kind, body=body, at_ms=at_ms), nonce
     if type(body) is not dict:
         raise Malformed(f"expected a map, found {_name_of(body)}", where=kind)
-    return _entry_from_plain(KINDS[kind], body, at_ms), nonce
+    return from_plain(kind, at_ms, body), nonce
 
 
 def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
@@ -218,8 +218,10 @@ def _to_plain(value: Any) -> cbor.Plain:
 # ---- from CBOR values to entries and blocks
 
 
-def _entry_from_plain(kind: type[Entry], body: dict[str, Any], at_ms: int) -> Entry:
-    known, extra = _known(kind, body, kind.kind)
+def from_plain(name: str, at_ms: int, body: dict[str, Any]) -> Entry:
+    """Return the entry of the kind ``name`` with the fields ``body``. Raises ``Malformed`` if a field is not valid."""
+    kind = KINDS[name]
+    known, extra = _known(kind, body, name)
     entry = kind(at_ms=at_ms, extra=extra, **known)
     if isinstance(entry, Message):
         _check_role(entry)
@@ -228,7 +230,7 @@ def _entry_from_plain(kind: type[Entry], body: dict[str, Any], at_ms: int) -> En
 
 def _block(value: Any, where: str) -> Block:
     type_ = value.get("type") if isinstance(value, dict) else None
-    kind = _BLOCKS.get(type_) if type(type_) is str else None
+    kind = BLOCKS.get(type_) if type(type_) is str else None
     if kind is None or not _names(kind) >= value.keys():
         return OtherBlock(value)
     return kind(**_known(kind, value, where)[0])  # type: ignore[no-any-return]

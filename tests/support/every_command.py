@@ -29,6 +29,8 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
     "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
     "prune-results": [["prune-results", "@", "--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]],
+    "append": [["append", "@"], ["append", "--new", "--agent", "program"]],
+    "rpc": [["rpc"], ["rpc", "--schema"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],
