@@ -29,7 +29,7 @@ CHAPTERS = {
     "Entries": [
         "Entry", "Message", "Compaction", "BranchSummary", "ContextEdit", "Custom", "CustomMessage", "Injection",
         "Instructions", "Label", "Title", "ModelChange", "ModeChange", "ThinkingChange", "ToolsChange", "Prune",
-        "Reset", "Seal", "UnknownEntry",
+        "Reset", "Permission", "Todo", "TodoItem", "PlanChange", "Mark", "Seal", "UnknownEntry",
     ],
     "Blocks of a message": ["Text", "Thinking", "ToolCall", "Image", "File", "OtherBlock", "text"],
 }  # fmt: skip

@@ -16,15 +16,19 @@ from gitsession.model.entries import (
     CustomMessage,
     Entry,
     Instructions,
+    Mark,
     Message,
     ModeChange,
     ModelChange,
     Opaque,
     Permission,
+    PlanChange,
     Reset,
     ThinkingChange,
+    Todo,
     Tombstone,
 )
+from gitsession.model.todo_lists import todo_line, todo_summary
 
 if TYPE_CHECKING:
     from gitsession.model.tool_actions import ToolAction, ToolOutcome
@@ -213,7 +217,18 @@ def _note(entry: Entry) -> str:
         case ModeChange():
             return f"Mode: {entry.mode}"
         case Permission():
-            return f"Permission: {entry.decision}"
+            about = f" {permission_rule(entry)}" if entry.tool or entry.pattern else ""
+            return f"Permission: {entry.decision}{about}" + ("" if entry.scope == "once" else f" ({entry.scope})")
+        case Todo():
+            return "\n".join([f"Todo list: {todo_summary(entry.items)}", *map(todo_line, entry.items)])
+        case PlanChange():
+            return f"Plan:\n{entry.plan}" if entry.plan else "Plan removed"
+        case Mark():
+            return (
+                f"Mark: {entry.name} {entry.value}".rstrip()
+                if entry.value is not None
+                else f"Mark removed: {entry.name}"
+            )
         case Reset():
             return "Context reset"
         case Tombstone():
@@ -221,6 +236,11 @@ def _note(entry: Entry) -> str:
         case Opaque(problem=problem) if problem:
             return f"This entry cannot be read: {problem}"
     return ""
+
+
+def permission_rule(entry: Permission) -> str:
+    """Return what a permission is about, as a rule: ``tool``, ``tool(pattern)``, or "" for everything."""
+    return (entry.tool or "") + (f"({entry.pattern})" if entry.pattern else "")
 
 
 def file_name(file: File) -> str:
