@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         ToolsChange,
         UnknownEntry,
     )
+    from gitsession.model.session_state import SessionState
     from gitsession.purge.finding import PurgePlan
     from gitsession.purge.purging import PurgeResult
     from gitsession.purge.redact_exports import RedactedExport
@@ -197,6 +198,7 @@ __all__ = [
     "Session",
     "SessionCompaction",
     "SessionFiles",
+    "SessionState",
     "SignatureCheck",
     "State",
     "Store",
@@ -304,6 +306,7 @@ _NAMES = {
         "ToolsChange",
         "UnknownEntry",
     ],
+    "gitsession.model.session_state": ["SessionState"],
     "gitsession.checkpoints.rewinding": ["FileOutcome", "RewindResult"],
     "gitsession.checkpoints.planning": ["RewindPlan"],
     "gitsession.verify.findings": ["CheckCoverage", "Finding", "Report", "SignatureCheck"],

@@ -31,6 +31,7 @@ from gitsession.model.entries import (
     UnknownEntry,
 )
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
+from gitsession.model.todo_lists import todo_summary
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
@@ -485,9 +486,9 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.CustomMessage: _of_custom_message,
     kinds.Usage: _of_plain("usage", lambda entry: entry.purpose),
     kinds.Permission: _of_plain("permission", lambda entry: entry.decision),
-    kinds.Todo: _of_unknown,  # these three as in releases without the kinds
-    kinds.PlanChange: _of_unknown,
-    kinds.Mark: _of_unknown,
+    kinds.Todo: _of_plain("todo", lambda entry: todo_summary(entry.items)),
+    kinds.PlanChange: _of_plain("plan", lambda entry: first_line(entry.plan or "") or "removed"),
+    kinds.Mark: _of_plain("mark", lambda entry: f"{entry.name} {'removed' if entry.value is None else entry.value}"),
     kinds.Checkpoint: _of_plain("checkpoint", lambda entry: entry.reason or entry.mode),
     kinds.Fork: _of_plain("fork", lambda entry: entry.title or entry.session),
     kinds.SourceFile: _of_plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),

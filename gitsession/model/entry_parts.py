@@ -28,6 +28,7 @@ from gitsession.model.entries import (
     Todo,
     Tombstone,
 )
+from gitsession.model.session_state import rule_of
 from gitsession.model.todo_lists import todo_line, todo_summary
 
 if TYPE_CHECKING:
@@ -217,8 +218,8 @@ def _note(entry: Entry) -> str:
         case ModeChange():
             return f"Mode: {entry.mode}"
         case Permission():
-            about = f" {permission_rule(entry)}" if entry.tool or entry.pattern else ""
-            return f"Permission: {entry.decision}{about}" + ("" if entry.scope == "once" else f" ({entry.scope})")
+            scope = "" if entry.scope == "once" else f" ({entry.scope})"
+            return f"Permission: {entry.decision} {rule_of(entry)}".rstrip() + scope
         case Todo():
             return "\n".join([f"Todo list: {todo_summary(entry.items)}", *map(todo_line, entry.items)])
         case PlanChange():
@@ -236,11 +237,6 @@ def _note(entry: Entry) -> str:
         case Opaque(problem=problem) if problem:
             return f"This entry cannot be read: {problem}"
     return ""
-
-
-def permission_rule(entry: Permission) -> str:
-    """Return what a permission is about, as a rule: ``tool``, ``tool(pattern)``, or "" for everything."""
-    return (entry.tool or "") + (f"({entry.pattern})" if entry.pattern else "")
 
 
 def file_name(file: File) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from gitsession.model.entries import TodoItem
 
@@ -14,12 +14,20 @@ def todo_line(item: TodoItem) -> str:
     return f"{_BOXES.get(item.status, '[?]')} {item.text}"
 
 
-def todo_summary(items: Sequence[TodoItem]) -> str:
-    """Return the progress of a list in one line, such as ``3/7 done: Mend the parser``.
+def progress_of(statuses: Iterable[str]) -> tuple[int, ...]:
+    """Return the numbers of done and of all items; empty if there are none. FROZEN under view 1.
 
-    Cancelled items are not counted. The text is that of the first item in progress.
+    Cancelled items are not counted.
     """
-    counted = [item for item in items if item.status != "cancelled"]
-    done = sum(item.status == "completed" for item in counted)
-    current = next((item.text for item in counted if item.status == "in_progress"), "")
-    return f"{done}/{len(counted)} done" + (f": {current}" if current else "")
+    counted = [status for status in statuses if status != "cancelled"]
+    return (counted.count("completed"), len(counted)) if counted else ()
+
+
+def todo_summary(items: Sequence[TodoItem]) -> str:
+    """Return the progress of a list in one line, such as ``3/7 done: Mend the parser``. FROZEN under view 1.
+
+    The text is that of the first item in progress.
+    """
+    done, number = progress_of(item.status for item in items) or (0, 0)
+    current = next((item.text for item in items if item.status == "in_progress"), "")
+    return f"{done}/{number} done" + (f": {current}" if current else "")

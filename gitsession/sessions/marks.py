@@ -16,8 +16,9 @@ from gitsession.git.types import Oid
 class SessionMark:
     """A mark.
 
-    ``what``: ``label``, ``title``, ``slot`` or ``header``. A ``slot`` is an imported title on ``meta``. ``line``: the
-    line number in the agent's file; ``None`` for an entry that gitsession wrote.
+    ``what``: ``label``, ``title``, ``slot``, ``header`` or ``state``. A ``slot`` is an imported title on ``meta``. A
+    ``state`` is a mark of ``SessionState`` in the header, whose name is ``target``. ``line``: the line number in the
+    agent's file; ``None`` for an entry that gitsession wrote.
     """
 
     what: str

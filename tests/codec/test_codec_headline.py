@@ -91,9 +91,15 @@ SUBJECTS = {
     "custom todo: hi": CustomMessage(custom_type="todo", content=(Text("hi"),)),
     "usage: title": Usage(purpose="title"),
     "permission: allow": Permission(decision="allow", subject={"tool": "bash"}),
-    "todo": Todo(items=(TodoItem("Mend it", "completed"),)),
-    "plan_change": PlanChange(plan="Mend it"),
-    "mark": Mark(name="archived", value=""),
+    "todo: 1/2 done: Test": Todo(
+        items=(TodoItem("Mend", "completed"), TodoItem("Test", "in_progress"), TodoItem("No", "cancelled"))
+    ),
+    "todo: 0/0 done": Todo(),
+    "plan: Mend it": PlanChange(plan="Mend it\nand test it"),
+    "plan: removed": PlanChange(),
+    "mark: archived": Mark(name="archived", value=""),
+    "mark: tag removed": Mark(name="tag"),
+    "mark: shared https://example.com/s": Mark(name="shared", value="https://example.com/s"),
     "checkpoint: before bash": Checkpoint(mode="edited", reason="before bash"),
     "checkpoint: edited": Checkpoint(mode="edited"),
     "fork: Login": Fork(session="s", agent="a", title="Login"),

@@ -102,6 +102,7 @@ def _document(session: gitsession.Session, node: gitsession.Node, context: gitse
         "tools": context.tools,
         "rules": context.rules,
         "instructions": plain(context.instructions),
+        "state": plain(session.state(node)),
         "tokens": {
             "used": tokens.used,
             "window": tokens.window,
