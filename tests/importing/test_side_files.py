@@ -198,7 +198,7 @@ def test_undo_removes_the_side_files_with_the_session(home: Home, run: Run, tmp_
 
 
 def test_search_finds_the_text_of_a_side_file_and_names_it(home: Home, run: Run) -> None:
-    """Only the newest state of a file is found, and every prompt of the history."""
+    """Find only the newest state of a file, and every prompt of the history."""
     name = f"{PROJECT}/{ID}/tool-results/1.txt"
     home.put(name, b"first\nthe zebra is here\nlast\n")
     home.history((ID, "count the giraffes"))

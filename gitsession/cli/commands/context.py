@@ -103,6 +103,7 @@ def as_document(session: gitsession.Session, node: gitsession.Node, context: git
         "rules": context.rules,
         "instructions": plain(context.instructions),
         "instruction_texts": [plain(text) for text in context.instruction_texts],
+        "state": plain(session.state(node)),
         "tokens": {
             "used": tokens.used,
             "window": tokens.window,
