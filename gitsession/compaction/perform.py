@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from threading import Event, Thread
 from typing import Any
 
@@ -69,7 +70,9 @@ def perform(
     )
     _check_smaller(plan, profile.estimate(entry))
     while True:
-        leaf = _current_leaf(objects, session, plan)
+        leaf, first_new = _current_leaf(objects, session, plan)
+        if entry.first_kept is None and first_new is not None:
+            entry = replace(entry, first_kept=to_base64url(first_new.chain))
         if options.cancelled is not None:
             raise_if_cancelled(options.cancelled)
         try:
@@ -111,8 +114,8 @@ def _check_smaller(plan: Plan, tokens: int) -> None:
         )
 
 
-def _current_leaf(objects: ObjectStore, session: StoredSession, plan: Plan) -> Node:
-    """Return the leaf after which the summary is appended.
+def _current_leaf(objects: ObjectStore, session: StoredSession, plan: Plan) -> tuple[Node, Node | None]:
+    """Return the leaf after which the summary is appended, and the first entry that was appended in the meantime.
 
     Raises ``Refused`` if a compaction or a reset was appended in the meantime, or if the branch no longer contains the
     leaf of the plan.
@@ -121,14 +124,16 @@ def _current_leaf(objects: ObjectStore, session: StoredSession, plan: Plan) -> N
     if leaf is None:
         problem = f"branch {session.branch_name!r} no longer exists in session {session.id}"
         raise NotFound(f"cannot append the summary: {problem}")
+    first_new = None
     for node in graph.history(objects, leaf.oid):
         if node.oid == plan.leaf:
-            return leaf
+            return leaf, first_new
         if node.kind in (Compaction.kind, Reset.kind):
             raise Refused(
                 f"cannot append the summary: a {node.kind} was appended to the branch in the meantime",
                 hint="run `gitsession context` to see the new context",
             )
+        first_new = node
     problem = f"branch {session.branch_name!r} no longer contains the entries that it replaces"
     raise Refused(f"cannot append the summary: {problem}")
 
