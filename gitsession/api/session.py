@@ -43,8 +43,8 @@ class Session:
     provides the operations on the context.
 
     To pass an entry as an argument, use a ``Node`` or an address. An address is ``"leaf"``, ``"root"``, ``"leaf~2"``,
-    ``"user~2"`` (the second newest user message), ``"turn~1"`` (the start of the newest turn), the name of a branch, a
-    label, the agent's id of the entry, or the beginning of a chain digest or object id.
+    ``"user~1"`` (the user message before the newest one), ``"turn"`` (the start of the newest turn), the name of a
+    branch, a label, the agent's id of the entry, or the beginning of a chain digest or object id.
 
     Threads can share a handle after its first user message is appended. If a method moves the handle to another branch,
     as ``switch`` and ``files.rewind`` do, the handle moves for all threads.

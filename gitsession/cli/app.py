@@ -181,9 +181,10 @@ def _show_version(context: click.Context, _: click.Parameter, is_chosen: bool) -
     epilog="SESSION is a unique part of a session id, @ for the newest session of the current folder, - for the "
     "second newest, or AGENT:ID with the agent's own id for the session. SESSION@ENTRY names one entry of a session. "
     "ENTRY is an entry id or the beginning of one, a label, a branch, leaf (the newest entry of the active "
-    "branch), or root (the first entry). Append ~N to name the Nth entry before it, as in leaf~3. user~N and turn~N "
-    "name the Nth user message and the start of the Nth turn, counted from the leaf. Run `gitsession help COMMAND` for "
-    "the help of a command, or `gitsession help --all` to list the plumbing commands too.",
+    "branch), or root (the first entry). Append ~N to name the Nth entry before it, as in leaf~3. user and turn name "
+    "the newest user message and the start of the newest turn, and user~N and turn~N the Nth one before it. "
+    "Run `gitsession help COMMAND` for the help of a command, or `gitsession help --all` to list the plumbing commands "
+    "too.",
 )
 @option(
     "--store",

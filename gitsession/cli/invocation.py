@@ -258,6 +258,8 @@ class App:
         for objects in (self._objects, self._store.objects if self._store is not None else None):
             if objects is None:
                 continue
+            if objects.is_new_clone:
+                warn(f"note: '{self.location}' is a clone that git made; its settings and refspecs are now complete")
             for moved, renamed in objects.renamed_branches:
                 warn(f"warning: another program moved the ref {moved}, so the new entries are on {renamed}")
             for name in objects.set_aside:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -46,6 +46,9 @@ TEXT = """\
 
 _FETCHED_INTO_BRANCHES = pattern(r"fetch\s*=\s*(refs/[a-z0-9][a-z0-9_-]*/sessions/\*):refs/heads/sessions/\*")
 """The fetch refspec that earlier versions wrote. With it, a plain `git fetch --prune` deletes local branches."""
+
+_OF_A_MIRROR = pattern(r"(?i)fetch\s*=\s*\+?refs/\*:refs/\*|mirror(?:\s*=.*)?")
+"""The lines that `git clone --mirror` writes in the section of a remote."""
 
 _SECTION = pattern(r'\[\s*([\w.-]+)\s*(?:"((?:[^"\\]|\\.)*)")?\s*\]')
 _VALUE = pattern(r'((?:[^"\\\n#;]|\\[\\"ntb\n]|"(?:[^"\\\n]|\\[\\"ntb\n])*")*)(?:[#;][^\n]*)?(?=\n|\Z)')
@@ -177,7 +180,10 @@ def missing_settings(git_dir: Path) -> dict[str, str]:
 
     Remotes, which the owner configures, are not included.
     """
-    present = settings_of(git_dir)
+    return _missing(settings_of(git_dir))
+
+
+def _missing(present: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in settings(TEXT).items() if key not in present and not key.startswith("remote.")}
 
 
@@ -191,6 +197,57 @@ def migrate(git_dir: Path) -> None:
     if _without_branch_refspecs(_text(file) or "") is not None:
         with suppress(OSError):
             _rewrite(Path(os.path.realpath(file)), _without_branch_refspecs)
+
+
+def complete_clone(git_dir: Path, refspecs: Callable[[str], Mapping[str, list[str]]]) -> bool:
+    """Complete the configuration that `git clone` wrote for a store. Return whether it was changed.
+
+    The missing default settings are added, and the refspecs of each remote that has none. The refspec and the setting
+    of a mirror are removed: with them, a plain `git fetch` overwrites entries that were not pushed, and a plain
+    `git push` deletes branches of the remote. All other settings are kept. A repository without a remote is no clone.
+
+    Args:
+        git_dir: The repository. If its configuration is locked, not writable, or a link, it is not changed.
+        refspecs: Returns the values of ``fetch`` and ``push`` for the remote with a name.
+    """
+    file, changes = git_dir / FILE, []
+
+    def completed(text: str) -> str | None:
+        changes.append(_completed_clone(text, refspecs))
+        return changes[-1]
+
+    with suppress(OSError):
+        if not file.is_symlink():
+            _rewrite(file, completed)
+            return changes[-1] is not None
+    return False
+
+
+def _completed_clone(text: str, refspecs: Callable[[str], Mapping[str, list[str]]]) -> str | None:
+    """Return ``text`` with the settings that a clone lacks; ``None`` if it is no clone or lacks none."""
+    kept, is_remote = "", False
+    for line in text.splitlines(keepends=True):
+        head = _SECTION.match(line.strip())
+        is_remote = head[1].lower() == "remote" if head else is_remote
+        kept += "" if is_remote and _OF_A_MIRROR.fullmatch(line.strip()) else line
+    present = settings(kept)
+    urls = [key for key in present if key.startswith("remote.") and key.endswith(".url")]
+    added = _lines_of(_missing(present))
+    for name in (key.removeprefix("remote.").removesuffix(".url") for key in urls):
+        rows = [
+            line_of(key, value)
+            for key, values in refspecs(name).items()
+            if f"remote.{name}.{key}" not in present
+            for value in values
+        ]
+        added += "".join(['[remote "', name.replace("\\", "\\\\").replace('"', '\\"'), '"]\n', *rows]) if rows else ""
+    if not urls or (kept == text and not added):
+        return None
+    return f"{kept}{'' if kept.endswith(chr(10)) else chr(10)}{added}"
+
+
+def _lines_of(values: Mapping[str, str]) -> str:
+    return "".join(f"[{key.partition('.')[0]}]\n\t{key.partition('.')[2]} = {value}\n" for key, value in values.items())
 
 
 def _rewrite(file: Path, changed: Callable[[str], str | None]) -> None:
@@ -261,9 +318,8 @@ def repaired_files(git_dir: Path, head: str) -> dict[str, bytes]:
     if FILE in wrong or not (_text(git_dir / FILE) or "").strip():
         found[FILE] = TEXT.encode()
     elif missing:
-        lines = [f"[{key.partition('.')[0]}]\n\t{key.partition('.')[2]} = {value}\n" for key, value in missing.items()]
         current = (git_dir / FILE).read_bytes()
-        found[FILE] = current + (b"" if current.endswith(b"\n") else b"\n") + "".join(lines).encode()
+        found[FILE] = current + (b"" if current.endswith(b"\n") else b"\n") + _lines_of(missing).encode()
     return found
 
 

@@ -26,7 +26,7 @@ def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = 
     ``Ambiguous`` with the candidates.
     """
     steps = STEPS.fullmatch(address)
-    name, number = (steps[1], int(steps[2])) if steps else (address, 1)
+    name, number = (steps[1], int(steps[2])) if steps else (address, 0)
     if name in (USER, TURN):
         return _counted(store, resolve(store, sid, LEAF, branch=branch), name, number)
     if steps:
@@ -65,13 +65,13 @@ def _ancestor(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
 
 
 def _counted(store: ObjectStore, leaf: Node, name: str, number: int) -> Node:
-    """Return the user message or the start of a turn with this number, counted from ``leaf`` beginning with 1."""
+    """Return the user message or start of a turn that is ``number`` steps before the newest one."""
     history = graph.history(store, leaf.oid)
     users = (node for node in history if node.role == USER) if name == USER else _turn_starts(history)
-    found = next(itertools.islice(users, number - 1, None), None) if number else None
+    found = next(itertools.islice(users, number, None), None)
     if found is None:
         what = "user messages" if name == USER else "turns"
-        hint = "run `gitsession log` to list the history; the newest one has the number 1"
+        hint = f"run `gitsession log` to list the history; '{name}' is the newest one, '{name}~1' the one before it"
         raise NotFound(f"no entry '{name}~{number}': the history has fewer {what}", hint=hint)
     return found
 
@@ -122,7 +122,7 @@ def _search(store: ObjectStore, sid: str, address: str) -> Node:
             raise Ambiguous(f"{address!r} matches {len(found)} entries", lines, hint="pass more characters of the id")
     raise NotFound(
         f"no entry {address[:80]!r} in session {sid}",
-        hint=f"run `gitsession tree {sid}` to list the entries, or pass a label, a branch, leaf, root, leaf~3, user~2 "
+        hint=f"run `gitsession tree {sid}` to list the entries, or pass a label, a branch, leaf, root, leaf~3, user~1 "
         "or turn~1",
     )
 

@@ -42,7 +42,7 @@ _README = """\
 Sessions of AI agents, kept as git history: one branch below `sessions/` for each line of a conversation, one commit
 for each entry. `git log sessions/<session>/main` shows one.
 """
-_ATTRIBUTES = "entry.cbor diff=gitsession\n"
+ATTRIBUTES, ATTRIBUTES_TEXT = "info/attributes", b"entry.cbor diff=gitsession\n"
 _KNOWN_EXTENSIONS = frozenset(
     {"noop", "objectformat", "refstorage", "preciousobjects", "worktreeconfig", "relativeworktrees", "partialclone"}
 )
@@ -202,7 +202,7 @@ def _build(path: Path) -> None:
     for directory in directories:
         (path / directory).mkdir(mode=0o700)
     commit, objects = first_commit()
-    files = {config.HEAD: f"ref: {MAIN}\n", config.FILE: config.TEXT, "info/attributes": _ATTRIBUTES}
+    files = {config.HEAD: f"ref: {MAIN}\n", config.FILE: config.TEXT, ATTRIBUTES: ATTRIBUTES_TEXT.decode()}
     for name, text in {**files, MAIN: f"{commit}\n", LOCK: "", KEEP: KEEP_TEXT}.items():
         write_new(path / name, text.encode())
     write_pack(path / "objects", objects, path / KEEP)

@@ -85,11 +85,18 @@ _reopening = threading.Lock()
 os.register_at_fork(after_in_child=_reopening._at_fork_reinit)  # type: ignore[attr-defined]
 
 
+def _set_up(git_dir: Path) -> bool:
+    from gitsession.store import plain_clone  # only the first opening of a clone needs it
+
+    return plain_clone.set_up(git_dir)
+
+
 class GitStore:
     """An ``ObjectStore`` in a bare git repository. Threads may share it. A forked child opens the files again.
 
     ``promised``: a function that fetches an object that a partial clone lacks. It is ``None`` if the store is not a
-    partial clone, or if no program has enabled fetching (``sync.transport.fetch_on_demand``).
+    partial clone, or if no program has enabled fetching (``sync.transport.fetch_on_demand``). ``is_new_clone``: whether
+    ``open`` completed the configuration of a clone that plain git made.
     """
 
     def __init__(self, git_dir: Path, *, durability: Durability, flush_on_close: bool, read_only: bool) -> None:
@@ -100,6 +107,7 @@ class GitStore:
         self._durability = durability
         self._flush_on_close = flush_on_close
         self._closed = False
+        self.is_new_clone = False
         self._secrets = SecretGuard(git_dir)
         self._writer = self._open_files(read_only)
 
@@ -124,6 +132,7 @@ class GitStore:
             raise ValueError(f"unknown durability {durability!r}, expected one of {', '.join(get_args(Durability))}")
         path = Path(os.path.abspath(path))
         create.check(path, damaged=damaged)
+        is_new_clone = not read_only and not damaged and not (path / create.JOURNAL).exists() and _set_up(path)
         try:
             store = cls(path, durability=durability, flush_on_close=flush_on_close, read_only=read_only)
         except PermissionError as error:
@@ -132,6 +141,7 @@ class GitStore:
             raise Unavailable(f"cannot open the store '{path}': {error.strerror}") from error
         if not store.read_only:
             config.migrate(path)
+        store.is_new_clone = is_new_clone
         return store
 
     @property

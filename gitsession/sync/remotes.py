@@ -18,7 +18,8 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, InvalidName, NotFound, Refused
 from gitsession.git import config, process
 from gitsession.git.types import Oid, Reader
-from gitsession.store import create, histories, refs
+from gitsession.store import create, histories, plain_clone, refs
+from gitsession.store.plain_clone import STORE_PREFIXES
 from gitsession.sync.scope import UNLIMITED, Scope
 
 HOME = "gitsession.home"
@@ -83,7 +84,7 @@ class Remote:
     @property
     def is_shared(self) -> bool:
         """True if the remote is shared with a code repository."""
-        return self.prefixes != _STORE_REFSPECS
+        return self.prefixes != STORE_PREFIXES
 
     @property
     def is_plain(self) -> bool:
@@ -122,9 +123,6 @@ class Remote:
         return [f"+{far}*:{self.tracking(near)}*" for near, far in self.prefixes]
 
 
-_STORE_REFSPECS = tuple((place, place) for place in (refs.STORE_BRANCHES, refs.SESSIONS, create.MAIN))
-
-
 def _shared_refspecs(namespace: str) -> tuple[tuple[str, str], ...]:
     return ((refs.STORE_BRANCHES, f"refs/{namespace}/store/"), (refs.SESSIONS, f"refs/{namespace}/sessions/"))
 
@@ -140,7 +138,7 @@ def list_remotes(git_dir: Path) -> list[Remote]:
         pushed = own.get("push", ())
         far = next((spec.partition(":")[2] for spec in pushed if spec.startswith(f"{refs.SESSIONS}*:")), "")
         match = re.fullmatch(r"refs/([^/*]+)/sessions/\*", far)
-        prefixes = _shared_refspecs(match[1]) if match and match[1] != "heads" else _STORE_REFSPECS
+        prefixes = _shared_refspecs(match[1]) if match and match[1] != "heads" else STORE_PREFIXES
         git_settings = tuple((key, value) for key in SAFE for value in own.get(key, ()))
         scope = Scope(
             projects=own.get(f"{_SCOPED}project", ()),
@@ -207,12 +205,11 @@ def add(
             hint="choose another name, or remove the existing remote first",
         )
     location = address(url)
-    added = Remote(name, location, _shared_refspecs(namespace) if namespace else _STORE_REFSPECS)
+    added = Remote(name, location, _shared_refspecs(namespace) if namespace else STORE_PREFIXES)
     rows = [("url", location)]
-    rows += [("fetch", spec) for spec in (added.fetched() if added.is_shared else [f"+{HEADS}*:{added.tracks}*"])]
-    for near, far in added.prefixes:
-        end = "*" if near.endswith("/") else ""
-        rows.append(("push", f"{near}{end}:{far}{end}"))
+    fetched = added.fetched() if added.is_shared else plain_clone.refspecs(name)["fetch"]
+    rows += [("fetch", spec) for spec in fetched]
+    rows += [("push", spec) for spec in plain_clone.push_refspecs(added.prefixes)]
     for kind, values in scope.limits.items():
         for value in values:
             value = os.path.abspath(value) if kind == "project" and os.path.isdir(value) else value
@@ -248,7 +245,7 @@ def file(path: Path) -> Remote:
     """
     if not path.exists():
         raise NotFound(f"cannot read '{path}': no such file")
-    return Remote("bundle", os.path.abspath(path), _STORE_REFSPECS, is_named=False)
+    return Remote("bundle", os.path.abspath(path), STORE_PREFIXES, is_named=False)
 
 
 def remove(git_dir: Path, name: str) -> Remote:

@@ -101,7 +101,12 @@ def test_every_verb_is_run_below_but_for_git_itself():
 
 
 @pytest.mark.promise("P33")
-def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path, faults):
+@pytest.mark.parametrize("is_clone", [False, True])
+def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path, faults, is_clone):
+    """A clone that plain git made gets a complete configuration on its first opening. Nothing in it runs either."""
+    if is_clone:
+        store.rename(tmp_path / "origin.git")
+        assert os.system(f"git clone -q --mirror {tmp_path}/origin.git {store}") == 0
     canary, dead = tmp_path / "canary.sh", tmp_path / "DEAD"
     canary.write_text(f'#!/bin/sh\necho "$0 $@" >> {dead}\n')
     canary.chmod(0o755)
@@ -109,7 +114,7 @@ def test_a_store_full_of_planted_commands_runs_none_of_them(store, run, tmp_path
     assert dead.read_text() == f"{canary} works\n"
     dead.unlink()
     for folder in (tmp_path / "hooks", store / "hooks"):
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         for hook in HOOKS:
             (folder / hook).symlink_to(canary)
     (tmp_path / "attributes").write_text("* filter=evil diff=gitsession merge=evil\n")
