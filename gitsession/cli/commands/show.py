@@ -186,6 +186,7 @@ def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
         "tokens": _tokens(view),
         **({"origin": begun} if begun else {}),
         **({"started": started} if started else {}),
+        "checkpoint": _checkpoint(app, row, node),
         "source": {"agent": source.agent, "id": source.id, "line": source.line} if source else None,
         "form": parts.form,
         "holes": [
@@ -200,6 +201,22 @@ def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
             **({"Model": node.model} if node.model else {}),
         },
     }
+
+
+def _checkpoint(app: App, row: Row, node: Node) -> str | None:
+    """Return the oid of the checkpoint with the files of an entry; ``None`` if there is none or it cannot be read."""
+    from gitsession.store import refs
+
+    store = app.objects()
+    if not any(refs.is_files(name.rpartition("/")[2]) for name in store.refs(refs.session(row.sid))):
+        return None
+    from gitsession.checkpoints.lookup import find_history  # only sessions with checkpoints need it
+
+    try:
+        points, number = find_history(store, row.sid, node)
+    except DAMAGE:
+        return None
+    return points[number].oid if number >= 0 else None
 
 
 def _tokens(view: Entry) -> dict[str, int] | None:
@@ -220,6 +237,7 @@ def _head(node: Node, document: dict[str, Any], state: SessionState) -> list[str
         "model": document["trailers"].get("Model", ""),
         "tokens": ", ".join(f"{number:,} {_COUNTED[what]}" for what, number in (document["tokens"] or {}).items()),
         "from": _source(node),
+        "files": f"gitsession git ls-tree -r {found[:12]} files/" if (found := document["checkpoint"]) else "",
         "origin": "@".join(filter(None, document.get("origin", {}).values())),
         "started": ", ".join(document.get("started", [])),
         **_state_facts(state),
