@@ -131,7 +131,7 @@ class AgentSessions:
             earlier=earlier,
         )
         try:
-            done = imported(purged_keys=local_records.purged_keys(self._objects.git_dir))
+            done = imported(purged_keys=local_records.purged_keys(self._objects.local_dir))
         except PurgedCopies as copied:
             if earlier is not None:
                 raise RefMoved("the copies of purged entries are purged too") from copied
@@ -238,7 +238,7 @@ class AgentSessions:
 
     def _continuation(self, format: Format, source: Source) -> Continuation | None:
         """Return the entry that a file continues, if ``resume`` wrote this file on this machine."""
-        written = local_records.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
+        written = local_records.resumed_as(self._objects.local_dir, format.AGENT, source.source_id)
         if written is None or not written.entry or not graph.branches(self._objects, written.session):
             return None
         return Continuation(session=written.session, entry=written.entry, line=written.line)
@@ -372,11 +372,11 @@ class AgentSessions:
         source = loaded.source
         if self.find(format.AGENT, source.source_id):
             return None
-        written = local_records.resumed_as(self._objects.git_dir, format.AGENT, source.source_id)
+        written = local_records.resumed_as(self._objects.local_dir, format.AGENT, source.source_id)
         if written is not None and written.conversation == resume.content_digest(source).hex():
             return written.session
         status = stamp.st_size, stamp.st_mtime_ns
-        return local_records.unchanged_export(self._objects.git_dir, format.AGENT, path, *status)
+        return local_records.unchanged_export(self._objects.local_dir, format.AGENT, path, *status)
 
 
 def _cwd_of(format: Format, source: Source) -> str | None:

@@ -144,7 +144,7 @@ class Catalogues:
         key = (os.getpid(), threading.get_ident())
         found = self._open.get(key)
         if found is None:
-            found = self._open[key] = Catalogue(self._objects.git_dir)
+            found = self._open[key] = Catalogue(self._objects.local_dir, self._objects.fingerprint)
         if fresh and not found.is_fresh():
             from gitsession.index import update
 

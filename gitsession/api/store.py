@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from gitsession import paths
 from gitsession.api.opened import Handle, OpenStore, folder_of
@@ -83,7 +83,7 @@ class Store:
         """
         self.objects = objects
         self._opened = OpenStore(objects, clock)
-        if create.is_partial(objects.git_dir):
+        if objects.local_dir is not None and create.is_partial(objects.local_dir):
             from gitsession.sync import transport
 
             transport.fetch_on_demand(objects)
@@ -194,6 +194,29 @@ class Store:
         """
         create.create(path)
         return cls(GitStore.open(path), clock)
+
+    @classmethod
+    def in_memory(cls, *, clock: Callable[[], int] = commit_writer.now_ms) -> Self:
+        """Create an empty store in memory, for tests of programs and for agents whose sessions need not be kept.
+
+        No file is written. The store belongs to this process, its threads can share it, and its data is lost with the
+        object. Secrets are redacted by the built-in rules. Each thread has its own catalog, and each search builds its
+        index again, so a large store belongs on disk.
+
+        Sessions, branches, contexts, compaction, search, ``undo``, the trash, the archive, ``follow``, imports and
+        exports work as in a store on disk. Operations that need git or files of the store raise ``Unavailable``:
+        remotes, ``purges``, ``verify``, ``repair``, ``maintain``, ``drain``, ``unfinished``, and checkpoints and
+        rewinds of files.
+
+        Args:
+            clock: A function that returns the current Unix time in ms.
+
+        Returns:
+            The open store.
+        """
+        from gitsession.store.memory import MemoryStore
+
+        return cls(cast(GitStore, MemoryStore()), clock, tends=False)
 
     @classmethod
     def clone(
@@ -638,7 +661,7 @@ class Store:
         web.check_installed()
         from gitsession.web import export
 
-        allowed = frozenset(secret_scan.allowances(self.objects))
+        allowed = frozenset(secret_scan.allowances(self.objects) if self.objects.local_dir is not None else ())
         catalogue, row = self.catalogue(), self._opened.find(session)
         done = export.export(self.objects, catalogue, row, self.secrets.guard(), at=at, allowed=allowed)
         notes = {"left out: entries without a readable form": done.left_out} if done.left_out else {}

@@ -100,7 +100,7 @@ def _catalogue(objects: GitStore, view: ObjectStore) -> Catalogue:
     """Return a new catalog of the sessions in a view of a store."""
     from gitsession.index import update
 
-    catalogue = Catalogue(objects.git_dir)
+    catalogue = Catalogue(objects.local_dir, objects.fingerprint)
     catalogue.begin_in_memory()
     with objects.without_fetching():
         update.refresh(catalogue, view)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 VERSION = 22
 FILE = "gitsession/index.db"
+_MEMORY = ":memory:"
 
 _SCHEMA = """
 CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
@@ -206,12 +207,22 @@ class _Location(NamedTuple):
 
 
 class Catalogue:
-    """The catalog of the store at ``git_dir``. If the store cannot be written, the catalog is in memory."""
+    """The catalog of the store at ``git_dir``. If the store cannot be written, the catalog is in memory.
 
-    def __init__(self, git_dir: Path | str) -> None:
+    ``git_dir``: ``None`` if the store is in memory. ``fingerprint``: a function that returns the store's fingerprint.
+    """
+
+    _fingerprint: Callable[[], str] | None = None
+
+    def __init__(self, git_dir: Path | str | None, fingerprint: Callable[[], str] | None = None) -> None:
         self.git_dir = git_dir
-        self._file = os.path.join(git_dir, FILE)
+        self._fingerprint = fingerprint
+        self._file = _MEMORY if git_dir is None else os.path.join(git_dir, FILE)
         self.db = _open(self._file)
+
+    def fingerprint(self) -> str:
+        """Return the fingerprint of the store, which differs whenever a ref has changed."""
+        return self._fingerprint() if self._fingerprint else change_stamp.fingerprint(self.git_dir or "")
 
     def is_fresh(self) -> bool:
         """Return whether the catalog matches the refs and the journal.
@@ -225,18 +236,19 @@ class Catalogue:
                 raise
             self.reset()
             return False
-        return found is not None and found[0] == os.fsencode(change_stamp.fingerprint(self.git_dir))
+        return found is not None and found[0] == os.fsencode(self.fingerprint())
 
     def reset(self) -> None:
         """Replace the database with an empty one."""
         self.db.close()
-        remove(self._file)
+        if self.git_dir is not None:
+            remove(self._file)
         self.db = _open(self._file)
 
     def begin_in_memory(self) -> None:
         """Replace the database with an empty one in memory. Use it if the file can be read but not written."""
         self.db.close()
-        self.db = connect(":memory:", _prepare, _TABLES)
+        self.db = connect(_MEMORY, _prepare, _TABLES)
 
     def sessions(self, newest: int | None = None) -> list[Row]:
         """Return all sessions, or only the ``newest`` newest ones, the newest first."""
@@ -459,7 +471,7 @@ def _open(path: str) -> sqlite3.Connection:
             remove(path)
         except sqlite3.DatabaseError:
             remove(path)
-    return connect(":memory:", _prepare, _TABLES)
+    return connect(_MEMORY, _prepare, _TABLES)
 
 
 def _prepare(db: sqlite3.Connection) -> None:

@@ -151,7 +151,7 @@ def suggest(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> st
 
 def with_index(catalogue: Catalogue, store: ObjectStore, use: Callable[[sqlite3.Connection], T]) -> T:
     """Update the index, and return the result of ``use``. A damaged index is replaced."""
-    path = Path(catalogue.git_dir) / FILE
+    path = None if catalogue.git_dir is None else Path(catalogue.git_dir) / FILE
     for tries_left in (True, False):
         with contextlib.closing(open_at(path)) as db:
             try:
@@ -162,7 +162,8 @@ def with_index(catalogue: Catalogue, store: ObjectStore, use: Callable[[sqlite3.
                     raise Unavailable(f"cannot search the index: {error}", hint="try again") from None
                 if not tries_left:
                     raise
-        remove(path)
+        if path is not None:
+            remove(path)
     raise AssertionError("unreachable")
 
 
@@ -398,22 +399,25 @@ CREATE VIRTUAL TABLE words USING fts5 (
 """
 
 
-def open_at(path: Path) -> sqlite3.Connection:
+def open_at(path: Path | None) -> sqlite3.Connection:
     """Open the index. A damaged or outdated file is replaced. If the file cannot be written, the index is in memory.
+
+    ``path``: ``None`` if the store is in memory.
 
     Raises ``Unavailable`` if SQLite has no FTS5, or if another process keeps the file locked for 30 seconds.
     """
-    for database in (str(path), str(path), ":memory:"):
+    tables = ("state", "seen", "docs", "words")
+    for database in (path, path, None):
         try:
-            return connect(database, _prepare, ("state", "seen", "docs", "words"))
+            return connect(":memory:" if database is None else str(database), _prepare, tables)
         except sqlite3.DatabaseError as error:
             if "fts5" in str(error):
                 what = "this Python's SQLite library has no full-text search (FTS5)"
                 raise Unavailable(f"cannot search: {what}") from None
             if "locked" in str(error):
                 raise Unavailable("cannot search: another process is building the index", hint="try again") from None
-            if is_damage(error):
-                remove(path)
+            if is_damage(error) and database is not None:
+                remove(database)
         except OSError:
             continue
     raise Unavailable("cannot search: the index cannot be created", hint="try again")

@@ -102,7 +102,7 @@ def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> No
 
 
 def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, version: int) -> _Waiting:
-    fingerprint = change_stamp.fingerprint(catalogue.git_dir)
+    fingerprint = catalogue.fingerprint()
     moves, loose = _moves(catalogue, db, store)
     by_session: dict[str, list[Move]] = {}
     for move in moves:
@@ -182,11 +182,11 @@ def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> 
     found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
     before = os.fsdecode(found[0]) if found is not None else None
     pending = _pending(store)
-    if before is not None and change_stamp.has_only_grown(before, change_stamp.fingerprint(catalogue.git_dir)):
+    if before is not None and change_stamp.has_only_grown(before, catalogue.fingerprint()):
         return _moved(db, pending), pending.keys()
-    reader = RefReader(Path(catalogue.git_dir))
+    reader = None if catalogue.git_dir is None else RefReader(Path(catalogue.git_dir))
     loose = pending.keys() | _loose(reader)
-    if before is not None and change_stamp.has_same_packed_refs(before, change_stamp.fingerprint(catalogue.git_dir)):
+    if before is not None and change_stamp.has_same_packed_refs(before, catalogue.fingerprint()):
         loose |= {name for (name,) in db.execute("SELECT name FROM refs WHERE loose")}
         return _moved(db, {name: store.ref(name) for name in loose}), loose
     now = {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)}
@@ -203,8 +203,8 @@ def _pending(store: ObjectStore) -> Mapping[str, RefValue | None]:
     return {name: new for name, new in store.pending_refs().items() if name.startswith(_PREFIXES)}
 
 
-def _loose(reader: RefReader) -> set[str]:
-    return {name for prefix in _PREFIXES for name in reader.list_loose(prefix)}
+def _loose(reader: RefReader | None) -> set[str]:
+    return {name for prefix in _PREFIXES for name in reader.list_loose(prefix)} if reader is not None else set()
 
 
 def _moved(db: sqlite3.Connection, now: Mapping[str, RefValue | None]) -> list[Move]:

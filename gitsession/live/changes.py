@@ -14,7 +14,7 @@ from gitsession.sessions import graph
 from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node
-from gitsession.store import change_stamp, refs
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
 ChangeKind: TypeAlias = Literal[
@@ -51,7 +51,7 @@ class ChangeReader:
     def __init__(self, store: GitStore, sid: str | None = None) -> None:
         self._store = store
         self._sid = sid
-        self._mark = change_stamp.fingerprint(store.git_dir)
+        self._mark = store.fingerprint()
         self._tips, self._selected = self._read_refs()
         self._known: dict[str, set[Oid]] = {}
 
@@ -60,7 +60,7 @@ class ChangeReader:
 
         Raises ``Corrupt`` if an entry is damaged, and ``Unavailable`` if the store cannot be read.
         """
-        mark = change_stamp.fingerprint(self._store.git_dir)
+        mark = self._store.fingerprint()
         if mark == self._mark:
             return
         before, selected = self._tips, self._selected

@@ -48,9 +48,9 @@ def purged_key(node: Node) -> str:
     return hash_of(pair.encode("utf-8", "surrogatepass"))[:_KEY_BYTES].hex()
 
 
-def purged_keys(git_dir: Path) -> frozenset[str]:
+def purged_keys(git_dir: Path | None) -> frozenset[str]:
     """Return the keys of the entries that were purged in this store. Damaged lines are skipped. Raises ``OSError``."""
-    return frozenset(line.decode() for line in _KEY_LINE.findall(durable.read_regular(git_dir / PURGED_IDS) or b""))
+    return frozenset(line.decode() for line in _KEY_LINE.findall(_read(git_dir, PURGED_IDS)))
 
 
 def add_purged(git_dir: Path, nodes: Iterable[Node]) -> None:
@@ -85,7 +85,7 @@ def _newest(known: Mapping[Oid, Oid], oid: Oid) -> Oid:
 
 
 def _renamed(git_dir: Path) -> dict[Oid, Oid]:
-    found = _RENAMED_LINE.findall(durable.read_regular(git_dir / RENAMED) or b"")
+    found = _RENAMED_LINE.findall(_read(git_dir, RENAMED))
     return {old.decode(): new.decode() for old, new in found}
 
 
@@ -97,6 +97,11 @@ def _append(path: Path, lines: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     durable.sync_directory(path.parent)
+
+
+def _read(git_dir: Path | None, name: str) -> bytes:
+    """Return the content of a file of records, which a store in memory (``None``) does not have."""
+    return (durable.read_regular(git_dir / name) or b"") if git_dir is not None else b""
 
 
 # ---- exported files
@@ -149,10 +154,10 @@ def add_export(git_dir: Path, export: ExportedFile) -> None:
         file.write(_line(export))
 
 
-def exports(git_dir: Path) -> list[ExportedFile]:
+def exports(git_dir: Path | None) -> list[ExportedFile]:
     """Return the last export to each path. Damaged lines are skipped."""
     found: dict[str, ExportedFile] = {}
-    for line in (durable.read_regular(git_dir / EXPORTS) or b"").split(b"\n"):
+    for line in _read(git_dir, EXPORTS).split(b"\n"):
         try:
             export = ExportedFile(**json.loads(line))
         except (ValueError, TypeError):
@@ -167,12 +172,12 @@ def rewrite_exports(git_dir: Path, changed: Iterable[ExportedFile]) -> None:
     durable.replace(file, b"".join(map(_line, changed)), by=file.with_suffix(".tmp"))
 
 
-def resumed_as(git_dir: Path, agent: str, id: str) -> ExportedFile | None:
+def resumed_as(git_dir: Path | None, agent: str, id: str) -> ExportedFile | None:
     """Return the newest file that ``resume`` wrote for ``agent`` with the session id ``id``."""
     return next((each for each in reversed(exports(git_dir)) if (each.agent, each.id) == (agent, id)), None)
 
 
-def unchanged_export(git_dir: Path, agent: str, file: Path, size: int, mtime_ns: int) -> str | None:
+def unchanged_export(git_dir: Path | None, agent: str, file: Path, size: int, mtime_ns: int) -> str | None:
     """Return the id of the session in a file with purged content, if the file has the recorded size and time.
 
     ``file``: the path to which the session was exported for ``agent``.

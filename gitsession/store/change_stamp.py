@@ -39,6 +39,11 @@ def fingerprint(git_dir: str | os.PathLike[str]) -> str:
     return "\n".join(parts) + _JOURNAL + journal
 
 
+def fingerprint_in_memory(transactions: int) -> str:
+    """Return the fingerprint of a store in memory after a number of transactions, any of which may have moved refs."""
+    return f"{transactions}\n{_JOURNAL}"
+
+
 def has_same_packed_refs(before: str, now: str) -> bool:
     """Return whether, between two fingerprints, ``packed-refs`` was not replaced."""
     return before.partition("\n")[0] == now.partition("\n")[0]

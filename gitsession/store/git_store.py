@@ -28,7 +28,7 @@ from gitsession.errors import MissingObject, Unavailable
 from gitsession.git import config
 from gitsession.git.permissions import denied
 from gitsession.git.types import Kind, Oid, RefValue
-from gitsession.store import create, refs
+from gitsession.store import change_stamp, create, refs
 from gitsession.store.interface import Transaction
 from gitsession.store.journal_frames import ASIDE
 from gitsession.store.state import StoreState, unavailable
@@ -148,6 +148,15 @@ class GitStore:
     def git_dir(self) -> Path:
         """The path of the repository, for git commands. Call ``flush`` first, so that the repository is complete."""
         return self._git_dir
+
+    @property
+    def local_dir(self) -> Path | None:
+        """The folder of the records that are kept only on this machine; ``None`` if the store is in memory."""
+        return self._git_dir
+
+    def fingerprint(self) -> str:
+        """Return a string that differs whenever a ref of the store has changed (``store.change_stamp``)."""
+        return change_stamp.fingerprint(self._git_dir)
 
     @property
     def is_closed(self) -> bool:

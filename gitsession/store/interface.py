@@ -1,6 +1,6 @@
 """The interface of a store, in terms of bytes and object ids.
 
-Two classes implement the interface: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore`` for tests.
+Two classes implement the interface: ``store.git_store.GitStore`` on disk, and ``store.memory.MemoryStore``.
 One suite (tests/store/test_store_contract.py) tests both classes.
 """
 

@@ -1,21 +1,24 @@
-"""A store in memory: the counterpart of ``GitStore`` for tests, tested by the same suite.
+"""A store in memory (``Store.in_memory``): the counterpart of ``GitStore``, tested by the same suite.
 
 Nothing is durable, and two ``MemoryStore`` objects share no data. Otherwise it works like the store on disk: one writer
-at a time, atomic transactions, and the same invalid names.
+at a time, atomic transactions, and the same invalid names. Operations that need git or local files use members of
+``GitStore`` that raise ``Unavailable`` here (docs/decisions/0087).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Self
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Never, Self
 
 from gitsession.errors import Corrupt, MissingObject, Unavailable
 from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid, RefValue
 from gitsession.redaction.guard import Guard
 from gitsession.redaction.vault import Vault
+from gitsession.store import change_stamp
+from gitsession.store.git_store import GitStore
 from gitsession.store.state import Staging
 
 _WAIT_SECONDS = 10.0
@@ -24,6 +27,9 @@ _WAIT_SECONDS = 10.0
 class MemoryStore:
     """An ``ObjectStore`` in dictionaries. ``redacts``: True to redact secrets that match the built-in rules."""
 
+    read_only = False
+    local_dir = None
+
     def __init__(self, *, redacts: bool = True) -> None:
         self.vault = Vault(None)
         self.guard = Guard.load() if redacts else None
@@ -31,6 +37,22 @@ class MemoryStore:
         self._refs: dict[str, RefValue] = {}
         self._lock = threading.Lock()
         self._staging: Staging | None = None
+        self._transactions = 0
+
+    def __getattr__(self, name: str) -> Never:
+        """Raise ``Unavailable`` for the other members of ``GitStore``, such as ``git_dir``."""
+        if not hasattr(GitStore, name):
+            raise AttributeError(name)
+        hint = "use a store on disk: Store.create(path)"
+        raise Unavailable("cannot use git or local files: the store is in memory", hint=hint)
+
+    def fingerprint(self) -> str:
+        """See ``GitStore.fingerprint``."""
+        return change_stamp.fingerprint_in_memory(self._transactions)
+
+    def without_fetching(self) -> AbstractContextManager[None]:
+        """See ``GitStore.without_fetching``. There is nothing to fetch."""
+        return nullcontext()
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         staging = self._own_staging()
@@ -81,7 +103,7 @@ class MemoryStore:
         if not self._lock.acquire(timeout=_WAIT_SECONDS):
             raise Unavailable("cannot lock the store: another thread has held the lock for too long")
         staging = self._staging = Staging(
-            ref=self._refs.get,
+            ref=lambda name: self._refs.get(name),
             names_below=lambda prefix: [name for name in self._refs if name.startswith(prefix)],
             contains=self._objects.__contains__,
         )
@@ -90,11 +112,10 @@ class MemoryStore:
             if staging.originals:
                 self.vault.keep(staging.originals)
             self._objects.update(staging.objects)
-            for name, value in staging.ends.items():
-                if value is None:
-                    self._refs.pop(name, None)
-                else:
-                    self._refs[name] = value
+            moved: dict[str, RefValue | None] = {**self._refs, **staging.ends}
+            # One assignment, so that no other thread reads a part. The count follows, because a catalog reads it first.
+            self._refs = {name: value for name, value in moved.items() if value is not None}
+            self._transactions += 1
         finally:
             staging.close()
             self._staging = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import Clock
+from builders import OPENED
 
 from gitsession import CompactionRequest, Message, Session, Store, Summary, SummaryOptions
 from gitsession.context.providers import PROVIDERS, provider
@@ -26,14 +26,19 @@ class Short:
         return Summary(f"all in short; {request.focus}")
 
 
+@pytest.fixture(params=OPENED)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with OPENED[request.param](tmp_path / "store.git") as opened:
+        yield opened
+
+
 @pytest.fixture
-def session(tmp_path: Path) -> Iterator[Session]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
-        made = store.new_session(agent="test")
-        for number in range(5):
-            made.append(Message.user(f"request {number}: {LONG}"))
-            made.append(Message.assistant(f"answer {number}: {LONG}"))
-        yield made
+def session(store: Store) -> Session:
+    made = store.new_session(agent="test")
+    for number in range(5):
+        made.append(Message.user(f"request {number}: {LONG}"))
+        made.append(Message.assistant(f"answer {number}: {LONG}"))
+    return made
 
 
 def newest(session: Session) -> Compaction:
@@ -132,27 +137,25 @@ def test_unknown_provider_is_rejected(session: Session) -> None:
         session.context().request("telepathic")
 
 
-def test_context_read_before_the_first_prompt_has_the_rules_of_the_agent(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
-        session = store.new_session(agent="claude")
-        assert session.context().profile == "claude"
-        session.append(Message.user("a prompt"))
-        assert session.context().profile == "claude"
+def test_context_read_before_the_first_prompt_has_the_rules_of_the_agent(store: Store) -> None:
+    session = store.new_session(agent="claude")
+    assert session.context().profile == "claude"
+    session.append(Message.user("a prompt"))
+    assert session.context().profile == "claude"
 
 
-def test_a_session_is_exported_by_a_part_of_its_id(session: Session, tmp_path: Path) -> None:
-    with Store.open(tmp_path / "store.git") as store:
-        assert store.export(session.id[-6:], to="jsonl").data == store.export(session.id, to="jsonl").data
-        with pytest.raises(NotFound):
-            store.export("no such session")
+def test_a_session_is_exported_by_a_part_of_its_id(store: Store, session: Session) -> None:
+    assert store.export(session.id[-6:], to="jsonl").data == store.export(session.id, to="jsonl").data
+    with pytest.raises(NotFound):
+        store.export("no such session")
 
 
 @pytest.mark.parametrize("agent", ["", " "])
-def test_a_session_without_an_agent_is_rejected(agent: str, tmp_path: Path) -> None:
-    with Store.create(tmp_path / "store.git") as store, pytest.raises(InvalidName, match="agent name is empty"):
+def test_a_session_without_an_agent_is_rejected(store: Store, agent: str) -> None:
+    with pytest.raises(InvalidName, match="agent name is empty"):
         store.new_session(agent=agent)
 
 
-def test_a_search_for_an_unknown_role_is_rejected(tmp_path: Path) -> None:
-    with Store.create(tmp_path / "store.git") as store, pytest.raises(InvalidName, match="unknown role 'zz'"):
+def test_a_search_for_an_unknown_role_is_rejected(store: Store) -> None:
+    with pytest.raises(InvalidName, match="unknown role 'zz'"):
         store.search("word", role="zz")

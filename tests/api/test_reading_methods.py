@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import Clock
+from builders import OPENED
 
 from gitsession import Message, NotFound, Session, Store
-from gitsession.store.git_store import GitStore
+from gitsession.store.interface import ObjectStore
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "store.git", clock=Clock()) as made:
+@pytest.fixture(params=OPENED)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    with OPENED[request.param](tmp_path / "store.git") as made:
         yield made
 
 
@@ -37,13 +37,14 @@ def test_walk_reads_an_entry_only_when_it_is_requested(store: Store, monkeypatch
     session = begin(store, *map(str, range(50)))
     tip, entries = session.leaf, session.walk("main")
     read: list[str] = []
-    original = GitStore.read
+    kind = type(store.objects)
+    original = kind.read
 
-    def counted(self: GitStore, oid: str):
+    def counted(self: ObjectStore, oid: str):
         read.append(oid)
         return original(self, oid)
 
-    monkeypatch.setattr(GitStore, "read", counted)
+    monkeypatch.setattr(kind, "read", counted)
     assert next(entries) == tip
     assert len(read) <= 1
 

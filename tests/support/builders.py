@@ -13,6 +13,7 @@ from typing import Any
 
 from places import SHARED
 
+from gitsession import Store
 from gitsession.codec.digest import to_base64url
 from gitsession.exporting import export_session
 from gitsession.formats import FORMATS, claimed
@@ -131,6 +132,9 @@ def in_memory(path: Path) -> MemoryStore:
 
 
 STORES = {"memory": in_memory, "git": on_disk}
+
+OPENED = {"memory": lambda path: Store.in_memory(clock=Clock()), "git": lambda path: Store.create(path, clock=Clock())}
+"""Functions that create a ``Store`` of each kind, for tests of the API that both kinds pass."""
 
 
 def bring(
