@@ -5,6 +5,7 @@ The modules that update a catalog, build a context or find a project are importe
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
@@ -12,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from gitsession.errors import Ambiguous, NotFound, require
+from gitsession import paths
+from gitsession.errors import Ambiguous, NotFound, Refused, require
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.sessions import commit_writer, graph
@@ -22,7 +24,11 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
 if TYPE_CHECKING:
+    from gitsession.api.automatic_compaction import AutomaticSessionCompaction
+    from gitsession.compaction.perform import BackgroundCompaction
+    from gitsession.compaction.policy import CompactionPolicy
     from gitsession.context.history import ContextHistory, HistoryCache
+    from gitsession.context.value import Context
     from gitsession.redaction.guard import Guard
 
 _ARCHIVED_ADDRESS_MIN = 8
@@ -35,6 +41,25 @@ class OpenStore:
         self.objects = objects
         self.clock = clock
         self.catalogues = Catalogues(objects)
+        self.compactions: list[BackgroundCompaction] = []
+        """The automatic compactions that may be running."""
+
+    @functools.cached_property
+    def compaction(self) -> CompactionPolicy | None:
+        """The policy of automatic compaction in the user's configuration; ``None`` if nothing is configured.
+
+        Raises ``Refused`` if a setting is invalid.
+        """
+        if not paths.may_be_configured(os.environ, os.path.expanduser("~")):
+            return None  # without the modules that start git
+        from gitsession.git import process
+
+        settings = process.user_settings("gitsession.compaction")
+        if not settings:
+            return None
+        from gitsession.compaction.policy import from_config
+
+        return from_config(settings)
 
     @functools.cached_property
     def memory(self) -> HistoryCache:
@@ -150,6 +175,12 @@ class Catalogues:
                 update.refresh(found, self._objects, newest=newest)
         return found
 
+    def close_own(self) -> None:
+        """Close the catalog of this thread, which is about to end."""
+        found = self._open.pop((os.getpid(), threading.get_ident()), None)
+        if found is not None:
+            found.close()
+
     def close(self) -> None:
         """Close the catalogs. A second call has no effect."""
         for pid, thread in list(self._open):
@@ -163,6 +194,35 @@ class Handle:
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         self.opened = opened
         self.session = session
+        self.policy: CompactionPolicy | None = None
+
+    @property
+    def policy_in_force(self) -> CompactionPolicy | None:
+        """The policy of automatic compaction; ``None`` if there is none, or if a setting is invalid.
+
+        ``session.compaction.policy`` and ``gitsession compact --auto`` report invalid settings.
+        """
+        try:
+            return self.policy or self.opened.compaction
+        except Refused:
+            return None
+
+    @functools.cached_property
+    def automatic(self) -> AutomaticSessionCompaction | None:
+        """The automatic compaction of the session; ``None`` if the policy starts none."""
+        policy = self.policy_in_force
+        if policy is None or policy.mode != "client":
+            return None
+        from gitsession.api.automatic_compaction import AutomaticSessionCompaction
+
+        return AutomaticSessionCompaction(self, policy)
+
+    def managed(self, context: Context) -> Context:
+        """Return ``context`` with the provider's settings if the provider compacts it."""
+        policy = self.policy_in_force
+        if policy is None or policy.mode != "server":
+            return context
+        return dataclasses.replace(context, management=policy.management_for(context.model, context.tokens.window))
 
     @functools.cached_property
     def profile(self) -> str:

@@ -172,7 +172,8 @@ class Session:
         from gitsession.context import build  # with the rules of all agents, which other methods do not use
 
         line = self._handle.context_line(at)
-        return build.revealed(line, profile or self._handle.profile, policies, window=window)
+        found = build.revealed(line, profile or self._handle.profile, policies, window=window)
+        return self._handle.managed(found)
 
     @restoring
     def compact(
@@ -247,7 +248,8 @@ class Session:
         """Append one entry to the branch. The entry is durable on return; see ``durability`` of ``Store.open``.
 
         Entries that are appended before the first user message are kept in memory. These entries are written together
-        with that message.
+        with that message. If the policy of automatic compaction has the mode ``"client"``, a compaction that has become
+        due is started in the background (``session.compaction.policy``). It never fails the append.
 
         Args:
             entry: The entry.
@@ -264,7 +266,11 @@ class Session:
             Malformed: The format cannot represent the entry.
             Refused: The session was created by a later release.
         """
-        return self._session.append(entry, expected=expected, on_moved=on_moved)
+        automatic = self._handle.automatic
+        node = self._session.append(entry, expected=expected, on_moved=on_moved)
+        if automatic is not None:
+            automatic.appended(entry)
+        return node
 
     @restoring
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
