@@ -88,6 +88,7 @@ if TYPE_CHECKING:
         ToolsChange,
         UnknownEntry,
     )
+    from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
     from gitsession.purge.finding import PurgePlan
     from gitsession.purge.purging import PurgeResult
     from gitsession.purge.redact_exports import RedactedExport
@@ -143,6 +144,8 @@ __all__ = [
     "ImportResult",
     "IngestResult",
     "Injection",
+    "InstructionFile",
+    "InstructionSet",
     "Instructions",
     "InvalidName",
     "Item",
@@ -194,6 +197,7 @@ __all__ = [
     "SessionCompaction",
     "SessionFiles",
     "SignatureCheck",
+    "Skill",
     "State",
     "Store",
     "StoreRepository",
@@ -296,6 +300,7 @@ _NAMES = {
         "ToolsChange",
         "UnknownEntry",
     ],
+    "gitsession.model.instructions": ["InstructionFile", "InstructionSet", "Skill"],
     "gitsession.checkpoints.rewinding": ["FileOutcome", "RewindResult"],
     "gitsession.checkpoints.planning": ["RewindPlan"],
     "gitsession.verify.findings": ["CheckCoverage", "Finding", "Report", "SignatureCheck"],

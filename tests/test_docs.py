@@ -268,10 +268,14 @@ def test_every_document_has_the_fields_of_its_table(run: Run, here: Path, monkey
     check("import", "session.jsonl", "--dry-run")
     check("import", "session.jsonl")
     check("import", "--all", code=1)
-    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@root", "context @", "search words"):
+    for words in ("ls", "log @", "tree @", "show @@leaf", "show @@user~1", "show @@root", "context @", "search words"):
         check(*words.split())
+    (here / "CLAUDE.md").write_text("Rules.\n@~/outside.md\n")
+    (here.parent / "outside.md").write_text("Outside.\n")
+    check("instructions", "--agent", "claude")
     for words in ("prompts", "stats", "status-line", "drain"):
         check(words)
+    check("show", "@", "--side-files", code=1)
     check("resume", "@", "--in", "claude", "--dry-run")
     check("enable", "claude", "--yes")
     check("disable", "claude", "--yes")

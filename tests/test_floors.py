@@ -18,7 +18,7 @@ FLOORS = [
     ["codec", "line_text"],
     ["redaction"],
     ["formats", "store"],
-    ["sessions", "workspace"],
+    ["instructions", "sessions", "workspace"],
     ["checkpoints", "context", "index"],
     ["archive", "compaction", "discovery"],
     ["exporting", "live", "verify"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -13,15 +13,16 @@ from typing import Any
 
 from gitsession.api.opened import OpenStore
 from gitsession.discovery import projects, sources
+from gitsession.discovery.side_files import SideFile, SideFileFinder
 from gitsession.discovery.sources import LoadedSession
 from gitsession.errors import Corrupt, Malformed, MissingObject, RefMoved, Unavailable, require
 from gitsession.exporting import resume
 from gitsession.exporting.resume import ResumePlan
-from gitsession.formats import Format, Remembering, Source
+from gitsession.formats import Format, Remembering, Source, WithSideFiles
 from gitsession.importing import import_session
-from gitsession.importing.import_session import ImportResult, PurgedCopies
+from gitsession.importing.import_session import Begin, ImportResult, PurgedCopies
 from gitsession.importing.import_state import ImportState
-from gitsession.index.catalogue import Stat
+from gitsession.index.catalogue import Stat, recorded_status
 from gitsession.model.entries import Continuation, SessionHeader
 from gitsession.sessions import graph, local_records, operation_log
 from gitsession.sessions.local_records import ExportedFile
@@ -86,6 +87,7 @@ class AgentSessions:
         logged: bool = True,
         histories: bool = True,
         earlier: ImportState | None = None,
+        finder: SideFileFinder | None = None,
     ) -> ImportResult:
         """Import a session that ``discovery.sources`` has read.
 
@@ -98,6 +100,7 @@ class AgentSessions:
             logged: Whether to log the import as an operation, so that it can be undone.
             histories: Whether to also import the file contents that the agent recorded, as checkpoints.
             earlier: The state after the last import, if ``loaded`` lacks the records before it.
+            finder: The search for side files, if several sessions are imported.
 
         Returns:
             The result of the import.
@@ -111,11 +114,7 @@ class AgentSessions:
         """
         source = loaded.source
         cwd = _cwd_of(format, source)
-        location = os.fsencode(path).decode("utf-8", "replace") if path is not None else source.source_id
-        begin = None
-        if logged:
-            operation = f"import {location}", self.opened.clock(), group
-            begin = functools.partial(operation_log.recording, self._objects, *operation)
+        begin = self._begin(path if path is not None else Path(source.source_id), group) if logged else None
         imported = functools.partial(
             import_session.import_source,
             self._objects,
@@ -144,8 +143,77 @@ class AgentSessions:
             self._paths.setdefault(done.session, []).append(path.absolute())
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
             done = self._with_history(format, source, path, cwd, done, earlier)
+        if path is not None and not dry_run and not done.is_purged:
+            files = [*loaded.side_files, *self.find_side_files(format, path, source, finder or SideFileFinder())]
+            done = self._with_side_files(done, path, files, begin or self._objects.transaction)
         missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
         return done.with_problems(*missing)
+
+    def find_side_files(
+        self, format: Format, path: Path, source: Source | None, finder: SideFileFinder
+    ) -> Iterator[SideFile]:
+        """Yield the side files of a session that exist.
+
+        Args:
+            format: The format of the agent.
+            path: The path of the session's file.
+            source: The session or its new part; ``None`` if its file has not changed since the last import.
+            finder: The search for the files.
+        """
+        wanted = format.side_files(sources.name_of(path), source) if isinstance(format, WithSideFiles) else None
+        if wanted is not None:
+            yield from finder.find(wanted, self._recorded_side_files(path))
+
+    def _recorded_side_files(self, path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+        return self.opened.catalogues.get(fresh=False).side_files(path.absolute())
+
+    def has_new_side_files(self, format: Format, path: Path, finder: SideFileFinder) -> bool:
+        """Return whether a side file has changed since the last import of the session in ``path``."""
+        recorded = self._recorded_side_files(path) if isinstance(format, WithSideFiles) else {}
+        found = self.find_side_files(format, path, None, finder)
+        return any(recorded.get(each.name, ((), ""))[0] != recorded_status(each.stamp) for each in found)
+
+    def import_side_files(
+        self, format: Format, path: Path, sid: str, finder: SideFileFinder, *, group: str | None, logged: bool
+    ) -> ImportResult:
+        """Import only the side files of a session whose file has not changed since its import."""
+        begin = self._begin(path, group) if logged else self._objects.transaction
+        done = ImportResult(session=sid, entries=0, new=0, rewritten=None, branch="", moves=(), problems=())
+        return self._with_side_files(done, path, self.find_side_files(format, path, None, finder), begin)
+
+    def _with_side_files(self, done: ImportResult, path: Path, files: Iterable[SideFile], begin: Begin) -> ImportResult:
+        """Store side files. If this fails, the entries stay imported."""
+        from gitsession.importing import side_files
+
+        found = list(files)
+        if not found:
+            return done
+        try:
+            stored = side_files.store_side_files(
+                self._objects, done.session, found, self._recorded_side_files(path), begin
+            )
+        except (MissingObject, Corrupt, Malformed) as error:
+            return done.with_problems(f"cannot store the side files: {error}")
+        self.opened.catalogues.get(fresh=False).remember_side_files({path.absolute(): stored.states})
+        state = done.state
+        if state is not None and stored.moves:
+            state = replace(
+                state, refs={**state.refs, **{move.ref: move.new for move in stored.moves if move.new is not None}}
+            )
+        return replace(
+            done,
+            moves=(*done.moves, *stored.moves),
+            problems=(*done.problems, *stored.problems),
+            side_files=tuple(sorted(stored.added)),
+            state=state,
+        )
+
+    def _begin(self, path: Path, group: str | None) -> Begin:
+        """Return a function that begins the transaction of an import, and records it in the operation log."""
+        location = os.fsencode(path).decode("utf-8", "replace")
+        return functools.partial(
+            operation_log.recording, self._objects, f"import {location}", self.opened.clock(), group
+        )
 
     def _purge_copies(self, copied: PurgedCopies) -> None:
         from gitsession.purge import purging  # loaded only when an import finds a copy

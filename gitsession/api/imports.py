@@ -13,6 +13,7 @@ from pathlib import Path
 from gitsession.api.agents import AgentSessions
 from gitsession.dataclass import dataclass
 from gitsession.discovery import discover, sources
+from gitsession.discovery.side_files import SideFileFinder
 from gitsession.discovery.sources import FoundSession, LoadedSession
 from gitsession.errors import GitSessionError, NoBase, RefMoved
 from gitsession.exporting import session_files
@@ -60,6 +61,7 @@ class Imports:
         self._group = secrets.token_hex(8)
         self._files: list[tuple[Path, Stat, str]] = []
         self._states: dict[Path, ImportState | None] = {}
+        self._finder = SideFileFinder()
         self._queue = session_files.ImportQueue()
         self._ids: dict[Path, str] = {}
         self.named: set[Path] = set()
@@ -77,7 +79,8 @@ class Imports:
         in_one_file = {format for format in FORMATS.values() if not isinstance(format, Database | Scattered)}
         rest: list[tuple[Path, Format]] = []
         for path, format in files:
-            if path in seen and format in in_one_file and seen[path] == _status(path):
+            is_unchanged = path in seen and format in in_one_file and seen[path] == _status(path)
+            if is_unchanged and not self.agents.has_new_side_files(format, Path(path), self._finder):
                 self.unchanged += 1
             else:
                 rest.append((Path(path), format))
@@ -100,7 +103,7 @@ class Imports:
             stamp = sources.stamp_of(path)
             seen = None if named else self._seen(path, stamp)
             if seen:
-                self.unchanged += 1
+                self._take_side_files(path, seen)
                 return seen
             for each in sources.at(path, format, final=self._final):
                 found = True
@@ -204,7 +207,7 @@ class Imports:
             self._ids[found.path] = id = source.segment or source.source_id
             run = functools.partial(
                 self.agents.import_session, found.format, path=found.path, group=self._group, dry_run=self.dry_run,
-                logged=self._logged, histories=self._histories,
+                logged=self._logged, histories=self._histories, finder=self._finder,
             )  # fmt: skip
             try:
                 done = run(loaded, earlier=earlier if rest is not None else None)
@@ -217,6 +220,16 @@ class Imports:
                 self._remember(found.path, found.stamp, done.session)
             return done.session
         return None
+
+    def _take_side_files(self, path: Path, sid: str) -> None:
+        """Import the side files of an unchanged session file, if one of them has changed."""
+        row = self.agents.opened.catalogues.get(fresh=False).session(sid)
+        format = FORMATS.get(row.agent) if row is not None else None
+        if format is None or self.dry_run or not self.agents.has_new_side_files(format, path, self._finder):
+            self.unchanged += 1
+            return
+        done = self.agents.import_side_files(format, path, sid, self._finder, group=self._group, logged=self._logged)
+        self.done.append((path, format.AGENT, done))
 
     def _earlier(self, found: FoundSession) -> ImportState | None:
         """Return the state of the last import of a file that is longer now, if the session is unchanged since then."""

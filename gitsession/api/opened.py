@@ -9,12 +9,13 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
 from gitsession import paths
 from gitsession.errors import Ambiguous, NotFound, Refused, require
+from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.sessions import commit_writer, graph
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.policy import CompactionPolicy
     from gitsession.context.history import ContextHistory, HistoryCache
     from gitsession.context.value import Context
+    from gitsession.model.instructions import InstructionSet
     from gitsession.redaction.guard import Guard
 
 _ARCHIVED_ADDRESS_MIN = 8
@@ -195,6 +197,8 @@ class Handle:
         self.opened = opened
         self.session = session
         self.policy: CompactionPolicy | None = None
+        self.pending_set: InstructionSet | None = None
+        """The set of instructions that was recorded before the session was stored."""
 
     @property
     def policy_in_force(self) -> CompactionPolicy | None:
@@ -244,7 +248,28 @@ class Handle:
         leaf = None if at == "leaf" and self.session.leaf is None else self.session.resolve(at).oid
         objects, catalogues = self.opened.objects, self.opened.catalogues
         known = CatalogueEntryIndex(catalogues.get(fresh=False), self.session.id, catalogues.get)
-        return ContextHistory(objects, leaf, known, self.opened.memory, SessionAttachments(objects, self.session.id))
+        attachments = SessionAttachments(objects, self.session.id)
+        return ContextHistory(objects, leaf, known, self.opened.memory, attachments, self.recorded_instructions())
+
+    @property
+    def is_imported(self) -> bool:
+        """True if the session was imported, so that the agent's file extends its branches."""
+        if self.session.pending_agent:
+            return False
+        catalogues, sid = self.opened.catalogues, self.session.id
+        row = catalogues.get(fresh=False).session(sid) or catalogues.get().session(sid)
+        return row is not None and row.source_id is not None
+
+    def recorded_instructions(self) -> Sequence[tuple[int, Oid]]:
+        """Return the time and the oid of each ``instructions`` entry that is recorded beside an imported session."""
+        if not self.is_imported:
+            return ()
+        from gitsession.index import names
+
+        catalogues, sid = self.opened.catalogues, self.session.id
+        known, tip = catalogues.get(fresh=False), self.opened.objects.ref(refs.meta(sid))
+        found = names.recorded_instructions(known.db, sid, tip)
+        return (names.recorded_instructions(catalogues.get().db, sid, tip) if found is None else found) or ()
 
 
 class _HasHandle(Protocol):

@@ -18,6 +18,7 @@ from gitsession.redaction.original import Original
 from gitsession.sessions import graph, stored_secrets
 from gitsession.sessions.node import Node
 from gitsession.sessions.stored_secrets import FoundSecret, SecretSearch
+from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 from gitsession.sync import secret_scan
 
@@ -50,6 +51,24 @@ class Purges:
             view = TrashView(self._objects)
         plan = redact_exports.with_exports(self._objects, view, _selected(view, sid, at, text), text)
         return finding.with_agent_files(plan, self._opened.catalogues.get(fresh=False).files())
+
+    def plan_checkpoints(self, before_ms: int) -> PurgePlan:
+        """Plan a purge of old checkpoints. Nothing is changed.
+
+        The checkpoints that a rewind to an entry since ``before_ms`` needs are kept, and so is the newest state of each
+        file that was deleted before that time.
+
+        Args:
+            before_ms: Unix time in ms. Checkpoints before this time are selected.
+
+        Returns:
+            The plan.
+        """
+        from gitsession.purge import checkpoint_expiry
+
+        views: list[ObjectStore] = [archive_set.UnarchivedStore.of(self._objects), TrashView(self._objects)]
+        sids = [(view, sid) for view in views for sid in {refs.session_of(name) for name in view.refs(refs.SESSIONS)}]
+        return checkpoint_expiry.plan_expired([(view, sid) for view, sid in sids if sid], before_ms)
 
     def apply(self, plan: PurgePlan) -> PurgeResult:
         """Purge the data that a plan selected. The data is deleted from this store, and ``undo`` cannot restore it.

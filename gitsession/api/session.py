@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.write_summary import SummaryOptions
     from gitsession.context.policies import Policy
     from gitsession.context.value import Context
+    from gitsession.model.instructions import InstructionSet
     from gitsession.sessions.origin import Origin
     from gitsession.verify.findings import SignatureCheck
 
@@ -41,7 +42,8 @@ class Session:
     provides the operations on the context.
 
     To pass an entry as an argument, use a ``Node`` or an address. An address is ``"leaf"``, ``"root"``, ``"leaf~2"``,
-    the name of a branch, a label, the agent's id of the entry, or the beginning of a chain digest or object id.
+    ``"user~2"`` (the second newest user message), ``"turn~1"`` (the start of the newest turn), the name of a branch, a
+    label, the agent's id of the entry, or the beginning of a chain digest or object id.
 
     Threads can share a handle after its first user message is appended. If a method moves the handle to another branch,
     as ``switch`` and ``files.rewind`` do, the handle moves for all threads.
@@ -273,6 +275,62 @@ class Session:
         return node
 
     @restoring
+    def instructions(self, at: str | Node = "leaf") -> InstructionSet | None:
+        """Return the files of instructions and the skills that are recorded at an entry.
+
+        The set contains all files, also those that are in force only for some paths. ``context`` has the texts that the
+        model receives.
+
+        Args:
+            at: The entry.
+
+        Returns:
+            The set; ``None`` if none is recorded. Secrets in the files are replaced by placeholders.
+
+        Raises:
+            NotFound: No entry matches.
+        """
+        from gitsession.model.recorded_instructions import recorded_set
+
+        return recorded_set(self._handle.context_line(at).instructions)
+
+    @restoring
+    def record_instructions(self, found: InstructionSet, *, at_ms: int = 0) -> Node | None:
+        """Record the files of instructions and the skills of the agent, if they have changed.
+
+        An ``instructions`` entry is appended to the branch. It keeps the other recorded instructions, such as the
+        system prompt. For an imported session, the entry is added to ``meta`` instead, and is in force from its time
+        on, so that the agent's file still extends its branch.
+
+        Args:
+            found: The files and the skills.
+            at_ms: The time from which on they are in force, Unix time in ms. Defaults to the current time.
+
+        Returns:
+            The new entry; ``None`` if the same set is already recorded.
+        """
+        from gitsession.api import session_instructions
+
+        return session_instructions.record(self._handle, found, at_ms)
+
+    @restoring
+    def activate_skill(self, name: str) -> Node:
+        """Activate a recorded skill: append an ``injection`` entry, after which the model receives the skill's text.
+
+        Args:
+            name: The name of the skill.
+
+        Returns:
+            The new entry.
+
+        Raises:
+            NotFound: The recorded instructions have no skill with this name.
+        """
+        from gitsession.api import session_instructions
+
+        return session_instructions.activate(self._handle, name)
+
+    @restoring
     def branch(self, name: str, at: str | Node = "leaf") -> Session:
         """Create a branch at an entry, and return a handle on the new branch.
 
@@ -318,7 +376,7 @@ class Session:
         """Create a session that continues this one at an entry.
 
         A fork shares the history and the checkpoints of this session. The fork adds only one ref and one entry to the
-        store.
+        store. Its title is that of this session with a number, such as ``Login (fork #2)``.
 
         Args:
             at: The entry.
@@ -334,7 +392,8 @@ class Session:
         if row is None:
             raise NotFound(f"cannot fork session {self.id}: it has no entries yet")
         called = names.names(catalogue, self.id)
-        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=called.title, labels=called.chains)
+        title = names.fork_title(catalogue, called.title) if called.title else None
+        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=title, labels=called.chains)
         return Session(self._opened, forked)
 
     @restoring
@@ -367,31 +426,28 @@ class Session:
         return self._session.label(node, label)
 
     def origin(self) -> Origin | None:
-        """Return the session and the entry from which an imported session was started.
+        """Return the session and the entry from which this session was started, forked or resumed.
 
         Returns:
             The session and the entry. If an agent started this session as a sub-agent, the entry has the tool call. If
-            this session was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied
-            from the original session. ``None`` if the origin is not in the store.
+            a program started it (``Store.new_session(parent=)``), the entry was the tip at that time. If this session
+            was resumed as a new one (``Store.agents.resume``), the entry is the last one that was copied from the
+            original session. ``None`` if there is no origin, or if it is not in the store.
         """
         from gitsession.index.origins import origin_of
 
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
-        return origin_of(self._opened.objects, catalogue, self.id, row.source_id if row else None)
+        return origin_of(self._opened.objects, catalogue, self.id, row.source_id) if row is not None else None
 
     def started(self, at: str | Node = "leaf") -> list[str]:
-        """Return the ids of the sub-agents' sessions that the tool calls of an entry started. See also ``origin``."""
+        """Return the ids of the sub-agents' sessions that began at an entry. See also ``origin``."""
+        from gitsession.index.origins import begun_in
+
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
-        if row is None or row.source_id is None:
-            return []
-        begun = {each.sid: each.source_id for each in catalogue.children_of(row.agent, row.source_id)}
-        if not begun:
-            return []
-        from gitsession.sessions.origin import started
-
-        return started(self._opened.objects, self._session.resolve(at), self.tree(), row.agent, begun)
+        begun = begun_in(self._opened.objects, catalogue, row) if row is not None else {}
+        return [each.sid for each in begun.get(self._session.resolve(at).oid, ()) if each.delegated]
 
     @restoring
     def rename(self, title: str) -> None:
@@ -400,6 +456,28 @@ class Session:
         Raises ``InvalidName`` if the title is too long, and ``NotFound`` if no user message has been appended yet.
         """
         self._session.rename(title)
+
+    def generate_title(self, summarizer: str | Summarizer | None = None) -> str:
+        """Set a title that describes the first prompt, and return it.
+
+        Args:
+            summarizer: The name of a summarizer, or an object with a method ``summarise``; see ``compact``. Defaults to
+                the extractive one, whose title is the first sentence of the prompt. A short prompt is used as it is.
+
+        Returns:
+            The title.
+
+        Raises:
+            NotFound: The session has no prompt with text.
+            SummaryFailed: The summarizer failed.
+        """
+        from gitsession.api import compaction
+        from gitsession.compaction import titles
+
+        by = compaction.PLAINLY.summarizer if summarizer is None else compaction.summarizer(summarizer)
+        title = sessions.clean_name(titles.generate(map(self._session.read, self.history()), by))
+        self.rename(title)
+        return title
 
     @restoring
     def sign(self, branch: str | None = None, *, key: str = "") -> Seal:

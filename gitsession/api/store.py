@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from gitsession import paths
-from gitsession.api.opened import OpenStore, folder_of
+from gitsession.api.opened import Handle, OpenStore, folder_of
 from gitsession.api.session import Session
 from gitsession.errors import GitSessionError, InvalidName, Malformed, NotFound, Refused, require
 from gitsession.formats import FORMATS
@@ -178,6 +178,8 @@ class Store:
             if not path.exists():
                 create.create(path)
         objects = GitStore.open(path, durability=durability, flush_on_close=flush_on_close, damaged=damaged)
+        if flush_on_close and not damaged:
+            objects.flush_left()
         store = cls(objects, clock, tends=flush_on_close)
         if compaction is not None:
             store._opened.compaction = compaction
@@ -243,7 +245,7 @@ class Store:
 
     # ---- sessions
 
-    def new_session(self, *, agent: str, cwd: str | None = None) -> Session:
+    def new_session(self, *, agent: str, cwd: str | None = None, parent: Session | None = None) -> Session:
         """Create a session. The session is stored when its first user message is appended.
 
         Entries that are appended before that message are kept in memory. Until then, ``context()`` returns an empty
@@ -254,6 +256,8 @@ class Store:
             agent: The name of the agent that writes the session. If there is no context profile with this name, the
                 session uses the profile ``"pi"``. See ``Session.context``.
             cwd: The working directory of the session. The project of this folder is recorded too.
+            parent: The session that starts the new one, as an agent starts a sub-agent. Its tip is recorded as the
+                entry at which the new session began (``Session.origin``).
 
         Returns:
             The new session.
@@ -269,7 +273,8 @@ class Store:
             raise InvalidName("cannot create a session: the agent name is empty", hint=hint)
         folder = None if cwd is None else os.path.abspath(cwd)
         project = None if folder is None else identity_of(Path(folder))
-        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project)
+        starter = None if parent is None else parent._session
+        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project, starter)
         return Session(self._opened, session)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
@@ -659,9 +664,15 @@ class Store:
         def take_in(agent: str, source_id: str, file: str) -> str | None:
             return imports.follow(agent, source_id, file, Path.home(), os.environ)
 
+        def record(sid: str, at_ms: int, is_start: bool) -> None:
+            from gitsession.api import session_instructions
+
+            handle = Handle(self._opened, sessions.StoredSession.open(self.objects, sid, self._opened.clock))
+            session_instructions.capture(handle, at_ms, is_start=is_start, home=Path.home(), environment=os.environ)
+
         try:
             return ingesting.ingest(
-                self.objects, take_in, home=Path.home(), clock=self._opened.clock, wait_seconds=wait_seconds
+                self.objects, take_in, record, home=Path.home(), clock=self._opened.clock, wait_seconds=wait_seconds
             )
         finally:
             imports.finish()

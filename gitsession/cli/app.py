@@ -66,6 +66,7 @@ GROUPS = {
         "tree": ("history", "Show all entries of a session as a tree"),
         "show": ("show", "Show one entry"),
         "context": ("context", "Show the context that the model receives"),
+        "instructions": ("instructions", "Show an agent's files of instructions and skills"),
         "diff": ("diff", "Show file changes between two entries"),
         "blame": ("blame", "Show which session wrote each line of a file"),
         "status-line": ("status_line", "Print one line for the status bar of an agent"),
@@ -78,7 +79,7 @@ GROUPS = {
         "switch": ("branches", "Select the active branch"),
         "fork": ("branches", "Create a session that continues another one"),
         "label": ("branches", "Set or remove the label of an entry"),
-        "name": ("branches", "Set or remove the title of a session"),
+        "name": ("branches", "Set, generate, or remove the title of a session"),
         "checkpoint": ("checkpoints", "Record the files of a workspace"),
         "rewind": ("checkpoints", "Restore the files and conversation of an entry"),
         "compact": ("compact", "Replace older entries with a summary"),
@@ -178,8 +179,9 @@ def _show_version(context: click.Context, _: click.Parameter, is_chosen: bool) -
     epilog="SESSION is a unique part of a session id, @ for the newest session of the current folder, - for the "
     "second newest, or AGENT:ID with the agent's own id for the session. SESSION@ENTRY names one entry of a session. "
     "ENTRY is an entry id or the beginning of one, a label, a branch, leaf (the newest entry of the active "
-    "branch), or root (the first entry). Append ~N to name the Nth entry before it, as in leaf~3. Run `gitsession help "
-    "COMMAND` for the help of a command, or `gitsession help --all` to list the plumbing commands too.",
+    "branch), or root (the first entry). Append ~N to name the Nth entry before it, as in leaf~3. user~N and turn~N "
+    "name the Nth user message and the start of the Nth turn, counted from the leaf. Run `gitsession help COMMAND` for "
+    "the help of a command, or `gitsession help --all` to list the plumbing commands too.",
 )
 @option(
     "--store",

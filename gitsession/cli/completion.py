@@ -115,6 +115,8 @@ class _Values:
     def _entries(self, session: str, start: str) -> Iterator[_Item]:
         yield "leaf", "newest entry of the active branch"
         yield "root", "first entry"
+        yield "user", "newest user message; user~2 is the one before it"
+        yield "turn", "start of the newest turn; turn~2 is the one before it"
         row = self._row(session)
         catalogue = self.catalogue
         if row is not None and catalogue is not None:

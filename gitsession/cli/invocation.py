@@ -116,13 +116,17 @@ class App:
         return self.store().sessions(newest) if catalogue is None else catalogue.sessions(newest)
 
     def _fresh_catalogue(self) -> Catalogue | None:
-        """Return an up-to-date catalog without opening the store; ``None`` if the store must be opened."""
+        """Return an up-to-date catalog without opening the store; ``None`` if the store must be opened.
+
+        Opening the store also flushes what a killed writer left in the journal.
+        """
         from gitsession.index.catalogue import Catalogue
+        from gitsession.store.change_stamp import has_journal
 
         if self._store is not None:
             return None
         self.require()
-        if spool.is_due(self.location):
+        if spool.is_due(self.location) or has_journal(self.location):
             return None
         if self._catalogue is None:
             self._catalogue = Catalogue(self.location)
@@ -144,6 +148,7 @@ class App:
             return self.store().objects
         if self._objects is None:
             self._objects = GitStore.open(self.path, flush_on_close=False)
+            self._objects.flush_left()
             if create.is_partial(self.path):
                 from gitsession.sync import transport
 
@@ -250,7 +255,9 @@ class App:
             self._objects.close()
         if self._store is not None:
             self._store.close()
-            objects = self._store.objects
+        for objects in (self._objects, self._store.objects if self._store is not None else None):
+            if objects is None:
+                continue
             for moved, renamed in objects.renamed_branches:
                 warn(f"warning: another program moved the ref {moved}, so the new entries are on {renamed}")
             for name in objects.set_aside:

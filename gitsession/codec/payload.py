@@ -19,7 +19,16 @@ from gitsession.codec.holes import (
 from gitsession.errors import Malformed
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import KINDS, ROLES, BranchSummary, Compaction, Entry, Message, UnknownEntry
+from gitsession.model.entries import (
+    KINDS,
+    ROLES,
+    BranchSummary,
+    Compaction,
+    Entry,
+    Instructions,
+    Message,
+    UnknownEntry,
+)
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
 
 VERSION = 1
@@ -95,8 +104,9 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
 def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
     """Return the spans of ``payload``, the encoding of ``entry``, that become separate blobs. FROZEN under view 1."""
     has_summary = isinstance(entry, Compaction | BranchSummary)
+    has_files = isinstance(entry, Instructions) and isinstance(entry.files, Mapping)
     may_hold_image = b"\x59" in payload and holds_image(payload)  # 0x59: the head of a byte string of 256 B to 64 KiB
-    if not has_summary and len(payload) < STRING_BYTES_MIN and not may_hold_image:
+    if not has_summary and not has_files and len(payload) < STRING_BYTES_MIN and not may_hold_image:
         return ()
     found: list[PayloadSpan] = []
     for path, is_text, start, end in cbor.strings(payload):
@@ -105,6 +115,8 @@ def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
             continue
         if has_summary and path == ("body", "summary"):
             encoding = "summary"
+        elif has_files and path in _FILE_CONTENTS:
+            encoding = "raw"  # so that equal files of several sessions are one blob
         elif end - start >= STRING_BYTES_MIN or (
             not is_text and end - start >= IMAGE_BYTES_MIN and is_image(payload[start : start + 16])
         ):
@@ -113,6 +125,10 @@ def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
             continue
         found.append(PayloadSpan(start, end, encoding))
     return tuple(found)
+
+
+_FILE_CONTENTS = (("body", "files", "files", "content"), ("body", "files", "skills", "content"))
+"""Paths of the contents of instruction files and skills in an ``instructions`` entry."""
 
 
 # ---- from entries and blocks to CBOR values
@@ -410,6 +426,13 @@ def _of_unknown(entry: Entry) -> Headline:
     return Headline(kind=name, label=name, at_ms=entry.at_ms)
 
 
+def _counts_of_files(entry: kinds.Instructions) -> str:
+    """Return the numbers of files and skills, such as ``3 files, 1 skill``; "" if the entry records no set."""
+    value = entry.files if isinstance(entry.files, Mapping) and "agent" in entry.files else {}
+    counts = {name: len(part) for name in ("files", "skills") if isinstance(part := value.get(name), list | tuple)}
+    return ", ".join(f"{count} {name if count != 1 else name[:-1]}" for name, count in counts.items() if count)
+
+
 def _of_plain(label: str, words: Callable[[Any], str]) -> Callable[[Any], Headline]:
     def make(entry: Any) -> Headline:
         return Headline(kind=entry.kind, label=label, words=words(entry), at_ms=entry.at_ms)
@@ -424,7 +447,9 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.ThinkingChange: _of_plain("thinking", lambda entry: entry.level),
     kinds.ModeChange: _of_plain("mode", lambda entry: entry.mode),
     kinds.ToolsChange: _of_plain("tools", lambda entry: ", ".join(entry.tools)),
-    kinds.Instructions: _of_plain("instructions", lambda entry: first_line(entry.task or entry.system_prompt or "")),
+    kinds.Instructions: _of_plain(
+        "instructions", lambda entry: first_line(entry.task or entry.system_prompt or "") or _counts_of_files(entry)
+    ),
     kinds.Injection: _of_plain("injection", lambda entry: ""),
     kinds.Compaction: _of_compaction,
     kinds.BranchSummary: _of_branch_summary,

@@ -16,6 +16,7 @@ from gitsession.compaction.summary import name_of, raise_if_cancelled
 from gitsession.compaction.visible_entries import CARRIED
 from gitsession.compaction.write_summary import SummaryOptions, write
 from gitsession.context import profiles
+from gitsession.context.instruction_texts import SKILLS
 from gitsession.context.profiles.visible_items import keep_system
 from gitsession.errors import LeafMoved, NotFound, Refused, SummaryFailed
 from gitsession.model.entries import SYSTEM, BranchSummary, Compaction, Message, Reset
@@ -92,6 +93,7 @@ def _entry(plan: Plan, options: SummaryOptions) -> Compaction | BranchSummary:
     system_messages = [item.entry for item in plan.system if isinstance(item.entry, Message)]
     preserve: dict[str, Any] = {CARRIED: plan.carried} if plan.carried else {}
     preserve |= {SYSTEM: keep_system(system_messages)} if system_messages else {}
+    preserve |= {SKILLS: list(plan.skills)} if plan.skills else {}
     preserve |= {"usage": dict(summary.usage)} if summary.usage else {}
     entry = Compaction(
         summary=summary.text,

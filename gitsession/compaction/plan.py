@@ -76,6 +76,7 @@ class Plan:
         previous: Earlier summary to continue.
         carried: Number of successive summaries up to ``previous``, each based on the one before.
         system: System messages, which are kept with the summary.
+        skills: Names of the active skills, which stay active.
         quoted: Text that is copied into the summary.
         onto: Entry after which the summary is appended, if it is not the leaf. The summary then describes an abandoned
             branch.
@@ -95,6 +96,7 @@ class Plan:
     previous: str = ""
     carried: int = 0
     system: tuple[Item, ...] = ()
+    skills: tuple[str, ...] = ()
     quoted: str = ""
     onto: Node | None = None
     files: TouchedFiles = TouchedFiles()
@@ -160,6 +162,7 @@ def cut_plan(strategy: str, line: ContextHistory, profile: Profile, view: Compac
         previous=view.previous.summary if view.previous else "",
         carried=carried(view.previous),
         system=view.system,
+        skills=view.skills,
         files=touched_files((item.entry for item in (*history, *prefix)), [listed_files(view.previous)]),
         tokens_before=view.tokens,
         replaced=total(profile, (*history, *prefix)) + (profile.estimate(view.previous) if view.previous else 0),

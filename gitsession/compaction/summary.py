@@ -12,11 +12,11 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
 from gitsession.model.usage import TOKENS_MAX
 
-Kind: TypeAlias = Literal["initial", "update", "prefix", "branch"]
+Kind: TypeAlias = Literal["initial", "update", "prefix", "branch", "title"]
 """The kind of a summary.
 
 ``initial``: a first summary. ``update``: a summary that continues an earlier one. ``prefix``: a summary of the
-beginning of a turn whose end is kept. ``branch``: a summary of an abandoned branch.
+beginning of a turn whose end is kept. ``branch``: a summary of an abandoned branch. ``title``: a title of the session.
 """
 
 Progress: TypeAlias = Callable[[str], None]

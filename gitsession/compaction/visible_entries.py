@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping
 
 from gitsession.context.history import ContextHistory
+from gitsession.context.instruction_texts import active_skills
 from gitsession.context.profiles import Profile
 from gitsession.context.profiles.visible_items import changed, changes, is_message, reach, show
 from gitsession.context.tokens import tokens
@@ -47,12 +48,14 @@ class CompactionView:
         entries: Entries after the summary of ``previous``, oldest first.
         system: All system messages, in order.
         tokens: Size of the whole context in tokens.
+        skills: Names of the active skills.
     """
 
     previous: Compaction | None
     entries: tuple[ShownEntry, ...]
     system: tuple[Item, ...]
     tokens: int
+    skills: tuple[str, ...] = ()
 
 
 def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
@@ -68,6 +71,7 @@ def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
         tuple(ShownEntry(node, by_oid.get(node.oid, ())) for node in [*kept, *after]),
         tuple(item for item in selection.items if is_message(item.entry, "system")),
         count.used,
+        active_skills(line, profile.NAME, selection.items, selection.state.instructions),
     )
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gitsession.context import profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.policies import Policy, PolicyInput
+from gitsession.context.profiles import Selection
 from gitsession.context.rewriting import with_blocks
-from gitsession.context.tokens import tokens
-from gitsession.context.value import Context, Item
+from gitsession.context.tokens import tokens, with_instructions
+from gitsession.context.value import Context, InstructionText, Item
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, Thinking
 from gitsession.redaction.original import OPENS
@@ -31,12 +33,35 @@ def context(
     rules = profiles.profile(profile)
     selection = rules.select(line)
     items, model = selection.items, selection.state.model
+    texts = _texts(line, rules.NAME, selection)
     count = tokens(rules, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
+    count = with_instructions(count, rules, items, texts, selection.fresh)
     for policy in policies:
         items = tuple(policy(items, PolicyInput(rules, count.used, model)))
         if items != selection.items:  # the provider counted another context
             count = tokens(rules, items, fresh=len(items), window=window, model=model)
-    return Context(rules.NAME, items, selection.state, count)
+            count = with_instructions(count, rules, items, texts, len(items))
+    if texts and items != selection.items:
+        texts = _moved(texts, selection.items, items)
+    return Context(rules.NAME, items, selection.state, count, instruction_texts=texts)
+
+
+def _texts(line: ContextHistory, profile: str, selection: Selection) -> tuple[InstructionText, ...]:
+    recorded = selection.state.instructions
+    if recorded is None or recorded.files is None:
+        return ()
+    from gitsession.context.instruction_texts import instruction_texts  # only for sessions with recorded files
+
+    return instruction_texts(line, profile, selection.items, recorded)
+
+
+def _moved(
+    texts: Sequence[InstructionText], before: Sequence[Item], after: Sequence[Item]
+) -> tuple[InstructionText, ...]:
+    """Return the texts at their places among ``after``, the items that policies left of ``before``."""
+    places = {position: at for at, position in enumerate(_positions(before))}
+    left = sorted(places.get(position, 0) for position in _positions(after))
+    return tuple(dataclasses.replace(text, at=bisect_left(left, text.at)) for text in texts)
 
 
 def revealed(
@@ -56,7 +81,10 @@ def revealed(
         _without_broken_signatures(item, shown.hidden) for item in _replace_items(redacted.items, exact.items)
     )
     hidden = sum(shown.hidden.get(oid, 0) for oid in {item.oid for item in items})
-    return dataclasses.replace(redacted, items=items, state=exact.state, hidden=hidden, redacted=redacted)
+    texts = exact.instruction_texts if len(exact.items) == len(items) else redacted.instruction_texts
+    return dataclasses.replace(
+        redacted, items=items, state=exact.state, hidden=hidden, redacted=redacted, instruction_texts=texts
+    )
 
 
 def _replace_items(redacted: Sequence[Item], exact: Sequence[Item]) -> list[Item]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from gitsession.codec import holes
@@ -11,7 +12,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.errors import Malformed
 from gitsession.formats import FORMATS
 from gitsession.git.types import Oid
-from gitsession.model.entries import Entry, Opaque
+from gitsession.model.entries import Entry, Instructions, Opaque
 from gitsession.sessions import content
 from gitsession.sessions import history_state as anchors
 from gitsession.sessions.attached_files import SessionAttachments
@@ -102,6 +103,7 @@ class ContextHistory:
         index: Index of entries.
         cache: Cache of entries.
         attachments: Files of the session, whose content replaces their names in entries; ``None`` to keep the names.
+        recorded: Time, in Unix time in ms, and id of each ``instructions`` entry on ``meta``, oldest first.
     """
 
     def __init__(
@@ -111,12 +113,14 @@ class ContextHistory:
         index: EntryIndex | None = None,
         cache: HistoryCache | None = None,
         attachments: SessionAttachments | None = None,
+        recorded: Sequence[tuple[int, Oid]] = (),
     ) -> None:
         self._store = store
         self._ahead = ReadAheadReader(store)
         self._expected: list[Oid] = []
         """Payloads of entries that ``showable_entries`` listed and that are not read yet."""
         self._attachments = attachments
+        self._recorded = recorded
         self._index = index or _EmptyIndex()
         self._cache = cache or HistoryCache()
         self._nodes: dict[Oid, Node] = {}
@@ -216,7 +220,8 @@ class ContextHistory:
     def revealed(self) -> tuple[ContextHistory, RevealedStore]:
         """Return this history with the originals of redacted parts, and the store that counts these originals."""
         store = RevealedStore(self._store)
-        return ContextHistory(store, self.leaf, self._index, attachments=self._attachments), store
+        line = ContextHistory(store, self.leaf, self._index, attachments=self._attachments, recorded=self._recorded)
+        return line, store
 
     @functools.cached_property
     def anchors(self) -> HistoryState:
@@ -229,6 +234,25 @@ class ContextHistory:
             self.entry,
             lambda oid: self._index.anchors(oid) if oid != leaf else None,  # the state at the leaf is unknown
         )
+
+    @functools.cached_property
+    def instructions(self) -> Instructions | None:
+        """Instructions at the leaf; ``None`` if there are none.
+
+        Files that hooks recorded on ``meta`` are in force from their time on. They complete the instructions in the
+        history, which may have a system prompt.
+        """
+        oid = self.anchors.instructions
+        own = self.entry_at(oid) if oid else None
+        found = own if isinstance(own, Instructions) else None
+        if not self._recorded or self.leaf is None or (found is not None and found.files is not None):
+            return found
+        seconds = self._node(self.leaf).committer_seconds
+        newest = next((oid for at_ms, oid in reversed(self._recorded) if at_ms // 1000 <= seconds), None)
+        files = self.entry_at(newest) if newest else None
+        if not isinstance(files, Instructions):
+            return found
+        return files if found is None else dataclasses.replace(found, files=files.files)
 
 
 def names_of(node: Spot) -> tuple[str, ...]:

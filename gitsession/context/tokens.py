@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from gitsession.context.estimates import IMAGE_TOKENS, by_bytes_of, images, is_image, texts
 from gitsession.context.profiles import Profile
-from gitsession.context.value import Item, Shown, Source, Tokens
+from gitsession.context.value import InstructionText, Item, Shown, Source, Tokens
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 from gitsession.pattern import pattern
@@ -55,6 +55,25 @@ def tokens(
     is_own_tokenizer = source == "tokenizer" and (model or "").startswith(("openai/", "openai-codex/"))
     exact = covered == len(items) and not stale if usage else is_own_tokenizer
     return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if usage else source, stale)
+
+
+def with_instructions(
+    count: Tokens, profile: Profile, items: Sequence[Item], texts: Sequence[InstructionText], fresh: int
+) -> Tokens:
+    """Return ``count`` with the tokens of ``texts``. Those that a provider counted are only in the breakdown."""
+    measure, _ = counter(profile)
+    usage = profile.usage(items, fresh) if count.source == "usage" else None
+    by_role, added = Counter(count.by_role), 0
+    total = 0
+    for text in texts:
+        size = measure(Message.user(text.text))
+        by_role[text.role] += size
+        total += size
+        added += 0 if usage is not None and text.at < usage[1] else size
+    by_kind = {**count.by_kind, **({"instructions": total} if total else {})}
+    return dataclasses.replace(
+        count, used=count.used + added, by_role=dict(by_role), by_kind=by_kind, exact=count.exact and not added
+    )
 
 
 def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:

@@ -14,7 +14,7 @@ from gitsession.context import providers
 from gitsession.context.provider_management import ContextManagement
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
-from gitsession.model.blocks import Block
+from gitsession.model.blocks import Block, Text
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Instructions, Message
 
 Shown: TypeAlias = Message | CustomMessage | Compaction | BranchSummary
@@ -106,6 +106,26 @@ class State:
     rules: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class InstructionText:
+    """A text of recorded instructions that the model receives between the items of a context.
+
+    Attributes:
+        at: Number of items before the text.
+        role: ``system`` (a part of the system prompt), ``user``, ``developer`` or ``assistant``.
+        text: The text.
+        part: ``files`` (the files that are always in force), ``skills`` (the list of skills), ``rule`` (a file with
+            patterns), or ``skill`` (an active skill).
+        names: The paths of the files, or the names of the skills.
+    """
+
+    at: int
+    role: str
+    text: str
+    part: str
+    names: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Context:
     """A context: the items in the order in which the model receives them, and the state.
@@ -115,6 +135,7 @@ class Context:
         items: The entries that the model receives, in order.
         state: The settings that apply to the next answer.
         tokens: Token counts of the context. ``tokens.used`` is the number of all tokens.
+        instruction_texts: Texts of recorded instructions, in the order of their places between the items.
         hidden: Number of placeholders in the context for secrets whose originals are not on this machine.
         redacted: The same context with placeholders for all secrets; ``None`` if this context shows no original.
         management: Settings with which the provider compacts and edits the context; ``None`` if there are none.
@@ -126,6 +147,7 @@ class Context:
     tokens: Tokens
     hidden: int = 0
     redacted: Context | None = field(default=None, repr=False)
+    instruction_texts: tuple[InstructionText, ...] = ()
     management: ContextManagement | None = field(default=None, repr=False)
 
     @property
@@ -196,12 +218,35 @@ class Context:
         Raises:
             NotFound: The provider is unknown.
         """
-        request: dict[str, Any] = providers.provider(provider).request(self, system=system)
+        context, system = self.with_instructions(system, as_item=provider == "pi")
+        request: dict[str, Any] = providers.provider(provider).request(context, system=system)
         if self.management is not None and provider == "anthropic":
             request |= self.management.anthropic()
         elif self.management is not None and provider == "openai-responses":
             request |= self.management.openai()
         return request
+
+    def with_instructions(self, system: str | None = None, *, as_item: bool = False) -> tuple[Context, str | None]:
+        """Return the context with the texts of the instructions among its items, and the system prompt.
+
+        Texts for the system prompt are appended to ``system``, or else to the recorded prompt. ``as_item``: whether
+        they become a system message instead if ``system`` is ``None``.
+        """
+        if not self.instruction_texts:
+            return self, system
+        items = list(self.items)
+        for text in reversed([text for text in self.instruction_texts if text.role != "system"]):
+            items.insert(text.at, Item("", Message(role=text.role, content=(Text(text.text),))))
+        parts = [text.text for text in self.instruction_texts if text.role == "system"]
+        if parts and as_item and system is None:
+            leading = 1 if items and getattr(items[0].entry, "role", "") == "system" else 0
+            items.insert(leading, Item("", Message(role="system", content=(Text("\n\n".join(parts)),))))
+            return dataclasses.replace(self, items=tuple(items), instruction_texts=()), None
+        recorded = self.state.instructions or Instructions()
+        head = "\n\n".join(part for part in [recorded.system_prompt if system is None else system, *parts] if part)
+        state = dataclasses.replace(self.state, instructions=dataclasses.replace(recorded, system_prompt=head or None))
+        context = dataclasses.replace(self, items=tuple(items), state=state, instruction_texts=())
+        return context, None if system is None else head
 
     @functools.cached_property
     def digest(self) -> bytes:
@@ -210,6 +255,7 @@ class Context:
             return self.redacted.digest
         parts = [_canonical([self.profile, _plain(self.state)])]
         parts += [_canonical([item.entry.kind, _plain(item.entry)]) for item in self.items]
+        parts += [_canonical(["instruction_text", _plain(text)]) for text in self.instruction_texts]
         return hash_of(*[hash_of(part) for part in parts])
 
 

@@ -64,9 +64,13 @@ def opened(path: Path, tables: Collection[str] = ()) -> Iterator[OpenDatabase]:
             formats = [] if tables else list(all_with_capability(Database).values())
             columns = _columns(db, tables or {table for format in formats for table in format.TABLES})
             format = next((each for each in formats if each.owns_tables(columns)), None)
-            allowed = set(tables if format is None else format.TABLES)
+            listed = set(tables if format is None else format.TABLES)
+            allowed = {table: columns[table] for table in columns if table in listed}
+            if format is not None:
+                for table, only in format.COLUMNS.items():
+                    allowed[table] = [name for name in allowed.get(table, ()) if name in only]
             db.set_authorizer(lambda *arguments: _authorize(allowed, *arguments))
-        yield OpenDatabase(format, {table: columns[table] for table in columns if table in allowed}, db)
+        yield OpenDatabase(format, allowed, db)
     finally:
         db.close()
 
@@ -101,8 +105,13 @@ def _columns(db: sqlite3.Connection, tables: Collection[str]) -> dict[str, list[
 _PLAIN = (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_TRANSACTION)
 
 
-def _authorize(allowed: set[str], action: int, first: str | None, *_: str | None) -> int:
-    if action in _PLAIN or (action == sqlite3.SQLITE_READ and first in allowed):
+_WHOLE_ROW = ("", "ROWID")
+"""The names of columns of which SQLite asks for a count of rows, and for a row number."""
+
+
+def _authorize(allowed: Columns, action: int, first: str | None, second: str | None, *_: str | None) -> int:
+    columns = allowed.get(first or "") if action == sqlite3.SQLITE_READ else None
+    if action in _PLAIN or (columns is not None and (second in _WHOLE_ROW or second in columns)):
         return sqlite3.SQLITE_OK
     return sqlite3.SQLITE_DENY
 

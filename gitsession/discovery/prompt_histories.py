@@ -11,8 +11,9 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gitsession.discovery.discover import paths_in, top_folder
 from gitsession.errors import GitSessionError, Unavailable
@@ -29,6 +30,9 @@ from gitsession.formats.prompt_histories import (
     of_aider,
     of_omp,
 )
+
+if TYPE_CHECKING:
+    from gitsession.formats.base.format import Row
 
 BYTES_MAX = 16 << 20
 """The number of bytes that are read from the end of a history."""
@@ -119,27 +123,36 @@ def _require_regular(path: Path, status: os.stat_result) -> None:
 
 
 def _of_database(path: Path) -> list[TypedPrompt]:
-    """Return the newest prompts in omp's database. Raises ``OSError``, ``Unavailable`` and ``Malformed``."""
+    """Return the newest prompts in omp's database. Raises the errors of ``rows_of``."""
+    found: list[TypedPrompt] = []
+    size = 0
+    for row in rows_of(path, OMP_TABLE, OMP_COLUMNS, "created_at DESC, id DESC"):
+        found.append(of_omp(*row))
+        size += len(found[-1].text)
+        if size > BYTES_MAX:
+            break
+    return found
+
+
+def rows_of(path: Path, table: str, columns: Sequence[str], order: str) -> Iterator[Row]:
+    """Yield the rows of a prompt history in a database, with ``NULL`` for the columns that do not exist.
+
+    Raises ``OSError`` if a file of the database is a link or no regular file, ``Unavailable`` if the database is locked
+    or the query takes longer than ``QUERY_SECONDS_MAX``, and ``Malformed`` if the database is damaged.
+    """
     from gitsession.discovery import databases  # few users have omp
     from gitsession.formats.base.format import column_list
 
     for name in (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):
         if name == path or os.path.lexists(name):
             _require_regular(name, os.lstat(name))
-    found: list[TypedPrompt] = []
-    size = 0
     deadline = time.monotonic() + QUERY_SECONDS_MAX
-    with databases.opened(path, (OMP_TABLE,)) as database:
+    with databases.opened(path, (table,)) as database:
         database.db.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)
-        columns = column_list(OMP_COLUMNS, database.columns.get(OMP_TABLE, ()))
+        selected = column_list(columns, database.columns.get(table, ()))
         try:
-            for row in database.query(f"SELECT {columns} FROM {OMP_TABLE} ORDER BY created_at DESC, id DESC"):
-                found.append(of_omp(*row))
-                size += len(found[-1].text)
-                if size > BYTES_MAX:
-                    break
+            yield from database.query(f"SELECT {selected} FROM {table} ORDER BY {order}")
         except GitSessionError:
             if time.monotonic() > deadline:
                 raise Unavailable(f"the query took longer than {QUERY_SECONDS_MAX:g} seconds") from None
             raise
-    return found

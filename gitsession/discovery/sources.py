@@ -13,13 +13,14 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from gitsession.codec.digest import PrefixHasher
 from gitsession.dataclass import dataclass
-from gitsession.discovery import databases
+from gitsession.discovery import databases, side_files
+from gitsession.discovery.side_files import SideFile
 from gitsession.durable import write_all
 from gitsession.errors import Malformed, NotFound, Unavailable
 from gitsession.formats import (
@@ -71,13 +72,15 @@ class LoadedSession:
     """A session and the other files that belong to it.
 
     ``attachments``: the contents of these files by name; ``missing``: the names of the files that are missing.
-    ``state``: the state of the file; ``None`` if the next version of the file must be read whole.
+    ``state``: the state of the file; ``None`` if the next version of the file must be read whole. ``side_files``: the
+    side files that a database contains.
     """
 
     source: Source
     attachments: Mapping[str, bytes]
     missing: list[str]
     state: ReadState | None = None
+    side_files: Sequence[SideFile] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +197,10 @@ def _in_database(path: Path, format: Format | None, final: bool) -> Iterator[Fou
         for id, stamp in database_format.session_stamps(database.query, database.columns):
 
             def load(id: str = id) -> LoadedSession:
-                return LoadedSession(database_format.session(database.query, database.columns, id, final=final), {}, [])
+                source = database_format.session(database.query, database.columns, id, final=final)
+                documents = database_format.documents(database.query, database.columns, id)
+                beside = [side_files.document(name, os.fspath(path), data) for name, data in documents]
+                return LoadedSession(source, {}, [], side_files=beside)
 
             yield FoundSession(path.with_name(f"{path.name}{WITHIN}{_escape_id(id)}"), database_format, stamp, load)
 

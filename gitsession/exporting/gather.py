@@ -17,7 +17,7 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt
 from gitsession.exporting.answers import unfolded, with_tool_names
 from gitsession.exporting.visible_history import visible_history
-from gitsession.formats import FORMATS, Outgoing, OutgoingEntry, Referring, with_capability
+from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
 from gitsession.formats.base.outgoing import Writer, portable
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
@@ -294,7 +294,7 @@ class _Gatherer:
         line_node = line_node or node
         is_agents_own = line_node.source is not None and line_node.source.agent == self.format.AGENT
         if node.source is not None and not is_agents_own:
-            entry = self._resolved(node, node.source.agent, entry)
+            entry = self.attached.view(node, entry)  # the target agent cannot read the files
         return OutgoingEntry(
             key=self.keys[node.oid],
             parent=self._parent_key(node),
@@ -304,15 +304,6 @@ class _Gatherer:
             id=line_node.source.id if line_node.source is not None else None,
             begun=tuple(self.begun.get(node.oid, ())),
         )
-
-    def _resolved(self, node: Node, agent: str, entry: Entry) -> Entry:
-        """Return ``entry`` with the contents of sidecar files in place of their names.
-
-        The target agent cannot read these files.
-        """
-        payload = payload_of(self.store, node) if with_capability(agent, Referring) is not None else b""
-        resolved = self.attached.resolve(agent, payload)
-        return entry if resolved is payload else FORMATS[agent].read(resolved)
 
     def _parent_key(self, node: Node) -> str | None:
         """Return the key of the nearest exported entry above ``node``."""

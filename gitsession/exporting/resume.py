@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 from gitsession import durable
 from gitsession.codec.digest import to_base64url
@@ -30,6 +31,7 @@ from gitsession.formats import (
     Importing,
     Resumable,
     Source,
+    WithSideFiles,
     Workspace,
     all_with_capability,
     with_capability,
@@ -48,6 +50,16 @@ UNMARKED_PRUNES = "tool results that are pruned in this store but not in the age
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
+class Attributes(NamedTuple):
+    """The attributes of a file that is written. ``changed_ms``: its time, Unix time in ms; 0 for the current time."""
+
+    mode: int = 0o600
+    changed_ms: int = 0
+
+
+_PRIVATE = Attributes()
+
+
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
     """A plan to resume a session.
@@ -64,6 +76,8 @@ class ResumePlan:
         entry: The chain digest of the entry at which the session continues.
         other_files: The contents, by path, of other files that are missing: files to which the session refers, and
             files that it continues. These files are written, too.
+        attributes: The attributes of new files that are not private to the user, by path.
+        kept: The existing files that differ from the side files in the store. These files are not changed.
     """
 
     export: ExportResult
@@ -75,6 +89,8 @@ class ResumePlan:
     cwd: str
     entry: str
     other_files: Mapping[Path, bytes] = field(default_factory=dict)
+    attributes: Mapping[Path, Attributes] = field(default_factory=dict)
+    kept: tuple[Path, ...] = ()
 
     @property
     def is_complete(self) -> bool:
@@ -126,7 +142,8 @@ def plan(
         Refused: If the agent continued its file after the last import, if another file exists at the path, if the
             history of ``at`` has no message, or if the agent is unknown or cannot continue a session from a file.
     """
-    agent = agent or agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
+    own_agent = agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
+    agent = agent or own_agent
     format = with_capability(agent, Resumable)
     if format is None:
         raise Refused(
@@ -156,7 +173,12 @@ def plan(
     commands = [format.import_command(str(file))] if isinstance(format, Importing) else []
     commands.append(format.resume_command(id, str(file)))
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
-    other_files, missing = _missing_sidecars(format, folder, file, data, SessionAttachments(shown, sid))
+    attachments = SessionAttachments(shown, sid)
+    other_files, missing = _missing_sidecars(format, folder, file, data, attachments)
+    side_files = _SideFiles()
+    if agent == own_agent and isinstance(format, WithSideFiles):
+        side_files.add(format, folder, id, target, file, attachments)
+    other_files |= side_files.missing
     for base in session_files.bases(shown, agent, data, find) if find is not None else ():
         other_files |= _missing(folder, base)
     notes |= {note: count for note, count in ((UNMARKED_PRUNES, unmarked), (MISSING_FILES, missing)) if count}
@@ -170,6 +192,8 @@ def plan(
         cwd=target.cwd,
         entry=entry,
         other_files=other_files,
+        attributes=side_files.attributes,
+        kept=tuple(side_files.kept),
     )
 
 
@@ -180,7 +204,7 @@ def perform(plan: ResumePlan) -> None:
     """
     for path, content in plan.other_files.items():
         try:
-            _write(path, content)
+            _write(path, content, plan.attributes.get(path, _PRIVATE))
         except FileExistsError:  # a prefix of the file existed, or the agent has just written it
             existing = sources.read(path)[1]
             if content.startswith(existing) and existing != content:
@@ -196,11 +220,13 @@ def perform(plan: ResumePlan) -> None:
         raise _is_other(plan.file) from None
 
 
-def _write(file: Path, data: bytes) -> None:
+def _write(file: Path, data: bytes, attributes: Attributes = _PRIVATE) -> None:
     """Write a new file atomically. Raises ``FileExistsError`` if ``file`` exists."""
     durable.make_directories(file.parent)
     scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
-    durable.write_new(scratch, data)
+    durable.write_new(scratch, data, mode=attributes.mode)
+    if attributes.changed_ms:
+        os.utime(scratch, ns=(attributes.changed_ms * 1_000_000,) * 2)
     try:
         _name(scratch, file)
     finally:
@@ -231,6 +257,49 @@ def _missing_sidecars(
         else:
             missing += 1
     return found, missing
+
+
+@dataclass(frozen=True, slots=True)
+class _SideFiles:
+    """The side files of a session in the agent's folder.
+
+    ``missing``: the contents of the missing files, by path. The content of a shared file that lacks lines of the
+    session is the existing content with these lines appended. ``attributes``: the attributes of missing files. The
+    mode is that with which the agent creates them, because Claude Code restores a file with the mode of its backup. A
+    backup gets the time at which the session began: Claude Code restores no file that is older than its backup and has
+    the same size. ``kept``: the existing files with other content.
+    """
+
+    missing: dict[Path, bytes] = field(default_factory=dict)
+    attributes: dict[Path, Attributes] = field(default_factory=dict)
+    kept: list[Path] = field(default_factory=list)
+
+    def add(
+        self, format: WithSideFiles, folder: Path, id: str, target: Workspace, file: Path,
+        attachments: SessionAttachments,
+    ) -> None:  # fmt: skip
+        for name in attachments.nodes:
+            path_below = format.side_path(name, id, target, os.path.relpath(file, folder))
+            if path_below is None:
+                continue
+            path = folder / path_below
+            try:
+                existing = sources.read(path)[1] if os.path.lexists(path) else None
+            except (OSError, Malformed):
+                self.kept.append(path)
+                continue
+            if name in format.SHARED:
+                before = existing or b""
+                before += b"\n" if before and not before.endswith(b"\n") else b""
+                lines = [line for line in attachments.lines(name) if line not in before]
+                if lines:
+                    self.missing[path] = before + b"".join(lines)
+            elif existing is None and (entry := attachments.newest(name)) is not None:
+                self.missing[path] = entry.data
+                changed_ms = entry.at_ms if name.startswith(format.BACKUPS) else 0
+                self.attributes[path] = Attributes(0o777 if entry.executable else 0o666, changed_ms)
+            elif existing != attachments.get(name):
+                self.kept.append(path)
 
 
 def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:

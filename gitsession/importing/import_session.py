@@ -82,7 +82,7 @@ class ImportResult:
     only appended lines. ``branch``: the branch whose tip is the entry at which the agent continues; "" if that entry is
     not a tip. ``moves``: the ref updates. ``is_purged``: whether nothing was imported because the session was purged.
     ``state``: the state from which the import of a longer version of the file can continue; ``None`` if that version
-    must be imported whole.
+    must be imported whole. ``side_files``: the names of the side files of which new content was stored.
     """
 
     session: str
@@ -93,6 +93,7 @@ class ImportResult:
     moves: tuple[Move, ...]
     problems: tuple[SourceProblem, ...]
     is_purged: bool = False
+    side_files: tuple[str, ...] = ()
     state: ImportState | None = field(default=None, compare=False, repr=False)
 
     def with_problems(self, *descriptions: str) -> ImportResult:
@@ -559,7 +560,7 @@ class _Entries:
                 at_line[record.line] = node
                 continue
             draft = self._draft(number, record)
-            tree = commit_writer.tree_of(draft.form, draft.stored) if known else ""
+            tree = commit_writer.tree_of(draft.form, draft.stored, draft.summary) if known else ""
             node = known.get((parent.oid, record.line, tree)) or equivalents.find(parent, record)
             self.is_plain &= draft.original is None and (node is None or node.tree == tree)
             if node is not None and draft.original is not None:

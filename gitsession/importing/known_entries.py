@@ -110,7 +110,11 @@ class EquivalentEntries:
         nodes = self._at.get((parent.oid, record.line), ())
         if len(nodes) != 1:
             return None
-        tree = commit_writer.tree_of(format.FORM, commit_writer.redact_record(format, record.payload, None).stored)
+        summary = b""
+        if commit_writer.has_summary(nodes[0].kind):
+            summary = commit_writer.summary_of(format.FORM, format.headline(record.payload, record.parsed))
+        stored = commit_writer.redact_record(format, record.payload, None).stored
+        tree = commit_writer.tree_of(format.FORM, stored, summary)
         return nodes[0] if nodes[0].tree == tree else None
 
     def find(self, parent: Node, record: Record) -> Node | None:

@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 21
+VERSION = 22
 FILE = "gitsession/index.db"
 
 _SCHEMA = """
@@ -67,6 +67,9 @@ CREATE INDEX sessions_source ON sessions (agent, source_id);
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE side_files (
+    path TEXT, name TEXT, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, tree TEXT NOT NULL,
+    PRIMARY KEY (path, name)) WITHOUT ROWID;
 CREATE TABLE imports (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, state BLOB NOT NULL);
 CREATE TABLE calls (
     oid TEXT NOT NULL, block INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
@@ -84,7 +87,7 @@ CREATE INDEX changes_path ON changes (path);
 """
 _TABLES = (
     "state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "calls", "results",
-    "changes", "imports",
+    "changes", "imports", "side_files",
 )  # fmt: skip
 
 
@@ -141,7 +144,8 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         changed: The number of files that tool calls of the session changed.
         view: The view number of the session. Sessions with a later view number can be read, but not written.
         identity: The identity of the project, which is the same on all machines, if it is known.
-        parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked.
+        parent: The agent's id of the session that started this one as a sub-agent, or from which it was forked. If
+            gitsession wrote this session, the session id.
         delegated: 1 if this is the session of a sub-agent, else 0.
         continues: The id of the session that this one continues after a resume. Tokens of lines that were copied from
             that session are counted only there.
@@ -266,9 +270,10 @@ class Catalogue:
         found = self.db.execute(query, (storable(agent), storable(segment))).fetchone()
         return found[0] if found else None
 
-    def children_of(self, agent: str, source_id: str) -> list[Row]:
-        """Return the sessions that the agent's session ``source_id`` started, the oldest first."""
-        return self._rows("WHERE agent = ? AND parent = ?", (agent, source_id))[::-1]
+    def begun_in(self, row: Row) -> list[Row]:
+        """Return the sessions that a session started, its forks, and those that continue it, the newest first."""
+        where = "WHERE (agent = ? AND parent = ?) OR parent = ? OR continues = ?"
+        return self._rows(where, (row.agent, row.source_id or row.sid, row.sid, row.sid))
 
     def _newest(self, address: str, here: CurrentFolder) -> Row:
         # The sign keeps SQLite from using the index: to look up each row is slower than to sort all.
@@ -361,6 +366,22 @@ class Catalogue:
             db.executemany("INSERT INTO imports (path, state) VALUES (?, ?)", new)
             oldest = "(SELECT number FROM imports ORDER BY number DESC LIMIT -1 OFFSET ?)"
             db.execute(f"DELETE FROM imports WHERE number IN {oldest}", (STATES_MAX,))
+
+    def side_files(self, path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+        """Return the recorded status of each side file of the session file ``path``, and the tree of its entry."""
+        query = "SELECT name, size, mtime_ns, inode, tree FROM side_files WHERE path = ?"
+        return {name: (tuple(status), tree) for name, *status, tree in self.db.execute(query, (os.fsencode(path),))}
+
+    def remember_side_files(self, files: Mapping[Path, Mapping[str, tuple[Stat, str]]]) -> None:
+        """Record the status of side files, and the trees of their entries, by session file and name."""
+        rows = [
+            (os.fsencode(path), name, *recorded_status(stat), tree)
+            for path, found in files.items()
+            for name, (stat, tree) in found.items()
+        ]
+        # If the rows cannot be written, the next import reads the files again.
+        with contextlib.suppress(sqlite3.OperationalError), self.transaction() as db:
+            db.executemany("INSERT OR REPLACE INTO side_files VALUES (?, ?, ?, ?, ?, ?)", rows)
 
     def session_in(self, path: str) -> str | None:
         """Return the id of the session that was last imported from ``path``."""

@@ -15,6 +15,7 @@ from gitsession.sessions import marks as rules
 from gitsession.sessions.marks import SessionMark
 
 _SHORT = pattern(r"[0-9a-f]{8}")
+_FORK = pattern(r"(.*) \(fork #([0-9]{1,9})\)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,18 @@ def _select_marks(db: sqlite3.Connection, clauses: str, values: Sequence[str]) -
     return [SessionMark(*row) for row in found]
 
 
+def recorded_instructions(db: sqlite3.Connection, sid: str, meta: Oid | None) -> list[tuple[int, Oid]] | None:
+    """Return the time, in Unix time in ms, and the oid of each ``instructions`` entry on ``meta``, oldest first.
+
+    Return ``None`` if the catalog is older than ``meta``, the tip of that ref.
+    """
+    row = db.execute("SELECT meta FROM sessions WHERE sid = ?", (sid,)).fetchone()
+    if row is None or row[0] != meta:
+        return None
+    marks = _select_marks(db, "WHERE sid = ? AND what = 'instructions' AND on_meta", (sid,))
+    return [(mark.at_ms, mark.value) for mark in sorted(marks, key=lambda mark: mark.order)]
+
+
 def labelled(catalogue: Catalogue, sid: str, label: str) -> Oid | None:
     """Return the oid of the entry with the label ``label``; ``None`` if the session has no such entry."""
     db, value = catalogue.db, storable(label)
@@ -86,6 +99,17 @@ def sessions_with_label(catalogue: Catalogue, text: str) -> set[str]:
     sids = catalogue.db.execute("SELECT DISTINCT sid FROM marks WHERE what = 'label'").fetchall()
     part = storable(text).casefold()
     return {sid for (sid,) in sids if any(part in label.casefold() for label in names(catalogue, sid).labels.values())}
+
+
+def fork_title(catalogue: Catalogue, title: str) -> str:
+    """Return the title of a new fork: that of the original session with the next number, as in ``Login (fork #2)``."""
+    found = _FORK.fullmatch(title)
+    base = found[1] if found else title
+    sessions = catalogue.db.execute("SELECT title FROM sessions WHERE instr(title, ?) = 1", (storable(base),))
+    forks = (_FORK.fullmatch(other) for (other,) in sessions)
+    number = 1 + max((int(fork[2]) for fork in forks if fork and fork[1] == base), default=0)
+    suffix = f" (fork #{number})"
+    return base[: rules.NAME_MAX - len(suffix)] + suffix
 
 
 def by_digest(catalogue: Catalogue, digest: bytes) -> list[tuple[str, Oid]]:

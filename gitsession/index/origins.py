@@ -23,22 +23,21 @@ def origin_of(store: ObjectStore, catalogue: Catalogue, sid: str, source_id: str
     def find(agent: str, source_id: str) -> str | None:
         return next((row.sid for row in catalogue.by_source(agent, source_id)), None)
 
-    return origin(store, sid, source_id, find)
+    (start,) = catalogue.db.execute("SELECT start FROM sessions WHERE sid = ?", (sid,)).fetchone()
+    return origin(store, sid, source_id, start, find)
 
 
 def begun_in(store: ObjectStore, catalogue: Catalogue, session: Row) -> dict[Oid, list[Row]]:
-    """Return the sessions that ``session`` started or that continue it, by the oid of the entry where they began.
+    """Return the sessions that ``session`` started, its forks, and those that continue it, by the oid of their origin.
 
-    If the entry is unknown, the key is "".
+    If the entry where a session began is unknown, the key is "".
     """
     found: dict[Oid, list[Row]] = {}
-    for row in catalogue.sessions():
-        is_child = session.source_id is not None and (row.agent, row.parent) == (session.agent, session.source_id)
-        if is_child or row.continues == session.sid:
-            try:
-                origin = origin_of(store, catalogue, row.sid, row.source_id)
-            except DAMAGE:  # of that session
-                origin = None
-            entry = origin.entry if origin is not None else None
-            found.setdefault(entry.oid if entry is not None else "", []).append(row)
+    for row in catalogue.begun_in(session):
+        try:
+            origin = origin_of(store, catalogue, row.sid, row.source_id)
+        except DAMAGE:  # of that session
+            origin = None
+        entry = origin.entry if origin is not None else None
+        found.setdefault(entry.oid if entry is not None else "", []).append(row)
     return found

@@ -23,7 +23,7 @@ from gitsession.store.interface import ObjectStore
 _USER = "SELECT sid, oid, at_ms FROM docs WHERE role = 'user' {} ORDER BY at_ms DESC, id DESC"
 _MATCHING = "AND id IN (SELECT rowid FROM words WHERE words MATCH ?)"
 
-_INSERTED = pattern(
+INSERTED = pattern(
     r"<(?:local-command-|command-|system-reminder|task-notification|bash-)|\[Request interrupted by user"
 )
 """The start of a text that Claude Code inserted as a prompt."""
@@ -98,7 +98,7 @@ def _stored(
     for sid, oid, at_ms in rows:
         row = wanted.sessions.get(sid)
         text = text_of(store, oid) if row is not None and has_entry(catalogue.db, sid, oid) else None
-        if row is not None and text is not None and not _INSERTED.match(text):
+        if row is not None and text is not None and not INSERTED.match(text):
             yield RecentPrompt(agent=row.agent, at_ms=at_ms, text=text, project=row.project, session=row, oid=oid)
 
 

@@ -36,11 +36,12 @@ from gitsession.index.search_words import (
     terms,
 )
 from gitsession.index.vocabulary import Vocabulary
-from gitsession.model.entries import Entry, Opaque
+from gitsession.model.entries import Attachment, Entry, Fork, Opaque
 from gitsession.sessions import content
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.indexed_entry import IndexedEntry, Spot
 from gitsession.sessions.node import Node, load
+from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 T = TypeVar("T")
@@ -77,13 +78,15 @@ class Hit:
     Attributes:
         session: The session.
         oid: The oid of the entry.
-        role: The role of the text: ``user``, ``assistant``, ``tool``, ``shell``, ``custom``, ``summary`` or ``title``.
+        role: The role of the text: ``user``, ``assistant``, ``tool``, ``shell``, ``custom``, ``summary``, ``title``
+            or ``side-file``.
         at_ms: The time of the entry, Unix time in ms; 0 if it is unknown.
         snippet: The text around the hit.
         before: The line before the hit; "" if there is none.
         line: The line of the hit.
         after: The line after the hit; "" if there is none.
         words: The different texts in ``line`` that match.
+        name: The name of the side file with the hit; "" if the hit is not in a side file.
     """
 
     session: Row
@@ -95,6 +98,7 @@ class Hit:
     line: str = ""
     after: str = ""
     words: tuple[str, ...] = ()
+    name: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -181,22 +185,40 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         values = (match_query, newest_ms, expression(wanted.query))
         entries = (row for row in db.execute(_FIND, values) if wanted.includes(row[0], *row[2:]))
     hits = list(_titles(wanted, matches))[: wanted.most]
+    newest: dict[str, dict[Oid, str]] = {}
     for sid, oid, role, at_ms in entries:
         if len(hits) >= wanted.most:
             break
-        if not has_entry(catalogue.db, sid, oid):
-            continue  # an undo removed the entry
+        name = ""
+        if role == "side-file":
+            if sid not in newest:
+                newest[sid] = _newest_side_files(store, sid)
+            name = newest[sid].get(oid, "")
+        if not name and not has_entry(catalogue.db, sid, oid):
+            continue  # an undo removed the entry, or the side file has a newer state
         text = text_of(store, oid)
         if text is None or (wanted.regex is not None and not wanted.regex.search(fold(text))):
             continue
         line = matching_line(text, matches, SNIPPET_CHARS)
         shown = snippet(text, matches, SNIPPET_CHARS)
         at_line = line._asdict() if role in _PROSE else line._replace(before="", after="")._asdict()
-        hits.append(Hit(session=wanted.sessions[sid], oid=oid, role=role, at_ms=at_ms, snippet=shown, **at_line))
+        hits.append(
+            Hit(session=wanted.sessions[sid], oid=oid, role=role, at_ms=at_ms, snippet=shown, name=name, **at_line)
+        )
     return hits
 
 
-_PROSE = frozenset(ROLES) - {"tool", "shell"}
+def _newest_side_files(store: ObjectStore, sid: str) -> dict[Oid, str]:
+    """Return the names of a session's side files by the entries of their newest state, or of all their lines."""
+    from gitsession.sessions.attached_files import SessionAttachments
+
+    found = SessionAttachments(store, sid)
+    return {
+        node.oid: name for name, nodes in found.nodes.items() for node in nodes[: None if found.is_shared(name) else 1]
+    }
+
+
+_PROSE = frozenset(ROLES) - {"tool", "shell", "side-file"}
 """The roles whose lines are sentences. Lines around a hit in the output of a tool are not shown."""
 
 
@@ -248,11 +270,11 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
     seen = dict(db.execute("SELECT sid, branches FROM seen").fetchall())
     inserted = 0
     for row in progress.each("Indexing sessions", catalogue.sessions()):
-        leaves = json.dumps(sorted(row.branches.items()))
+        leaves = json.dumps([*sorted(row.branches.items()), store.ref(refs.meta(row.sid))])
         if seen.get(row.sid) == leaves:
             continue
         spots, is_complete = _new(db, catalogue, store, row, was_complete=seen.get(row.sid) != _INCOMPLETE)
-        for spot in spots:
+        for spot in (*spots, *_new_side_files(db, store, row.sid)):
             inserted += 1
             if inserted % BATCH == 0:
                 db.execute("COMMIT")
@@ -289,6 +311,18 @@ def _new(
     if not was_complete:
         return _readable(catalogue, store, row.sid)
     return [spot for spot in new.values() if spot.kind in KINDS], True
+
+
+def _new_side_files(db: sqlite3.Connection, store: ObjectStore, sid: str) -> Iterator[Node]:
+    """Yield the attachments on ``meta`` that are not indexed yet, the newest last."""
+    new: list[Node] = []
+    oid = store.ref(refs.meta(sid))
+    with contextlib.suppress(*DAMAGE):
+        while oid and not _is_known(db, sid, oid):
+            node = load(store, oid)
+            new += [node] if node.kind == Attachment.kind and not node.is_tombstone else []
+            oid = node.parent if node.parent and node.kind != Fork.kind else None
+    yield from reversed(new)
 
 
 def _upwards(catalogue: Catalogue, store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Spot]:
@@ -350,7 +384,7 @@ def _entry(store: ObjectStore, spot: Spot) -> Entry:
 
 
 FILE = Path("gitsession") / "search.db"
-VERSION = 3
+VERSION = 4
 TOKENIZER = 'tokenize="unicode61 remove_diacritics 2"'
 
 _SCHEMA = f"""

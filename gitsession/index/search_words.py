@@ -22,10 +22,13 @@ from gitsession.pattern import pattern
 _SHORT_CHARS = 2_000
 """Maximum number of indexed characters of a tool's arguments or result. Longer ones mostly contain files."""
 
+_SIDE_FILE_CHARS = 1_000_000
+"""Maximum number of indexed characters of a side file."""
+
 KINDS = tuple(kind.kind for kind in (kinds.Message, kinds.CustomMessage, kinds.Compaction, kinds.BranchSummary))
 """The kinds of entries that can have searchable text."""
 
-ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title")
+ROLES = ("user", "assistant", "tool", "shell", "custom", "summary", "title", "side-file")
 """The roles of searchable text."""
 
 _TERMS_MAX = 64
@@ -78,6 +81,9 @@ def _text_of(entry: Entry) -> SearchableText | None:
             return SearchableText("custom", answer=_text(entry.content))
         case kinds.Compaction() | kinds.BranchSummary():
             return SearchableText("summary", summary=entry.summary)
+        case kinds.Attachment() if not entry.name.startswith("file-history/"):  # versions of the user's own files
+            text = "" if b"\0" in entry.data[:_SHORT_CHARS] else entry.data.decode("utf-8", "replace")
+            return SearchableText("side-file", work=text[:_SIDE_FILE_CHARS])
     return None
 
 

@@ -23,7 +23,7 @@ from gitsession.sessions.node import Node, line_of, load
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
-_ALONE = frozenset({kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
+_ALONE = frozenset({kinds.Instructions.kind, kinds.Label.kind, kinds.Title.kind, kinds.Seal.kind})
 """The kinds of entries of the ``meta`` ref that can be interpreted without the other entries of that ref."""
 
 

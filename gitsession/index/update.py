@@ -479,7 +479,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
     created_ms = clamped(first.at_ms)
     if meta is not None:
         cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
-        parent = parent_of(meta.header)
+        parent = parent_of(meta.header) or (first.parent if isinstance(first, kinds.Fork) else None)
         continues, copied = _continues(meta)
         (leaf,) = db.execute("SELECT oid FROM branches WHERE sid = ? AND name = ?", (sid, name)).fetchone()
         known = known._replace(

@@ -5,6 +5,7 @@ Claude Code and codex use these names. The extensions for other agents translate
 
 from __future__ import annotations
 
+SESSION_START = "SessionStart"
 BEFORE_TOOL = "PreToolUse"
 AFTER_TOOL = frozenset({"PostToolUse", "PostToolUseFailure"})
 TOOLS = AFTER_TOOL | {BEFORE_TOOL}
@@ -19,7 +20,7 @@ INGEST_EVENTS = frozenset({TURN_END, SESSION_END})
 """Events after which a separate process ingests the spool."""
 
 KNOWN = SNAPSHOT_EVENTS | frozenset(
-    {"SessionStart", SESSION_END, "SubagentStart", "SubagentStop", "PreCompact", "PostCompact"}
+    {SESSION_START, SESSION_END, "SubagentStart", "SubagentStop", "PreCompact", "PostCompact"}
 )
 
 READ_ONLY = frozenset(

@@ -51,6 +51,14 @@ The function returns the id of the session in the store, or ``None`` if the sess
 """
 
 
+RecordInstructions: TypeAlias = Callable[[str, int, bool], None]
+"""A function that records the instructions of a session if they have changed.
+
+The arguments are the id of the session, the time of the event at which they were first used or noticed (Unix time in
+ms), and whether this event is the start of the session. Raises ``GitSessionError`` and ``OSError``.
+"""
+
+
 @dataclass
 class IngestResult:
     """The result of an ingestion.
@@ -73,7 +81,13 @@ class IngestResult:
 
 
 def ingest(
-    store: GitStore, import_file: ImportSessionFile, *, home: Path, clock: Callable[[], int], wait_seconds: float = 0.0
+    store: GitStore,
+    import_file: ImportSessionFile,
+    record_instructions: RecordInstructions,
+    *,
+    home: Path,
+    clock: Callable[[], int],
+    wait_seconds: float = 0.0,
 ) -> IngestResult:
     """Ingest the events in the spool. Raises ``Unavailable``.
 
@@ -90,7 +104,7 @@ def ingest(
         except Unavailable:
             return IngestResult(waiting=len(spool.waiting(str(store.git_dir))), busy=True)
         try:
-            return _Ingestion(store, import_file, home, clock).run()
+            return _Ingestion(store, import_file, record_instructions, home, clock).run()
         except OSError as error:
             raise Unavailable(f"cannot ingest the events in '{folder}': {error.strerror}") from error
         finally:
@@ -100,7 +114,16 @@ def ingest(
 
 
 class _Ingestion:
-    def __init__(self, store: GitStore, import_file: ImportSessionFile, home: Path, clock: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        store: GitStore,
+        import_file: ImportSessionFile,
+        record_instructions: RecordInstructions,
+        home: Path,
+        clock: Callable[[], int],
+    ) -> None:
+        self._record_instructions = record_instructions
+        self._noticed: dict[str, list[Event]] = {}
         self._store, self._import_file, self._home, self._clock = store, import_file, home, clock
         self._spool = str(store.git_dir)
         self._calls = Calls(store.git_dir)
@@ -130,6 +153,7 @@ class _Ingestion:
         self._chains.save(waiting)
         spool.leave(self._spool, waiting[-1].spooled if waiting else "")
         self._take_missed_snapshots()
+        self._take_instructions()
         self.done.waiting = len(waiting)
         return self.done
 
@@ -179,6 +203,8 @@ class _Ingestion:
         sid = self._session(event)
         if sid is None:
             return self._is_expired(event)
+        if not event.is_subagent:
+            self._noticed.setdefault(sid, []).append(event)
         if event.snapshot is not None:
             return self._add_checkpoint(event, event.snapshot, tree, sid)
         if event.skip_reason and event.workspace:
@@ -287,6 +313,23 @@ class _Ingestion:
                 self.done.checkpoints += 1
             except GitSessionError as error:
                 self._fail(f"{workspace}: {error}")
+
+    # ---- instructions
+
+    def _take_instructions(self) -> None:
+        """Record the instructions of the sessions with events, once for each session.
+
+        They are read here and not by the hook, so that the agent does not wait.
+        """
+        for sid, noticed in self._noticed.items():
+            started = [event.at_ms for event in noticed if event.name == events.SESSION_START]
+            at_ms = started[-1] if started else noticed[-1].at_ms
+            try:
+                self._record_instructions(sid, at_ms, bool(started))
+            except GitSessionError as error:
+                self._fail(f"the instructions of {sid}: {error}")
+            except OSError as error:
+                self._fail(f"the instructions of {sid}: {error.strerror}")
 
     # ---- failures
 

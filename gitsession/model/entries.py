@@ -57,7 +57,9 @@ class SessionHeader(Entry):
         view: The view number of the session, which selects the rules for its commits.
         cwd: The working directory.
         title: The title in the agent's header.
-        parent: The session that started this one, as the agent's id or the path of a file.
+        parent: The session that started this one, as the agent's id or the path of a file; in sessions that gitsession
+            wrote, the session id.
+        parent_entry: The entry at which ``parent`` started this session, only in sessions that gitsession wrote.
     """
 
     kind: ClassVar[str] = "session"
@@ -67,6 +69,7 @@ class SessionHeader(Entry):
     cwd: str | None = None
     title: str | None = None
     parent: str | None = None
+    parent_entry: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -353,7 +356,7 @@ class Fork(Entry):
 
     ``title``, ``labels``: the title and the labels of the other session when the fork was created. ``source_id``: the
     agent's id of the fork, if the agent created it. The agent's file of the fork then continues the file of the other
-    session.
+    session. ``parent``: the id of the other session, if gitsession created the fork.
     """
 
     kind: ClassVar[str] = FORK
@@ -364,6 +367,7 @@ class Fork(Entry):
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     source_id: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -382,12 +386,14 @@ class SourceFile(Entry):
 class Attachment(Entry):
     """A file that the agent stores beside its session file. Attachments are only on branch ``meta``.
 
-    ``name``: the name by which entries refer to the file.
+    ``name``: the name by which entries refer to the file, or the path of a side file in the agent's folder.
+    ``executable``: whether a side file is executable.
     """
 
     kind: ClassVar[str] = "attachment"
     name: str
     data: bytes
+    executable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

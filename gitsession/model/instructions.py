@@ -15,7 +15,8 @@ class InstructionFile:
             ``convention``.
         content: The text that the model receives: without front matter, and cut to the agent's limit.
         digest: The BLAKE3 digest of the file's bytes, in hexadecimal.
-        patterns: Globs of the paths to which the file applies. If there are none, the file is always in force.
+        patterns: Globs of the absolute paths to which the file applies (``instructions.scopes``). If there are none,
+            the file is always in force.
         imported_by: The path of the file that imports this file.
         reason: The rule of the agent that selects the file, as one phrase.
         is_truncated: Whether ``content`` is only the beginning of the file.
@@ -41,7 +42,8 @@ class Skill:
         path: The absolute path of the skill's file, with ``/``.
         digest: The BLAKE3 digest of the file's bytes, in hexadecimal.
         content: The text that the model receives once the skill is activated.
-        patterns: Globs of the paths that activate the skill.
+        patterns: Globs of the absolute paths that activate the skill.
+        is_listed: Whether the model receives the description. If not, only the user can activate the skill.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Skill:
     digest: str
     content: str = ""
     patterns: tuple[str, ...] = ()
+    is_listed: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -113,7 +113,7 @@ def plan_entry(store: ObjectStore, sid: str, node: Node) -> PurgePlan:
             f"cannot purge entry {node.oid[:12]}: it is the first entry of session {sid}",
             hint="run `gitsession purge SESSION` to purge the whole session",
         )
-    return _plan(store, [EntryHit(sid, node, _digest(store, node))], [])
+    return plan_of(store, [hit_of(store, sid, node)], [])
 
 
 def plan_session(store: ObjectStore, sid: str) -> PurgePlan:
@@ -172,7 +172,7 @@ def plan_text(store: ObjectStore, text: str, sids: Iterable[str] | None = None) 
                     searched[oid] = any(spelling in store.read(oid)[1] for spelling in byte_forms)
                 if searched[oid]:
                     files.setdefault(oid, FileHit(sid, path, oid))
-    plan = _plan(store, entries.values(), files.values())
+    plan = plan_of(store, entries.values(), files.values())
     redacted_hits = tuple(redacted.values())
     remaining = (*plan.problems, *_remaining_copies(store, redacted_hits), *problems, *_in_commands(store, text))
     more = plan.more | Tombstones(replaced=replaced)
@@ -228,7 +228,13 @@ def _strings(line: bytes) -> Iterator[str]:
             pending += [*value.keys(), *value.values()]
 
 
-def _plan(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[FileHit]) -> PurgePlan:
+def hit_of(store: ObjectStore, sid: str, node: Node) -> EntryHit:
+    """Return the hit that removes an entry of session ``sid``."""
+    return EntryHit(sid, node, _digest(store, node))
+
+
+def plan_of(store: ObjectStore, entries: Iterable[EntryHit], files: Iterable[FileHit]) -> PurgePlan:
+    """Return the plan that removes ``entries`` and ``files``."""
     entries, files = tuple(entries), tuple(files)
     keys = {hit.digest for hit in entries} | {FILE + hit.oid for hit in files}
     more = Tombstones(frozenset(keys))

@@ -10,7 +10,7 @@ import functools
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from gitsession.codec import holes, message, payload
+from gitsession.codec import cbor, holes, message, payload
 from gitsession.codec.digest import chain as chain_of
 from gitsession.codec.digest import digest as digest_of
 from gitsession.codec.holes import StoredPayload
@@ -19,7 +19,7 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import Refused
 from gitsession.git.objects import SECONDS_MAX, encode_commit, encode_tree, oid_of
 from gitsession.git.types import Kind, ObjectSink, Oid
-from gitsession.model.entries import Entry, Tombstone
+from gitsession.model.entries import BranchSummary, Compaction, Entry, Tombstone
 from gitsession.model.headline import Headline
 from gitsession.redaction.original import Original
 from gitsession.sessions import layout, tombstone_set
@@ -64,6 +64,29 @@ class Draft:
     def replaces(self) -> bytes:
         """The digest in the ``Replaces`` trailer; empty for a tombstone, whose payload contains the digest."""
         return b"" if self.headline.role == Tombstone.kind else self.of
+
+    @property
+    def summary(self) -> bytes:
+        """The result of ``summary_of``."""
+        return summary_of(self.form, self.headline)
+
+
+_SUMMARIES = frozenset({Compaction.kind, BranchSummary.kind})
+
+
+def has_summary(kind: str) -> bool:
+    """Return whether an agent's entry of this kind can have a ``summary.md``."""
+    return kind in _SUMMARIES
+
+
+def summary_of(form: str, headline: Headline) -> bytes:
+    """Return the ``summary.md`` of an agent's entry, which repeats text of the payload; empty if there is none.
+
+    The ``summary.md`` of gitsession's own entries fills a hole instead. FROZEN under view 1.
+    """
+    if headline.kind not in _SUMMARIES or form == layout.OWN:
+        return b""
+    return cbor.valid_text(headline.body).encode()
 
 
 def draft_own(entry: Entry, nonce: bytes, guard: Guard | None) -> Draft:
@@ -139,7 +162,7 @@ def check_not_purged(store: ObjectStore, sid: str, parent: Node) -> None:
 
 def put(objects: Entries, parent: Node | None, draft: Draft) -> Node:
     """Write ``draft`` to ``objects`` as a child of ``parent``; as a root if ``parent`` is ``None``."""
-    tree = put_tree(objects, draft.form, draft.stored, draft.files)
+    tree = put_tree(objects, draft.form, draft.stored, draft.files, draft.summary)
     data, node = commit_of(draft, tree, parent)
     objects.put("commit", data)
     if draft.original is not None:
@@ -157,9 +180,9 @@ def original_of(node: Node, stored: bytes, table: bytes, data: bytes) -> Origina
     return Original(digest_of(stored, table), node.chain, data, source_text)
 
 
-def tree_of(form: str, stored: StoredPayload) -> Oid:
+def tree_of(form: str, stored: StoredPayload, summary: bytes = b"") -> Oid:
     """Return the oid of an entry's tree without writing the tree."""
-    return put_tree(_OidSink(), form, stored)
+    return put_tree(_OidSink(), form, stored, summary=summary)
 
 
 class _OidSink:
@@ -169,11 +192,11 @@ class _OidSink:
         return oid_of(kind, data)
 
 
-def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None) -> Oid:
-    """Write an entry's tree and its blobs, and return the oid of the tree."""
+def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None = None, summary: bytes = b"") -> Oid:
+    """Write an entry's tree and its blobs, and return the oid of the tree. ``summary``: see ``summary_of``."""
     add = to.put
     payload_oid = add("blob", stored.payload)
-    if not stored.holes and files is None:
+    if not stored.holes and files is None and not summary:
         return add("tree", _payload_row(form) + bytes.fromhex(payload_oid))
     entries = {layout.PAYLOAD + form: (layout.FILE_MODE, payload_oid)}
     if stored.holes:
@@ -184,6 +207,8 @@ def put_tree(to: ObjectSink, form: str, stored: StoredPayload, files: Oid | None
             target[name] = (layout.FILE_MODE, add("blob", content))
         if blobs:
             entries[layout.BLOBS] = (layout.TREE_MODE, add("tree", encode_tree(blobs)))
+    if summary:
+        entries[layout.SUMMARY] = (layout.FILE_MODE, add("blob", summary))
     if files is not None:
         entries[layout.FILES] = (layout.TREE_MODE, files)
     return add("tree", encode_tree(entries))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable, Iterator
+
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, NotFound
 from gitsession.pattern import pattern
 from gitsession.sessions import graph, marks
 from gitsession.sessions.node import Node, load
 from gitsession.store.interface import ObjectStore
-from gitsession.store.refs import LEAF, ROOT
+from gitsession.store.refs import LEAF, ROOT, TURN, USER
 
 PREFIX_MIN = 4
 
@@ -16,15 +19,18 @@ STEPS = pattern(r"(.+?)~(\d{1,9})")
 
 
 def resolve(store: ObjectStore, sid: str, address: str, *, branch: str | None = None) -> Node:
-    """Return the entry that ``address`` names. ``branch``: the branch to which ``leaf`` and ``root`` refer.
+    """Return the entry that ``address`` names. ``branch``: the branch to which ``refs.ADDRESSES`` refer.
 
-    ``branch`` defaults to the active branch. These names are tried in order: ``leaf`` and ``root``, a branch, a label,
-    an agent's id, the beginning of a chain digest or an oid. Raises ``NotFound``, also if ``branch`` was removed, or
+    ``branch`` defaults to the active branch. These names are tried in order: ``refs.ADDRESSES``, a branch, a label, an
+    agent's id, the beginning of a chain digest or an oid. Raises ``NotFound``, also if ``branch`` was removed, or
     ``Ambiguous`` with the candidates.
     """
     steps = STEPS.fullmatch(address)
+    name, number = (steps[1], int(steps[2])) if steps else (address, 1)
+    if name in (USER, TURN):
+        return _counted(store, resolve(store, sid, LEAF, branch=branch), name, number)
     if steps:
-        return _ancestor(store, resolve(store, sid, steps[1], branch=branch), int(steps[2]), address)
+        return _ancestor(store, resolve(store, sid, name, branch=branch), number, address)
     if address in (LEAF, ROOT):
         name = branch or _active(store, sid)
         leaf = graph.tip(store, sid, name)
@@ -58,6 +64,38 @@ def _ancestor(store: ObjectStore, node: Node, steps: int, address: str) -> Node:
     return node
 
 
+def _counted(store: ObjectStore, leaf: Node, name: str, number: int) -> Node:
+    """Return the user message or the start of a turn with this number, counted from ``leaf`` beginning with 1."""
+    history = graph.history(store, leaf.oid)
+    users = (node for node in history if node.role == USER) if name == USER else _turn_starts(history)
+    found = next(itertools.islice(users, number - 1, None), None) if number else None
+    if found is None:
+        what = "user messages" if name == USER else "turns"
+        hint = "run `gitsession log` to list the history; the newest one has the number 1"
+        raise NotFound(f"no entry '{name}~{number}': the history has fewer {what}", hint=hint)
+    return found
+
+
+_ANSWERS = ("assistant", "tool")
+"""The roles of messages that end the beginning of a turn."""
+
+
+def _turn_starts(history: Iterable[Node]) -> Iterator[Node]:
+    """Yield the starts of the turns in ``history``, the newest first.
+
+    User messages without an answer between them start one turn, with the first of them.
+    """
+    start = None
+    for node in history:
+        if node.role == USER:
+            start = node
+        elif start is not None and node.role in _ANSWERS:
+            yield start
+            start = None
+    if start is not None:
+        yield start
+
+
 def _active(store: ObjectStore, sid: str) -> str:
     from gitsession.sessions.active_branch import active  # slow: it reads entries
 
@@ -84,7 +122,8 @@ def _search(store: ObjectStore, sid: str, address: str) -> Node:
             raise Ambiguous(f"{address!r} matches {len(found)} entries", lines, hint="pass more characters of the id")
     raise NotFound(
         f"no entry {address[:80]!r} in session {sid}",
-        hint=f"run `gitsession tree {sid}` to list the entries, or pass a label, a branch, leaf, root or leaf~3",
+        hint=f"run `gitsession tree {sid}` to list the entries, or pass a label, a branch, leaf, root, leaf~3, user~2 "
+        "or turn~1",
     )
 
 

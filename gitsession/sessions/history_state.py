@@ -41,7 +41,7 @@ CUMULATIVE = frozenset({ModelChange.kind, ModeChange.kind, Injection.kind})
 
 
 CONTEXT_KINDS = frozenset(
-    kind.kind for kind in (Message, CustomMessage, BranchSummary, Compaction, Reset, ContextEdit, Prune)
+    kind.kind for kind in (Message, CustomMessage, BranchSummary, Compaction, Reset, ContextEdit, Prune, Injection)
 )
 """The kinds that can add content to the context, or change the content of another entry."""
 

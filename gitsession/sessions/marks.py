@@ -11,13 +11,17 @@ from collections.abc import Iterable, Mapping
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 
+NAME_MAX = 200
+"""Maximum number of characters of a label or a title."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionMark:
     """A mark.
 
-    ``what``: ``label``, ``title``, ``slot`` or ``header``. A ``slot`` is an imported title on ``meta``. ``line``: the
-    line number in the agent's file; ``None`` for an entry that gitsession wrote.
+    ``what``: ``label``, ``title``, ``slot``, ``header`` or ``instructions``. A ``slot`` is an imported title on
+    ``meta``, and the value of ``instructions`` is the oid of an entry on ``meta``. ``line``: the line number in the
+    agent's file; ``None`` for an entry that gitsession wrote.
     """
 
     what: str

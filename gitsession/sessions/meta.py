@@ -221,6 +221,8 @@ def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[SessionMark]:
         return mark("slot" if on_meta and node.source else "title", entry.title)
     if isinstance(entry, kinds.SessionHeader) and on_meta:
         return mark("header", entry.title)
+    if isinstance(entry, kinds.Instructions) and on_meta:
+        return mark("instructions", node.oid)
     if isinstance(entry, kinds.Fork):
         labels = (SessionMark("label", entry.at_ms, None, b"", chain, label) for chain, label in entry.labels.items())
         return [*labels, SessionMark("title", entry.at_ms, None, b"", "", entry.title or "")]

@@ -7,13 +7,15 @@ from collections.abc import Callable, Iterator, Mapping
 from gitsession.codec.digest import to_base64url
 from gitsession.dataclass import dataclass
 from gitsession.formats import Delegating, with_capability
+from gitsession.git.types import Oid
 from gitsession.model.blocks import ToolCall
-from gitsession.model.entries import Attachment, Message, SessionHeader
+from gitsession.model.entries import Attachment, Fork, Message, SessionHeader
 from gitsession.sessions import content, graph
 from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.graph import Tree
 from gitsession.sessions.meta import Meta, meta_of
-from gitsession.sessions.node import Node
+from gitsession.sessions.node import Node, load
+from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
 
 
@@ -23,8 +25,8 @@ class Origin:
 
     Attributes:
         session: The id of the session that started this one, from which it was forked, or that it continues.
-        entry: The entry with the call that started this session, or the last entry that was copied from the continued
-            session.
+        entry: The entry with the call that started this session, the entry that was forked, or the last entry that was
+            copied from the continued session.
     """
 
     session: str
@@ -32,50 +34,47 @@ class Origin:
 
 
 def origin(
-    store: ObjectStore, sid: str, source_id: str | None, find: Callable[[str, str], str | None]
+    store: ObjectStore, sid: str, source_id: str | None, start: Oid, find: Callable[[str, str], str | None]
 ) -> Origin | None:
     """Return the origin of session ``sid``; ``None`` if it has no origin, or if the origin is not in the store.
 
-    ``source_id``: the agent's id of ``sid``. ``find``: a function that returns the id of a session, given the name of
-    an agent and the agent's id of the session. The entries of the original session are read only up to the call.
+    ``source_id``: the agent's id of ``sid``. ``start``: the entry at which ``sid`` begins. ``find``: a function that
+    returns the id of a session, given the name of an agent and the agent's id of the session. The entries of the
+    original session are read only up to the call.
     """
     meta = meta_of(store, sid)
     header = meta.header
-    format = with_capability(header.agent, Delegating) if header is not None else None
     parent_id = parent_of(header)
+    if header is not None and parent_id is not None and refs.is_sid(parent_id):
+        return _at_chain(store, parent_id, header.parent_entry)
     parent = find(header.agent, parent_id) if header is not None and parent_id is not None else None
     if parent is None:
-        return _continued(store, sid, meta)
+        continued = meta.continuation
+        if continued is not None and continued.session != sid:
+            return _at_chain(store, continued.session, continued.entry)
+        return _fork_origin(store, start)
+    format = with_capability(header.agent, Delegating) if header is not None else None
     if format is None or source_id is None:
         return Origin(parent, None)
     wanted = {sid: _Child(source_id, _attachments(meta, store))}
     return Origin(parent, dict(_calls(store, graph.tree(store, parent), format, wanted)).get(sid))
 
 
-def started(store: ObjectStore, node: Node, tree: Tree, agent: str, ids: Mapping[str, str | None]) -> list[str]:
-    """Return the ids of the sub-agents' sessions that the calls of an entry started.
-
-    ``tree``: the tree of the entry's session. ``ids``: the sessions whose header names this session as their origin,
-    with the agent's ids. Records are read from the call on, until all of these sessions are found.
-    """
-    format = with_capability(agent, Delegating)
-    if format is None or not ids or node.oid not in tree.nodes or not _calls_in(store, node):
-        return []
-    wanted = {sid: _Child(id, _attachments(meta_of(store, sid), store)) for sid, id in ids.items() if id is not None}
-    subtree = graph.subtree(tree, node.oid)
-    return [sid for sid, found in _calls(store, subtree, format, wanted) if found is not None and found.oid == node.oid]
-
-
-def _continued(store: ObjectStore, sid: str, meta: Meta) -> Origin | None:
-    """Return the session that ``sid`` continues, and the last entry that was copied from it.
-
-    Return ``None`` if they are not in the store.
-    """
-    found = meta.continuation
-    if found is None or found.session == sid or not graph.branches(store, found.session):
+def _at_chain(store: ObjectStore, session: str, chain: str | None) -> Origin | None:
+    """Return the entry of ``session`` with the encoded chain digest ``chain``; ``None`` if there is no such session."""
+    if not graph.branches(store, session):
         return None
-    nodes = graph.tree(store, found.session).nodes.values()
-    return Origin(found.session, next((node for node in nodes if to_base64url(node.chain) == found.entry), None))
+    nodes = graph.tree(store, session).nodes.values() if chain is not None else ()
+    return Origin(session, next((node for node in nodes if to_base64url(node.chain) == chain), None))
+
+
+def _fork_origin(store: ObjectStore, start: Oid) -> Origin | None:
+    """Return the session and the entry from which a fork was created; ``None`` if the session is not a fork."""
+    node = load(store, start)
+    fork = content.entry_of(store, node) if node.kind == Fork.kind else None
+    if not isinstance(fork, Fork) or fork.parent is None or not graph.branches(store, fork.parent):
+        return None
+    return Origin(fork.parent, load(store, node.parent) if node.parent is not None else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +144,8 @@ def parent_of(header: SessionHeader | None) -> str | None:
 
 
 def is_delegated(agent: str, source_id: str | None, header: SessionHeader | None) -> bool:
-    """Return whether the agent's data identifies the session as that of a sub-agent."""
+    """Return whether a session is that of a sub-agent: another session started it."""
+    if header is not None and refs.is_sid(header.parent or ""):
+        return True
     format = with_capability(agent, Delegating)
     return format is not None and header is not None and format.is_delegated(source_id or "", header)

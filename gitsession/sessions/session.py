@@ -6,6 +6,7 @@ A handle stays on its branch, even if another process switches the active branch
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping
 from itertools import count
@@ -30,6 +31,7 @@ from gitsession.sessions.active_branch import active
 from gitsession.sessions.content import entry_of, files_of
 from gitsession.sessions.entry_addresses import STEPS, resolve
 from gitsession.sessions.gaps import DAMAGE, Gap
+from gitsession.sessions.marks import NAME_MAX
 from gitsession.sessions.node import Node, load
 from gitsession.sessions.session_facts import beginning
 from gitsession.store import refs
@@ -37,11 +39,10 @@ from gitsession.store.interface import ObjectStore, Transaction
 
 if TYPE_CHECKING:
     from gitsession.redaction.guard import Guard
+    from gitsession.sessions.attached_files import SessionAttachments
 
 Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
-
-NAME_MAX = 200
 
 
 class StoredSession:
@@ -71,15 +72,29 @@ class StoredSession:
 
     @classmethod
     def new(
-        cls, store: ObjectStore, agent: str, cwd: str | None, clock: Clock, project: str | None = None
+        cls,
+        store: ObjectStore,
+        agent: str,
+        cwd: str | None,
+        clock: Clock,
+        project: str | None = None,
+        parent: StoredSession | None = None,
     ) -> StoredSession:
         """Return a new session. The first user message stores the session, so that there are no empty sessions.
 
-        ``project``: the project of the working directory ``cwd``, if it is known.
+        ``project``: the project of the working directory ``cwd``, if it is known. ``parent``: the session that starts
+        the new one at its tip.
         """
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
-        header = kinds.SessionHeader(agent=agent, cwd=cwd, at_ms=at_ms)
+        tip = None if parent is None else parent.leaf
+        header = kinds.SessionHeader(
+            agent=agent,
+            cwd=cwd,
+            parent=None if parent is None else parent.id,
+            parent_entry=None if tip is None else to_base64url(tip.chain),
+            at_ms=at_ms,
+        )
         return cls(
             store,
             refs.new_sid(at_ms),
@@ -144,8 +159,18 @@ class StoredSession:
         return graph.tip(self._store, self.id, name) is not None
 
     def read(self, node: Node) -> Entry:
-        """Return the content of an entry. If it cannot be read, return an ``Opaque`` entry."""
-        return entry_of(self._store, node)
+        """Return the content of an entry, with the images that its agent stores in other files.
+
+        If it cannot be read, return an ``Opaque`` entry.
+        """
+        entry = entry_of(self._store, node)
+        return entry if node.source is None else self._attachments.view(node, entry)
+
+    @functools.cached_property
+    def _attachments(self) -> SessionAttachments:
+        from gitsession.sessions.attached_files import SessionAttachments  # only imported entries have attachments
+
+        return SessionAttachments(self._store, self.id)
 
     def resolve(self, address: str | Node) -> Node:
         """Return the entry that an address in this session names. Raises ``NotFound`` or ``Ambiguous``."""
@@ -290,7 +315,9 @@ class StoredSession:
         node = self.resolve(at)
         commit_writer.check_not_purged(self._store, self.id, node)
         sid = refs.new_sid(at_ms)
-        entry = kinds.Fork(session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, at_ms=at_ms)
+        entry = kinds.Fork(
+            session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, parent=self.id, at_ms=at_ms
+        )
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
@@ -303,10 +330,9 @@ class StoredSession:
         """Set the label of an entry. An empty label removes the label."""
         node = self.resolve(at)
         name = clean_name(label)
-        if name in (refs.LEAF, refs.ROOT) or STEPS.fullmatch(name):
-            raise InvalidName(
-                f"cannot set label {name!r}: leaf, root and NAME~N are reserved", hint="choose another label"
-            )
+        if name in refs.ADDRESSES or STEPS.fullmatch(name):
+            reserved = f"{', '.join(refs.ADDRESSES)} and NAME~N are reserved"
+            raise InvalidName(f"cannot set label {name!r}: {reserved}", hint="choose another label")
         entry = kinds.Label(target=to_base64url(node.chain), label=name or None, at_ms=self._clock())
         self._append_meta(entry, f"label {self.id} {to_base64url(node.chain)[:12]} {entry.label or '(none)'}")
         return node
@@ -377,10 +403,15 @@ class StoredSession:
                 hint="upgrade gitsession to write to the session (this release can only read it)",
             )
 
+    def record_instructions(self, entry: kinds.Instructions) -> Node:
+        """Append instructions to ``meta``, so that the agent's file can still extend its branch."""
+        return self._append_meta(entry, "")
+
     def _append_meta(self, entry: Entry, command: str) -> Node:
+        """Append an entry to ``meta``. ``command``: the operation to log; "" to log none."""
         self.check_view()
-        ref = refs.meta(self.id)
-        with operation_log.recording(self._store, command, entry.at_ms) as tx:
+        ref, store = refs.meta(self.id), self._store
+        with operation_log.recording(store, command, entry.at_ms) if command else store.transaction() as tx:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
             commit_writer.check_not_purged(self._store, self.id, parent)

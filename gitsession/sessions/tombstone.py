@@ -154,7 +154,7 @@ def _substitute(node: Node, draft: commit_writer.Draft, parents: Sequence[Oid]) 
     """Return a commit of ``draft`` with the times, the source and the chain digest of ``node``."""
     objects = NewObjects()
     commit = encode_commit(
-        tree=commit_writer.put_tree(objects, draft.form, draft.stored, draft.files),
+        tree=commit_writer.put_tree(objects, draft.form, draft.stored, draft.files, draft.summary),
         parents=parents,
         author_name=draft.headline.role,
         author_seconds=node.author_seconds,

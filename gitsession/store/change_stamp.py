@@ -55,6 +55,11 @@ def has_only_grown(before: str, now: str) -> bool:
     return all(file in ends and ends[file] >= int(end) for file, _, end in old)
 
 
+def has_journal(git_dir: str | os.PathLike[str]) -> bool:
+    """Return whether the journal has records, which plain git cannot read."""
+    return any(end > journal_frames.HEAD_BYTES for _, _, end in _journal(git_dir))
+
+
 def is_journal_doubtful(git_dir: str | os.PathLike[str]) -> bool:
     """Return whether a journal file was renamed as damaged, or data follows the apparent end of a journal file.
 

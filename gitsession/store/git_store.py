@@ -255,6 +255,21 @@ class GitStore:
         with self.locked():
             self._writer.flush()
 
+    def flush_left(self) -> None:
+        """Flush what a killed writer left in the journal, so that plain git can read it.
+
+        Do nothing if another process holds the lock, because that process flushes, or if the journal is damaged, so
+        that a check of the store still finds the damage.
+        """
+        writer = self._files()
+        if writer.lock is None:
+            return
+        journal = self._tailed().journal
+        journal.scan_for_damage()
+        if not journal.has_damage:
+            writer.quietly_flush(wait_seconds=0)
+            writer.last_error = None
+
     def close(self) -> None:
         """See ``ObjectStore``. If the flush fails, the data stays in the journal, and ``last_flush_error`` is set."""
         if self._closed:

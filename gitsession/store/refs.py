@@ -28,7 +28,8 @@ META = "meta"
 FILES = "files"
 MAIN = "main"
 
-LEAF, ROOT = "leaf", "root"
+LEAF, ROOT, USER, TURN = "leaf", "root", "user", "turn"
+ADDRESSES = (LEAF, ROOT, USER, TURN)
 """Names that address an entry in every session. No branch and no label may have one of these names."""
 
 SID_LENGTHS = 13, 26
@@ -212,8 +213,8 @@ def check_branch(name: str) -> str:
         raise _reserved(name, "the title and the labels of a session")
     if not is_branch(name):
         raise _reserved(name, "checkpoints")
-    if name in (LEAF, ROOT):
-        raise _reserved(name, "the tip and the root of a history")
+    if name in ADDRESSES:
+        raise _reserved(name, "the address of an entry")
     return name
 
 

@@ -46,9 +46,12 @@ T = TypeVar("T")
 
 FLUSH_RECORDS = 256
 FLUSH_BYTES = 1 << 20
-FLUSH_SECONDS = 2.0
-FLUSH_LATEST_SECONDS = 5.0
-"""Maximum time in seconds between the first write that is not in git yet and its flush, even if more writes follow."""
+FLUSH_SECONDS = 0.5
+FLUSH_LATEST_SECONDS = 0.8
+"""Maximum time in seconds between the first write that is not in git yet and its flush, even if more writes follow.
+
+With the duration of the flush, plain git reads each write within one second.
+"""
 
 FLUSH_THREAD = "gitsession-flush"
 """Name of the threads that wait until a flush is due."""
@@ -182,7 +185,7 @@ class StoreWriter:
 
     # -- flushing
 
-    def quietly_flush(self) -> None:
+    def quietly_flush(self, wait_seconds: float = QUIET_WAIT_SECONDS) -> None:
         """Flush pending data. An error is stored in ``last_error``.
 
         Wait for the lock for at most 1 second: a process that holds the lock longer is a writer and will flush.
@@ -190,7 +193,7 @@ class StoreWriter:
         try:
             self.state.tail()
             if self.state.overlay.records:
-                with Locked(self, QUIET_WAIT_SECONDS):
+                with Locked(self, wait_seconds):
                     self._flush_or_remember()
         except (GitSessionError, OSError) as error:
             self.last_error = error

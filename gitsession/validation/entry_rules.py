@@ -112,15 +112,14 @@ def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
     if problem is not None:
         return problem
     rows = parse_tree(reader.read(node.tree)[1])
+    is_own = any(name == layout.PAYLOAD + layout.OWN for _, name, _ in rows)
     filled_bytes = 0
     for mode, name, oid in rows:
         if name == layout.FILES or (name == layout.BLOBS and mode == layout.TREE_MODE):
             bytes_max = LIFTED_TREE_BYTES_MAX if name == layout.BLOBS else limits.file_bytes
             problem = _check_header(reader, oid, "tree", bytes_max, name)
         else:
-            own = name in (layout.PAYLOAD + layout.OWN, layout.SUMMARY)
-            bytes_max = payload.PAYLOAD_BYTES_MAX if own else limits.payload_bytes
-            problem = _check_header(reader, oid, "blob", HOLES_BYTES_MAX if name == layout.HOLES else bytes_max, name)
+            problem = _check_header(reader, oid, "blob", _blob_bytes_max(name, is_own, limits), name)
         if problem is not None:
             return problem
         if layout.form_of(name) is not None:
@@ -142,6 +141,14 @@ def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:
     if filled_bytes > limits.whole_bytes:
         return Fault("size", f"the filled payload has {filled_bytes:,} bytes, and the limit is {limits.whole_bytes:,}")
     return None
+
+
+def _blob_bytes_max(name: str, is_own: bool, limits: Limits) -> int:
+    if name == layout.HOLES:
+        return HOLES_BYTES_MAX
+    if is_own:
+        return payload.PAYLOAD_BYTES_MAX
+    return limits.whole_bytes if name == layout.SUMMARY else limits.payload_bytes  # a summary may also be in a hole
 
 
 def _check_header(reader: GitReader, oid: Oid, kind: Kind, bytes_max: int, label: str) -> Fault | None:

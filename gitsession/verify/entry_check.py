@@ -19,6 +19,7 @@ from gitsession.model.entries import (
     Attachment,
     Checkpoint,
     Continuation,
+    Instructions,
     Label,
     Project,
     Seal,
@@ -109,7 +110,11 @@ def _shown(path: str) -> str:
 
 
 _ON_META = {
-    kind.kind for kind in (Attachment, Continuation, Label, Project, Seal, SessionHeader, SourceFile, Title, Tombstone)
+    kind.kind
+    for kind in (
+        *(Attachment, Continuation, Instructions, Label, Project, Seal, SessionHeader, SourceFile, Title),
+        Tombstone,
+    )
 }
 _ON_FILES = {Checkpoint.kind, Tombstone.kind}
 _NOT_ON_A_BRANCH = {kind.kind for kind in (Attachment, Checkpoint, Continuation, Project, Seal, SourceFile)}
@@ -184,6 +189,7 @@ def check(
     headline = _headline(node, parts.form, data) if check_message or node.is_tombstone else None
     if headline is None:
         return
+    yield from _summary_problems(store, tree, commit_writer.summary_of(parts.form, headline), parts.form)
     replaces = original if node.replaces and not node.is_tombstone else b""
     expected = commit_writer.build_commit(
         chain, headline, node.source, node.tree, parent, node.second_parent, replaces
@@ -233,12 +239,13 @@ def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
     if sum(layout.form_of(name) is not None for name in top) != 1:
         yield "expected one payload in the tree"
     lifted = set()
+    is_filling = layout.SUMMARY in top and layout.PAYLOAD + layout.OWN in top
     if layout.HOLES in top:
         table = holes.parse(store.read(top[layout.HOLES][1])[1])
         lifted = {digest.hex() for _, _, digest, encoding in table if encoding != "summary"}
-        if any(encoding == "summary" for *_, encoding in table) != (layout.SUMMARY in top):
+        if any(encoding == "summary" for *_, encoding in table) != is_filling:
             yield f"{layout.SUMMARY} and the list of holes do not match"
-    elif layout.SUMMARY in top:
+    elif is_filling:
         yield f"{layout.SUMMARY} exists, but no hole refers to it"
     blobs = content.tree_of(store, top[layout.BLOBS][1]) if layout.BLOBS in top else []
     for mode, name, _ in blobs:
@@ -246,6 +253,13 @@ def _tree_problems(store: Reader, oid: Oid, rows: Rows) -> Iterator[str]:
             yield f"{layout.BLOBS}/{name} has mode {mode}, expected {layout.FILE_MODE}"
     if {name for _, name, _ in blobs} != lifted:
         yield f"{layout.BLOBS}/ and the list of holes do not match"
+
+
+def _summary_problems(store: Reader, rows: Rows, expected: bytes, form: str) -> Iterator[str]:
+    """Yield a problem if the ``summary.md`` of an agent's entry is not ``expected``."""
+    found = next((oid for _, name, oid in rows if name == layout.SUMMARY), None)
+    if form != layout.OWN and (b"" if found is None else store.read(found)[1]) != expected:
+        yield f"{layout.SUMMARY} does not match the payload"
 
 
 def _commit_problems(expected: bytes, found: bytes) -> Iterator[str]:

@@ -31,6 +31,7 @@ from gitsession.git.engine import StoreRepository
 from gitsession.importing.import_state import ImportState
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import IngestResult
+from gitsession.model.instructions import InstructionSet
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
 from gitsession.purge.redact_exports import RedactedExport
@@ -82,6 +83,7 @@ LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOpti
 LATER |= {
     each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, RecentPrompt)
 }
+LATER |= {"InstructionSet": InstructionSet}
 LATER |= {"Origin": Origin, "Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 

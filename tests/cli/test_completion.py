@@ -60,7 +60,9 @@ def test_sessions_are_completed_by_short_and_whole_id(complete: Complete, sid: s
 
 def test_entries_are_completed_after_the_session(complete: Complete, sid: str) -> None:
     start = f"{short(sid)}@"
-    assert complete(f"show {start}") == [f"{start}{name}" for name in ("leaf", "root", "main", "side", "start here")]
+    assert complete(f"show {start}") == [
+        f"{start}{name}" for name in ("leaf", "root", "user", "turn", "main", "side", "start here")
+    ]
     with Store.open(os.environ["GITSESSION_DIR"]) as store:
         oid = store.session(sid).history()[-1].oid
     assert complete(f"show {start}{oid[:6]}") == [f"{start}{oid[:12]}"]

@@ -63,7 +63,6 @@ OF_THE_AGENT_ITSELF = {
     "C9": "how codex counts its windows",
     "R2": "where codex can fork",
     "W3": "Claude Code's menu",
-    "W6": "what Claude Code tells its model anew",
 }
 """Rules that do not concern the context of a session, or its reduction in gitsession."""
 

@@ -88,6 +88,46 @@ def test_a_context_has_the_bytes_of_an_image(held: str, here: Path, profile: str
     assert request.count(base64.b64encode(PNG).decode()) == 2
 
 
+PLACES = {
+    "content of a message": {"role": "user", "content": [image()]},
+    "content of a result": {"role": "toolResult", "toolCallId": "c1", "toolName": "read", "content": [image()]},
+    "images of a result": {"role": "toolResult", "toolCallId": "c1", "content": [], "details": {"images": [image()]}},
+    "frames of a result": {"role": "toolResult", "toolCallId": "c1", "content": [], "details": {"frames": [image()]}},
+    "a generated image": {
+        "role": "assistant", "content": [],
+        "providerPayload": {"items": [{"type": "image_generation_call", "result": NAME}]},
+    },
+    "an image URL": {
+        "role": "assistant", "content": [],
+        "providerPayload": {"items": [{"type": "input_image", "image_url": URL_NAME}]},
+    },
+}  # fmt: skip
+"""The places in which omp writes the name of a blob instead of an image."""
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_an_image_is_read_at_each_place_that_can_name_a_blob(here: Path, run: Run, place: str) -> None:
+    file = agents_folder(here / "agent")
+    (here / "agent" / "blobs" / URL_NAME.rpartition(":")[2]).write_bytes(URL)
+    file.write_bytes(joined(slot("T"), header(), entry("message", "a", None, message=PLACES[place])))
+    sid = import_file(run, file)
+    shutil.rmtree(here / "agent")
+    encoded = base64.b64encode(PNG).decode()
+    for command in (("show", f"{sid}@leaf", "--json"), ("export", sid, "--to", "jsonl")):
+        data = run("--store", "s.git", *command)
+        assert encoded in data, command
+        assert "blob:sha256:" not in data, command
+    with gitsession.Store.open(here / "s.git") as store:
+        assert b"blob:sha256:" not in repr(store.session(sid).read("leaf")).encode()
+
+
+def test_show_and_readable_exports_describe_the_image(held: str, run: Run) -> None:
+    described = f"image/png, {len(PNG):,} bytes"
+    assert f"[image {described}]" in run("--store", "s.git", "show", f"{held}@leaf")
+    assert run("--store", "s.git", "export", held, "--to", "markdown").count(f"*image: {described}*") == 2
+    assert run("--store", "s.git", "export", held, "--to", "html").count(base64.b64encode(PNG).decode()[:400]) == 2
+
+
 @pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi", "jsonl"])
 def test_an_export_has_the_bytes_of_an_image(held: str, here: Path, run: Run, agent: str) -> None:
     data = run("--store", "s.git", "export", held, "--to", agent)

@@ -172,7 +172,8 @@ def test_fork_is_listed_from_its_fork_point(store: Store) -> None:
     made = held.fork()
     row = store.catalogue().session(made.id)
     assert row is not None
-    assert (row.entries, row.title, row.agent, row.project, row.active) == (0, "Title", "agent", "/work", "main")
+    assert (row.entries, row.title) == (0, "Title (fork #1)")
+    assert (row.agent, row.project, row.active) == ("agent", "/work", "main")
     assert store.catalogue().session(held.id) is not None
     made.append(Message.user("on"))
     assert store.sessions()[0].entries == 1

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from builders import Clock, begun, bring, label, pi_file, said, session, talk
+from builders import Clock, begun, bring, entry, label, pi_file, said, session, talk
 
 from gitsession.codec.digest import to_base64url
-from gitsession.errors import Ambiguous, NotFound
+from gitsession.errors import Ambiguous, InvalidName, NotFound
 from gitsession.sessions import session as sessions
 from gitsession.store.memory import MemoryStore
 
@@ -58,6 +58,46 @@ def test_tilde_steps_to_ancestors(held: sessions.StoredSession) -> None:
 def test_more_steps_than_there_are_entries_name_nothing(held: sessions.StoredSession) -> None:
     with pytest.raises(NotFound, match="the history has fewer entries"):
         held.resolve("leaf~99")
+
+
+@pytest.fixture
+def turns() -> sessions.StoredSession:
+    """Return a session of three turns; the second starts with two user messages and a change of the model."""
+    roles = {"a": "user", "b": "assistant", "c": "toolResult", "d": "assistant", "e": "user", "f": "user",
+             "g": "assistant", "h": "user"}  # fmt: skip
+    pairs = enumerate(zip(roles, [None, *roles], strict=False))
+    lines = [said(id, above, role=roles[id], at=n) for n, (id, above) in pairs]
+    lines[5:] = [entry("model_change", "m", "e", 6, modelId="x"), said("f", "m", at=6), *lines[6:]]
+    store = MemoryStore()
+    return session(store, bring(store, pi_file(*lines)).session)
+
+
+TURNS = {
+    "user": "h", "user~1": "h", "user~2": "f", "user~3": "e", "user~4": "a", "user~2~1": "m", "user~4~1": None,
+    "turn": "h", "turn~1": "h", "turn~2": "e", "turn~3": "a", "turn~2~1": "d",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("address", TURNS)
+def test_user_messages_and_turns_are_counted_from_the_leaf(turns: sessions.StoredSession, address: str) -> None:
+    assert named(turns, address) == TURNS[address]
+
+
+@pytest.mark.parametrize("address", ["user~0", "user~5", "turn~0", "turn~4", "turn~999999999"])
+def test_there_are_no_more_user_messages_and_turns(turns: sessions.StoredSession, address: str) -> None:
+    with pytest.raises(NotFound, match=r"the history has fewer (user messages|turns)"):
+        turns.resolve(address)
+
+
+def test_user_messages_are_those_of_the_branch_of_the_session(held: sessions.StoredSession) -> None:
+    assert [named(held, "user"), named(session_on(held, "main"), "user")] == ["b2", "c"]
+
+
+@pytest.mark.parametrize("name", ["leaf", "root", "user", "turn"])
+def test_names_of_addresses_are_reserved(turns: sessions.StoredSession, name: str) -> None:
+    for act in (turns.branch, lambda name: turns.label("a", name)):
+        with pytest.raises(InvalidName, match="reserved"):
+            act(name)
 
 
 def test_prefix_of_an_oid_or_chain_digest_is_resolved(held: sessions.StoredSession) -> None:

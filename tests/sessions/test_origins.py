@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from opencode_files import SES, Database, answer, info, tool
 from opencode_files import user as asks
 
+from gitsession import Message
 from gitsession.api import Store
 from gitsession.cli import app as command_line
 from gitsession.discovery import sources
@@ -227,3 +228,44 @@ def test_a_fork_of_codex_is_the_newest_session_here(tmp_path: Path, store: Store
     file.write_bytes(rollout(asked("look"), thread=CHILD, forked_from_id=THREAD))
     take(store, file)
     assert [row.delegated for row in store.sessions()] == [0]
+
+
+def test_a_session_knows_the_session_that_started_it(store: Store, tmp_path: Path) -> None:
+    main = store.new_session(agent="mine", cwd=str(tmp_path))
+    started_at = main.append(Message.user("Ask a sub-agent"))
+    sub = store.new_session(agent="mine", cwd=str(tmp_path), parent=main)
+    main.append(Message.assistant("Waiting"))
+    sub.append(Message.user("Count the files"))
+    found = sub.origin()
+    assert found is not None
+    assert (found.session, found.entry and found.entry.oid) == (main.id, started_at.oid)
+    assert (main.started(started_at), main.started(), main.origin()) == ([sub.id], [], None)
+    assert store.session("@", cwd=str(tmp_path)).id == main.id, "@ skips the sub-agent, although it is newer"
+    assert store.session("-", cwd=str(tmp_path)).id == sub.id
+
+
+def test_a_fork_knows_its_origin_and_has_the_next_number(store: Store) -> None:
+    main = store.new_session(agent="mine")
+    first = main.append(Message.user("Start"))
+    main.append(Message.assistant("Done"))
+    main.rename("Login")
+    forks = [main.fork(first), main.fork()]
+    again = forks[0].fork()
+    assert [fork.names().title for fork in (*forks, again)] == ["Login (fork #1)", "Login (fork #2)", "Login (fork #3)"]
+    found = forks[0].origin()
+    assert found is not None
+    assert (found.session, found.entry and found.entry.oid) == (main.id, first.oid)
+    nested = again.origin()
+    assert nested is not None and nested.session == forks[0].id
+    assert main.started(first) == [], "a fork is not started by an agent"
+    rows = {row.sid: row for row in store.sessions()}
+    assert [rows[fork.id].parent for fork in (*forks, again)] == [main.id, main.id, forks[0].id]
+    store.trash.put(main.id)
+    assert forks[0].origin() is None
+
+
+def test_a_long_title_leaves_room_for_the_number(store: Store) -> None:
+    main = store.new_session(agent="mine")
+    main.append(Message.user("Start"))
+    main.rename("x" * 200)
+    assert main.fork().names().title == "x" * 190 + " (fork #1)"

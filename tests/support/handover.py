@@ -53,7 +53,7 @@ _BEHIND = {
 
 _RUN = """
 ip link set lo up
-git init -q .
+git rev-parse --git-dir > /dev/null 2>&1 || git init -q .
 python3 "{model}" --script "{base}/script.json" --log "{base}/log" --portfile "{base}/port" \
     --max-seconds {lifetime} > /dev/null &
 model=$!

@@ -107,16 +107,25 @@ def label_command(app: App, words: tuple[str, ...]) -> None:
 
 @command()
 @click.argument("words", metavar="[SESSION] TEXT", nargs=-1)
+@option("--generate", is_flag=True, help="Generate the title from the first prompt, with the configured summarizer.")
 @json_option
 @click.pass_obj
-def name_command(app: App, words: tuple[str, ...]) -> None:
-    """Set or remove the title of a session.
+def name_command(app: App, words: tuple[str, ...], generate: bool) -> None:
+    """Set, generate, or remove the title of a session.
 
     SESSION defaults to the newest session of the current folder. An empty TEXT removes the title.
     """
-    session, text = _address_and("TEXT", words)
+    if generate and len(words) > 1:
+        raise click.UsageError("--generate cannot be combined with TEXT")
+    session, text = ((*words, "@")[0], "") if generate else _address_and("TEXT", words)
     found = app.session(session)
-    found.rename(text)
+    if generate:
+        from gitsession.api import compaction
+        from gitsession.compaction import summarizers
+
+        found.generate_title(summarizers.make(compaction.users_options()))
+    else:
+        found.rename(text)
     text = found.names().title or ""
     emit("name", {**_position(found), "title": text})
     say(f"{found.id} has the title {text!r}" if text.strip() else f"{found.id} has no title")

@@ -102,6 +102,7 @@ def _document(session: gitsession.Session, node: gitsession.Node, context: gitse
         "tools": context.tools,
         "rules": context.rules,
         "instructions": plain(context.instructions),
+        "instruction_texts": [plain(text) for text in context.instruction_texts],
         "tokens": {
             "used": tokens.used,
             "window": tokens.window,
@@ -129,12 +130,21 @@ def _head(session: gitsession.Session, node: gitsession.Node, context: gitsessio
         "model": context.model or "none yet",
         "thinking": context.thinking,
         "mode": context.mode or "",
+        "files": _named(context, "files", "rule"),
+        "skills": _named(context, "skills"),
+        "active": _named(context, "skill"),
         "tokens": f"{tokens.used:,}{of} ({_SOURCES[tokens.source]}{', older than the newest entry' * tokens.stale})",
         "by role": _parts(tokens.by_role),
         "by kind": _parts(tokens.by_kind),
         "digest": context.digest.hex(),
     }
     return [f"{name:>8}  {paint(value)}" for name, value in facts.items() if value]
+
+
+def _named(context: gitsession.Context, *parts: str) -> str:
+    """Return the names of the files or skills whose texts are in the context."""
+    names = [name for text in context.instruction_texts if text.part in parts for name in text.names]
+    return ", ".join(dict.fromkeys(names))
 
 
 _SOURCES = {"usage": "the provider's count", "tokenizer": "by a tokenizer", "estimate": "an estimate"}

@@ -28,7 +28,7 @@ from gitsession.cli.output import (
 )
 from gitsession.cli.text import first, shell_command
 from gitsession.errors import Malformed, Refused, Unavailable
-from gitsession.line_text import count
+from gitsession.line_text import count, on_a_line
 
 
 @command()
@@ -226,6 +226,7 @@ def _document(sid: str, done: gitsession.ResumePlan, *, dry_run: bool) -> dict[s
         "commands": [list(words) for words in done.commands],
         "left_out": done.export.left_out,
         "notes": dict(done.export.notes),
+        "kept": [os.fsencode(path).decode("utf-8", "replace") for path in done.kept],
     }
 
 
@@ -239,6 +240,8 @@ def _print_resumption(done: gitsession.ResumePlan, *, dry_run: bool) -> None:
         warn(f"{'would be written' if dry_run else 'written'}: {done.file}")
     if done.other_files:
         warn(f"{'would be restored' if dry_run else 'restored'}: {count(len(done.other_files), 'file')} of the session")
+    for path in done.kept:
+        warn(on_a_line(f"kept: {path} differs from the side file in the store"))
     warn_of_hidden(done.export.hidden, done.export.problems, "the originals are not on this machine")
     if done.export.left_out:
         left_out = count(done.export.left_out, "entry", "entries")

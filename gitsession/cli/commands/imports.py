@@ -132,6 +132,7 @@ def _object(store: gitsession.Store, path: Path, agent: str, done: gitsession.Im
         "new": done.new,
         "rewritten": done.rewritten,
         "branch": done.branch,
+        "side_files": list(done.side_files),
         "problems": [{"line": problem.line, "what": problem.what} for problem in done.problems],
     }
 
@@ -176,7 +177,9 @@ def _result_lines(store: gitsession.Store, work: Imports, path: Path, done: gits
         return
     row = store.catalogue().session(done.session)
     news = "unchanged, " if not done.moves else f"{done.new:,} new of " if done.new != done.entries else ""
-    first = f"{done.session}  {news}{count(done.entries, 'entry', 'entries')}  "
+    entries = [f"{news}{count(done.entries, 'entry', 'entries')}"] if done.entries else []
+    side_files = [count(len(done.side_files), "side file")] if done.side_files else []
+    first = f"{done.session}  {', '.join([*entries, *side_files])}  "
     yield f"{first}{shorten(row.name if row else path.name, width() - len(first))}"
     if done.rewritten is not None:
         away = f", the active branch is {row.active}" if row and row.active != done.branch and not work.dry_run else ""

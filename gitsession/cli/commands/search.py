@@ -104,8 +104,9 @@ def _show_one(ctx: click.Context, hits: Sequence[gitsession.Hit]) -> int:
         return exits.NOTHING
     from gitsession.cli.commands.show import show_command
 
-    address = f"{hits[chosen].session.sid}@{hits[chosen].oid}"
-    with show_command.make_context("show", [address], parent=ctx.parent) as showing:
+    hit = hits[chosen]
+    words = [hit.session.sid, "--side-file", hit.name] if hit.name else [f"{hit.session.sid}@{hit.oid}"]
+    with show_command.make_context("show", words, parent=ctx.parent) as showing:
         code: int = show_command.invoke(showing)
     return code
 
@@ -130,6 +131,7 @@ def _object(hit: gitsession.Hit) -> dict[str, Any]:
         "line": hit.line,
         "after": hit.after,
         "words": list(hit.words),
+        "side_file": hit.name or None,
         "title": row.title,
         "agent": row.agent,
         "project": row.project,
@@ -162,7 +164,8 @@ def _head(hit: gitsession.Hit, short_id: str, now_ms: int) -> str:
 
 def _hit_lines(hit: gitsession.Hit, short_id: str) -> Iterator[str]:
     address = paint(f"{short_id}@{hit.oid[:OID_CHARS]}", fg="yellow")
-    yield f"  {address}  {paint(f'{hit.role}  {clock(hit.at_ms)}')}"
+    side_file = f"  side file  {paint(on_a_line(hit.name), fg='yellow')}"
+    yield side_file if hit.name else f"  {address}  {paint(f'{hit.role}  {clock(hit.at_ms)}')}"
     room = width() - 4
     if hit.before:
         yield f"    {paint(shorten(hit.before, room), dim=True)}"

@@ -168,7 +168,7 @@ def as_object(row: Row) -> dict[str, Any]:
         "source_id": row.source_id,
         "project": row.project,
         "identity": row.identity,
-        "parent": f"{row.agent}:{row.parent}" if row.parent else None,
+        "parent": f"{row.agent}:{row.parent}" if row.parent and row.source_id else row.parent,
         "continues": row.continues,
         "created": row.created_ms,
         "updated": row.updated_ms,

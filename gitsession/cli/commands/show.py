@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +13,15 @@ import click
 from gitsession.cli import exits
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
-from gitsession.cli.output import complain, emit, json_option, paged
+from gitsession.cli.output import complain, emit, json_option, paged, wants_json
 from gitsession.cli.text import DIFF_COLORS, paint, wants_color
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
+from gitsession.errors import NotFound
 from gitsession.index.catalogue import Row
 from gitsession.line_text import clock, count, on_a_line
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Message, SessionHeader
+from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Fork, Message, SessionHeader
 from gitsession.model.entry_parts import (
     CallPart,
     FindCall,
@@ -45,10 +47,17 @@ if TYPE_CHECKING:
 @command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @option("--thinking", is_flag=True, help="Show the whole reasoning of the model, not only its first line.")
+@option("--side-files", is_flag=True, help="List the side files that are stored with the session.")
+@option("--side-file", metavar="NAME", default="", help="Print one side file of the session.")
 @json_option
 @click.pass_obj
-def show_command(app: App, entry: str, thinking: bool) -> int:
-    """Show one entry."""
+def show_command(app: App, entry: str, thinking: bool, side_files: bool, side_file: str) -> int:
+    """Show one entry, or the side files of a session.
+
+    A side file is a file that the agent keeps beside the session file, such as a long tool result or a plan.
+    """
+    if side_files or side_file:
+        return _show_side_files(app, entry, side_file)
     from gitsession.index.activity import call_of_result
     from gitsession.sessions.content import entry_of
     from gitsession.sessions.node import load
@@ -56,6 +65,10 @@ def show_command(app: App, entry: str, thinking: bool) -> int:
     row, node = app.node(entry)
     store = app.objects()
     view = entry_of(store, node)
+    if node.source is not None:
+        from gitsession.sessions.attached_files import SessionAttachments  # only imported entries have attachments
+
+        view = SessionAttachments(store, row.sid).view(node, view)
     document = _document(app, row, node, view)
     problem = clean(document.get("problem", ""))
     emit("show", document)
@@ -72,6 +85,36 @@ def show_command(app: App, entry: str, thinking: bool) -> int:
     return exits.INTEGRITY if problem else exits.OK
 
 
+def _show_side_files(app: App, address: str, wanted: str) -> int:
+    from gitsession.sessions.attached_files import SessionAttachments
+
+    row, entry = app.row(address)
+    if entry:
+        raise click.UsageError("side files belong to a session, not to an entry: omit the entry")
+    stored = SessionAttachments(app.objects(), row.sid)
+    if wanted and wanted not in stored.nodes:
+        hint = f"run `gitsession show {row.sid} --side-files` to list its side files"
+        raise NotFound(f"cannot show '{wanted}': session {row.sid} has no such side file", hint=hint)
+    names = [wanted] if wanted else sorted(stored.nodes)
+    contents = {name: stored.content(name) for name in names}
+    if wanted and not wants_json():
+        sys.stdout.buffer.write(contents[wanted])
+        return exits.OK
+    files = [
+        {
+            "name": name,
+            "bytes": len(data),
+            "states": 1 if stored.is_shared(name) else len(stored.nodes[name]),
+            "entry": stored.nodes[name][0].oid,
+            **({"content": data.decode("utf-8", "replace")} if wanted else {}),
+        }
+        for name, data in contents.items()
+    ]
+    emit("side-files", {"session": row.sid, "files": files})
+    paged([f"{len(contents[name]):>12,}  {on_a_line(name)}" for name in names])
+    return exits.OK if names else exits.NOTHING
+
+
 def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
     from gitsession.codec import holes
     from gitsession.sessions import content
@@ -82,9 +125,8 @@ def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
         content.full_payload(store, node, parts)
     except DAMAGE as error:
         parts, problem = content.EntryTree("", b"", b"", None), str(error)
-    came_from = app.session(row.sid).origin() if isinstance(view, SessionHeader) else None
-    has_children = row.source_id is not None and app.catalogue().children_of(row.agent, row.source_id)
-    started = app.session(row.sid).started(node) if has_children else []
+    came_from = app.session(row.sid).origin() if isinstance(view, SessionHeader | Fork) else None
+    started = app.session(row.sid).started(node) if app.catalogue().begun_in(row) else []
     source = node.source
     begun = came_from and {"session": came_from.session, "entry": came_from.entry.oid if came_from.entry else None}
     return {

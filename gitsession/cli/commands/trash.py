@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import gitsession
 from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since
 from gitsession.cli.options import command, option
-from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, say
+from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, progress, say
 from gitsession.errors import Ambiguous, NotFound
 from gitsession.line_text import clock, count, shorten
 
@@ -153,18 +154,27 @@ class Size(click.ParamType[int]):
     metavar="SIZE",
     help="Select the oldest sessions until the others use at most SIZE on disk. Example: 500m or 2g.",
 )
+@option(
+    "--checkpoints",
+    is_flag=True,
+    help="Purge old checkpoints instead of sessions. The newest state of each file is kept.",
+)
 @option("--purge", "for_good", is_flag=True, help="Purge the sessions instead of moving them to the trash.")
 @consent_option
 @json_option
 @click.pass_obj
 def prune_command(
-    app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, for_good: bool, dry_run: bool,
-    consent: bool,
+    app: App, before: int | None, keep: int | None, max_bytes: int | None, label: str, checkpoints: bool,
+    for_good: bool, dry_run: bool, consent: bool,
 ) -> int:  # fmt: skip
     """Move old sessions to the trash by age, number, or size.
 
     To restore sessions from the trash, run `gitsession restore SESSION` or `gitsession undo`.
     """
+    if checkpoints:
+        if before is None or (keep, max_bytes, label) != (None, None, ""):
+            raise click.UsageError("--checkpoints requires --older-than, and no other criterion")
+        return _prune_checkpoints(app.store(), before, dry_run=dry_run, consent=consent)
     if before is None and keep is None and max_bytes is None:
         raise click.UsageError("missing option: pass --older-than, --keep or --max-bytes")
     store = app.store()
@@ -178,10 +188,37 @@ def prune_command(
                 store.purges.apply(store.purges.plan(each.row.sid))
         else:
             store.trash.put(*(each.row.sid for each in expired))
-    emit("prune", {"sessions": [_expired_object(each) for each in expired], "purged": for_good, "dry_run": dry_run})
+    emit(
+        "prune",
+        {
+            "sessions": [_expired_object(each) for each in expired],
+            "checkpoints": [],
+            "purged": for_good,
+            "dry_run": dry_run,
+        },
+    )
     outcome = "would be moved to the trash" if dry_run else "purged" if for_good else "moved to the trash"
     say(f"{count(len(expired), 'session')} {outcome}" if expired else "no session matches: nothing to move")
     return exits.OK if expired else exits.NOTHING
+
+
+def _prune_checkpoints(store: gitsession.Store, before_ms: int, *, dry_run: bool, consent: bool) -> int:
+    """Purge the checkpoints before ``before_ms`` that are no longer needed; return the exit code."""
+    with progress():
+        plan = store.purges.plan_checkpoints(before_ms)
+    numbers = Counter(hit.session for hit in plan.entries)
+    what = count(len(plan.entries), "checkpoint")
+    for sid, number in sorted(numbers.items()):
+        say(f"{sid}  {count(number, 'checkpoint')}")
+    if plan.entries and not dry_run:
+        confirm_purge(f"purge {what}? this cannot be undone", consent=consent)
+        with progress():
+            store.purges.apply(plan)
+    found = [{"session": sid, "checkpoints": number} for sid, number in sorted(numbers.items())]
+    emit("prune", {"sessions": [], "checkpoints": found, "purged": True, "dry_run": dry_run})
+    outcome = "would be purged" if dry_run else "purged"
+    say(f"{what} {outcome}" if plan.entries else "no checkpoint has expired: nothing to purge")
+    return exits.OK if plan.entries else exits.NOTHING
 
 
 def _expired_line(each: gitsession.ExpiredSession) -> str:

@@ -51,6 +51,8 @@ class Extractive:
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
         """Return a summary that consists of sentences from the conversation (see ``Summarizer.summarise``)."""
+        if request.kind == "title":
+            return Summary(next(item.text for item in request.items if item.by == "user"))
         progress(f"selecting from {len(request.items):,} paragraphs")
         found = _sections(request.items)
         before = _parsed(without_files(request.previous))

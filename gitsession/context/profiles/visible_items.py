@@ -19,7 +19,6 @@ from gitsession.model.entries import (
     ContextEdit,
     CustomMessage,
     Entry,
-    Instructions,
     Message,
     Opaque,
     Prune,
@@ -217,13 +216,12 @@ def state(line: ContextHistory, *, model: str | None) -> State:
     history_state = line.anchors
     default = {} if model is None else {"default": model}
     tools = line.entry_at(history_state.tools) if history_state.tools else None
-    instructions = line.entry_at(history_state.instructions) if history_state.instructions else None
     return State(
         model=model,
         models=default | {role: name for role, name in history_state.models.items() if role != "default"},
         thinking=history_state.thinking or "off",
         mode=history_state.mode,
         tools=tools.tools if isinstance(tools, ToolsChange) else None,
-        instructions=instructions if isinstance(instructions, Instructions) else None,
+        instructions=line.instructions,
         rules=history_state.rules,
     )

@@ -48,6 +48,37 @@ class Sidecar(NamedTuple):
     home: str = ""
 
 
+class SharedLines(NamedTuple):
+    """A file with lines of all sessions.
+
+    ``field``: the field that contains the agent's id of a session, ``id``. ``names``: a function that returns the paths
+    of the side files to which a line refers. ``table``: if the file is a database, the table in which each row is such
+    a line, a JSON object with the values of ``columns``.
+    """
+
+    path: str
+    field: str
+    id: str
+    names: Callable[[Object], Iterable[str]] = lambda line: ()
+    table: str = ""
+    columns: Sequence[str] = ()
+
+
+class SideFiles(NamedTuple):
+    """The side files of a session: files beside its session file to which no entry need refer.
+
+    ``folder``: the path of the agent's folder. The other paths are relative to it, and are the names under which the
+    files are stored. ``globs``: the paths of files that belong to one session or its project. The last part may contain
+    one ``*``. If it is ``**``, it matches all files in the folder and below it, except session files. ``shared``: files
+    of which only the lines of the session are stored. ``with_line``: globs, each with a line that a file must have.
+    """
+
+    folder: str
+    globs: Sequence[str] = ()
+    shared: Sequence[SharedLines] = ()
+    with_line: Sequence[tuple[str, str]] = ()
+
+
 Row: TypeAlias = Sequence[Any]
 Columns: TypeAlias = Mapping[str, Collection[str]]
 """The readable columns of each table."""
@@ -201,6 +232,8 @@ class Database(Format):
     """
 
     TABLES: Sequence[str]
+    COLUMNS: Mapping[str, Collection[str]] = {}
+    """The only columns that may be read, for tables that also contain credentials."""
 
     @abstractmethod
     def owns_tables(self, columns: Columns) -> bool:
@@ -217,6 +250,13 @@ class Database(Format):
         Raises:
             Malformed: the rows are not a session. An invalid row is reported as a problem and is not an error.
         """
+
+    def documents(self, query: Query, columns: Columns, id: str) -> Iterable[tuple[str, bytes]]:
+        """Return the names and the contents of side files that are made from rows of the session ``id``.
+
+        The content is b"" if there are no rows. Never raises ``Malformed``.
+        """
+        return ()
 
 
 class Scattered(Format):
@@ -271,6 +311,31 @@ class Accompanied(Format):
     @abstractmethod
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
         """Return the files that belong to the session file with the content ``data`` and the path ``name``."""
+
+
+class WithSideFiles(Format):
+    """A format whose agent keeps files of a session beside the session file, and finds them by their path."""
+
+    SHARED: Collection[str] = ()
+    """The names of the side files that contain lines of all sessions."""
+
+    BACKUPS: str = "\0"
+    """The beginning of the names of side files that are backups of the user's files."""
+
+    @abstractmethod
+    def side_files(self, name: str, source: Source | None) -> SideFiles | None:
+        """Return the side files of the session file ``name``; ``None`` if the file is not in a folder of the agent.
+
+        ``source``: the session, or its new part; ``None`` to return only the files that the path determines.
+        """
+
+    @abstractmethod
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        """Return the path of the side file ``name`` if the session ``id`` is resumed in ``workspace``.
+
+        ``file``: the path of the session's file. This path and the result are below the agent's first root,
+        ``formats.ROOTS[agent][0]``. The result is ``None`` if the agent does not need the file.
+        """
 
 
 class Referring(Accompanied):

@@ -17,13 +17,15 @@ from gitsession.formats.base.format import (
     Remembering,
     Resumable,
     Sidecar,
+    SideFiles,
     Streamed,
+    WithSideFiles,
     Workspace,
 )
 from gitsession.formats.base.jsonl import Data, LineFailure, record_line
 from gitsession.formats.base.jsonl import parse as parse_line
 from gitsession.formats.base.record import Source
-from gitsession.formats.claude import files, split_file
+from gitsession.formats.claude import files, side_files, split_file
 from gitsession.formats.claude.headline import headline_of
 from gitsession.formats.claude.read_entry import entry_of
 from gitsession.formats.claude.records import calls_in, results_in, text
@@ -31,11 +33,13 @@ from gitsession.formats.claude.write import relocate, write
 from gitsession.model.entries import SessionHeader
 
 
-class Claude(Accompanied, Delegating, Growing, Remembering, Resumable, Streamed):
+class Claude(Accompanied, Delegating, Growing, Remembering, Resumable, Streamed, WithSideFiles):
     """The session files of Claude Code and of its sub-agents."""
 
     AGENT = split_file.AGENT
     RECORDED = "recorded by Claude Code"
+    SHARED = (side_files.HISTORY,)
+    BACKUPS = side_files.BACKUPS
 
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
@@ -65,6 +69,13 @@ class Claude(Accompanied, Delegating, Growing, Remembering, Resumable, Streamed)
         """
         session = files.parse_path(name).file
         return [f"../../file-history/{session}"] if files.is_uuid(session) else []
+
+    def side_files(self, name: str, source: Source | None) -> SideFiles | None:
+        """Return the side files of a session (``side_files``). A sub-agent has none of its own."""
+        return side_files.of_session(name, source)
+
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        return side_files.path_of(name, id, files.folder_of(workspace.cwd))
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
         return f"projects/{files.folder_of(workspace.cwd)}/{files.session_uuid(header.source_id or '')}.jsonl"

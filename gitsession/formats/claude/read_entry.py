@@ -250,10 +250,18 @@ def _hook(attachment: Object) -> str | None:
     return "\n".join(item for item in items if isinstance(item, str)) or None
 
 
+def _invoked_skills(attachment: Object) -> str | None:
+    """Return the content of the skills that the program shows again after a compaction (W6)."""
+    skills = attachment.get("skills")
+    items = [skill.get("content") for skill in skills if isinstance(skill, dict)] if isinstance(skills, list) else []
+    return "\n\n".join(item for item in items if isinstance(item, str)) or None
+
+
 _ATTACHED: dict[str, Callable[[Object], str | None]] = {
     "file": _file,
     "edited_text_file": _edited,
     "hook_additional_context": _hook,
+    "invoked_skills": _invoked_skills,
 }
 """The readers of attachments that Claude Code does not send again at each start, by type of attachment.
 

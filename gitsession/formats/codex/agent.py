@@ -7,6 +7,7 @@ A session is called a *thread* in codex. The path of the first rollout of a thre
 from __future__ import annotations
 
 import glob
+import re
 from collections.abc import Mapping, Sequence
 
 from gitsession.formats.base.fields import object_in, plain, to_iso, to_ms
@@ -17,7 +18,10 @@ from gitsession.formats.base.format import (
     Growing,
     Remembering,
     Resumable,
+    SharedLines,
+    SideFiles,
     Streamed,
+    WithSideFiles,
     Workspace,
 )
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
@@ -29,13 +33,21 @@ from gitsession.formats.codex.split_file import header_in, thread_id
 from gitsession.formats.codex.write import relocate, write
 from gitsession.model.entries import SessionHeader
 
+_HISTORY, _NAMES, _IMAGES = "history.jsonl", "session_index.jsonl", "generated_images"
+_ROLLOUT = re.compile(
+    r"(.*)/(?:sessions/[0-9]{4}/[0-9]{2}/[0-9]{2}|archived_sessions)/rollout-[0-9T-]{20}([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-"
+    r"[0-9a-f]{12})(?:\.jsonl)?"
+)
+"""The path of the first rollout of a thread, without its suffix: codex's folder, and the id of the thread."""
 
-class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, Streamed):
+
+class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, Streamed, WithSideFiles):
     """The rollouts of codex."""
 
     AGENT = split_file.AGENT
     FILES = ("rollout-*.jsonl", "rollout-*.jsonl.zst")
     RECORDED = "recorded by codex"
+    SHARED = (_HISTORY, _NAMES)
 
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
@@ -55,6 +67,24 @@ class Codex(Continuing, Counting, Delegating, Growing, Remembering, Resumable, S
         codex records file contents in the session file itself, not in separate copies.
         """
         return ["."]
+
+    def side_files(self, name: str, source: Source | None) -> SideFiles | None:
+        """Return the images that codex generated in the thread, and the thread's lines in the lists of all threads.
+
+        These lists are the prompt history and the names of threads.
+        """
+        found = _ROLLOUT.fullmatch(name)
+        if found is None:
+            return None
+        folder, thread = found.groups()
+        lines = SharedLines(_HISTORY, "session_id", thread), SharedLines(_NAMES, "id", thread)
+        return SideFiles(folder, [f"{_IMAGES}/{thread}/*"], lines)
+
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        top, _, rest = name.partition("/")
+        if top == _IMAGES:
+            return f"{top}/{id}/{rest.rpartition('/')[2]}"
+        return name if name in self.SHARED else None
 
     def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
         """Return the path of a rollout.

@@ -16,10 +16,11 @@ from gitsession.formats.base.format import (
     Importing,
     Remembering,
     Scattered,
+    WithSideFiles,
     Workspace,
 )
 from gitsession.formats.base.jsonl import parse as parse_record
-from gitsession.formats.opencode import files, rows, split_file
+from gitsession.formats.opencode import files, rows, side_files, split_file
 from gitsession.formats.opencode.headline import headline_of
 from gitsession.formats.opencode.read_entry import entry_of
 from gitsession.formats.opencode.records import AGENT
@@ -27,12 +28,13 @@ from gitsession.formats.opencode.write import write
 from gitsession.model.entries import SessionHeader
 
 
-class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered):
+class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered, WithSideFiles):
     """The format of opencode's database, folders, and exports."""
 
     AGENT = AGENT
     FILES = ("*.json", "*.db")
     TABLES = rows.TABLES
+    COLUMNS = side_files.COLUMNS
     RECORDED = "recorded by opencode"
 
     split = staticmethod(split_file.split)
@@ -42,6 +44,8 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     owns_tables = staticmethod(rows.owns_tables)
     session_stamps = staticmethod(rows.session_stamps)
     session = staticmethod(rows.session)
+    documents = staticmethod(side_files.documents)
+    side_files = staticmethod(side_files.of_session)
     copy_folders = staticmethod(files.copy_folders)
     file_changes = staticmethod(files.file_changes)
     headline = staticmethod(headline_of)
@@ -79,6 +83,9 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
         id = self.native_id(header.source_id or "")
         stem = "".join(char if char.isalnum() or char in "-_" else "-" for char in id)
         return f"gitsession/opencode/{stem}.json"
+
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        return side_files.path_of(name, id)
 
     def import_command(self, file: str) -> list[str]:
         return ["opencode", "import", file]

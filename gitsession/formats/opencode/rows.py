@@ -26,11 +26,12 @@ from gitsession.formats.base.format import (
 )
 from gitsession.formats.base.jsonl import LineFailure, Object, parse
 from gitsession.formats.base.record import Source, SourceProblem
-from gitsession.formats.opencode import records
+from gitsession.formats.opencode import records, side_files
 from gitsession.formats.opencode.json_text import Member, checked, members, quoted
 from gitsession.formats.opencode.records import OpencodeMessage
 
-TABLES = ("session", "message", "part")
+_SESSION_TABLES = ("session", "message", "part")
+TABLES = (*_SESSION_TABLES, *side_files.COLUMNS)
 
 _NEEDED = {
     "session": {"id", "time_created", "time_updated"},
@@ -44,13 +45,18 @@ def owns_tables(columns: Columns) -> bool:
 
 
 def session_stamps(query: Query, columns: Columns) -> Iterator[tuple[str, Stamp]]:
-    updated = {table: "time_updated" if "time_updated" in columns[table] else "0" for table in TABLES}
+    updated = {table: "time_updated" if "time_updated" in columns[table] else "0" for table in _SESSION_TABLES}
     rows = f"SELECT count(*), coalesce(max({{0}}), 0), {sum_expression('{0}')} FROM {{1}} WHERE session_id = ?"
     by_message = "message_id IN (SELECT id FROM message WHERE session_id = ?)"
     of_parts = rows.format(updated["part"], "part")
     if "session_id" not in columns["part"]:
         of_parts = of_parts.replace("session_id = ?", by_message)
-    selects = (rows.format(updated["message"], "message"), of_parts)
+    selects = [rows.format(updated["message"], "message"), of_parts]
+    selects += [
+        rows.format("time_updated", table)
+        for table in ("todo", "session_share")
+        if {"session_id", "time_updated"} <= set(columns.get(table, ()))
+    ]
     sessions, failure = rows_of(query, "SELECT id, time_created, time_updated FROM session")
     for id, _, changed in sorted(sessions, key=lambda row: (_int_or_zero(row[1]), str(row[0]))):
         if isinstance(id, str):

@@ -12,7 +12,16 @@ import re
 from collections.abc import Sequence
 
 from gitsession.formats.base.fields import to_iso
-from gitsession.formats.base.format import Growing, Referring, Resumable, Sidecar, Streamed, Workspace
+from gitsession.formats.base.format import (
+    Growing,
+    Referring,
+    Resumable,
+    Sidecar,
+    SideFiles,
+    Streamed,
+    WithSideFiles,
+    Workspace,
+)
 from gitsession.formats.base.jsonl import Data, Lines, StoredFile
 from gitsession.formats.base.outgoing import Outgoing, WrittenFile
 from gitsession.formats.base.record import Source, SplitState
@@ -32,7 +41,7 @@ omp stores the blobs of ``agent/sessions/<bucket>/<file>`` in ``agent/blobs``.
 """
 
 
-class Pi(Growing, Referring, Resumable, Streamed):
+class Pi(Growing, Referring, Resumable, Streamed, WithSideFiles):
     """The format of the session files of pi."""
 
     AGENT = "pi"
@@ -63,6 +72,15 @@ class Pi(Growing, Referring, Resumable, Streamed):
         parts = Lines(data) if isinstance(data, StoredFile) else (data,)
         hashes = sorted({found.decode() for part in parts for found in _BLOB.findall(part)})
         return [Sidecar(f"{blobs.PREFIX}{hash}", [f"{up}blobs/{hash}" for up in _BLOBS_UP], hash) for hash in hashes]
+
+    def side_files(self, name: str, source: Source | None) -> SideFiles | None:
+        from gitsession.formats.pi import side_files  # reading a session does not use it
+
+        return side_files.outputs(source)
+
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        """Return ``None``: gitsession writes no file to the folder for temporary files."""
+        return None
 
     def read(self, payload: bytes) -> Entry:
         return entry_of(payload, agent=self.AGENT)
@@ -118,6 +136,7 @@ class Omp(Pi):
     """The format of the session files of omp."""
 
     AGENT = "omp"
+    SHARED = ("history.db",)
 
     def claims(self, head: bytes) -> bool:
         """Return whether the header contains a field that only omp writes, or a title slot precedes the header."""
@@ -129,6 +148,16 @@ class Omp(Pi):
 
     def sidecars(self, data: Data, name: str) -> Sequence[Sidecar]:
         return [each._replace(home=f"blobs/{each.sha256}") for each in super().sidecars(data, name)]
+
+    def side_files(self, name: str, source: Source | None) -> SideFiles | None:
+        from gitsession.formats.pi import side_files
+
+        return side_files.of_session(name, self.SHARED[0], source.source_id if source is not None else None)
+
+    def side_path(self, name: str, id: str, workspace: Workspace, file: str = "") -> str | None:
+        from gitsession.formats.pi import side_files
+
+        return side_files.path_of(name, file)
 
     def folder_of(self, workspace: Workspace) -> str:
         """Return the name of the folder in which omp stores the sessions of ``workspace``.

@@ -1,0 +1,287 @@
+"""The texts of recorded instructions in a context: files, rules for paths, and skills.
+
+The rules I1 to I7 are in docs/reference/context.md, "Instructions". The texts depend only on the history.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Sequence
+
+from gitsession.context.call_results import calls_in, match_results
+from gitsession.context.history import ContextHistory
+from gitsession.context.placements import placement
+from gitsession.context.profiles.visible_items import is_message
+from gitsession.context.value import InstructionText, Item, Shown
+from gitsession.dataclass import dataclass
+from gitsession.git.types import Oid
+from gitsession.instructions.scopes import matches
+from gitsession.model.blocks import Text, ToolCall
+from gitsession.model.entries import Compaction, CustomMessage, Entry, Injection, Instructions, Message, Reset
+from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.recorded_instructions import recorded_set
+from gitsession.model.tool_actions import action_of
+from gitsession.sessions.indexed_entry import Spot
+
+SKILLS = "skills"
+"""Key of the active skills' names in the field ``preserve`` of gitsession's compactions."""
+
+SKILL_CHARS_MAX, SKILLS_CHARS_MAX = 4 * 5_000, 4 * 25_000
+"""Sizes of one and of all active skills after a compaction: 5,000 and 25,000 tokens of four characters (W6)."""
+
+INVOKED = "invoked_skills"
+"""Type of the attachment in which Claude Code stores the active skills after a compaction."""
+
+_LISTING = frozenset({"glob", "grep", "list", "list_dir", "ls"})
+"""Tools that name a folder, and read no file in it."""
+
+_MARKS = (
+    *("# AGENTS.md instructions", "<user_instructions>", "<skill>", "<system-reminder>"),
+    *("Base directory for this skill", "<command-name>", "<local-command-"),
+)
+"""Beginnings of user messages in which agents store instructions, and commands with their output."""
+
+
+def instruction_texts(
+    line: ContextHistory, profile: str, items: Sequence[Item], recorded: Instructions | None
+) -> tuple[InstructionText, ...]:
+    """Return the texts of the recorded instructions, in the order of their places.
+
+    Args:
+        line: The history.
+        profile: The name of the profile that selected the items.
+        items: The items of the context.
+        recorded: The instructions at the end of the history.
+    """
+    found = recorded_set(recorded)
+    return () if found is None else tuple(_Texts(line, profile, items, found, recorded).all())
+
+
+def active_skills(
+    line: ContextHistory, profile: str, items: Sequence[Item], recorded: Instructions | None
+) -> tuple[str, ...]:
+    """Return the names of the skills that are active at the end of a history, in the order of their activation.
+
+    The arguments are those of ``instruction_texts``.
+    """
+    found = recorded_set(recorded)
+    if found is None or not found.skills:
+        return ()
+    texts = _Texts(line, profile, items, found, recorded)
+    texts.all()
+    return tuple(texts.active)
+
+
+def touched_paths(call: ToolCall, cwd: str) -> tuple[str, ...]:
+    """Return the absolute paths of the files that a call reads or changes. ``cwd``: the base of relative paths."""
+    action = action_of(call)
+    paths = [path for edit in action.edits for path in (edit.path, edit.moved_to)]
+    paths += [action.path] if call.name.casefold() not in _LISTING else []
+    return tuple(posixpath.normpath(posixpath.join(cwd, path)) for path in paths if path)
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """A use of paths or of a skill: the index after it, the paths, the skill with its arguments, and the result."""
+
+    at: int
+    paths: tuple[str, ...] = ()
+    skill: str = ""
+    arguments: str = ""
+    result: str = ""
+
+
+class _Texts:
+    def __init__(
+        self,
+        line: ContextHistory,
+        profile: str,
+        items: Sequence[Item],
+        found: InstructionSet,
+        recorded: Instructions | None,
+    ) -> None:
+        self.line, self.items, self.found = line, items, found
+        self.placed = placement(profile)
+        self.after, self.before = _around_compaction(line)
+        self.said = [text for item in items if _is_of_agent(item.entry) for text in _texts_of(item.entry)]
+        if recorded is not None and recorded.system_prompt:
+            self.said.append(recorded.system_prompt)  # omp records the prompt with the content of the files
+        self.shown: set[str] = set()
+        self.active: dict[str, None] = {}
+
+    def all(self) -> list[InstructionText]:
+        files = [file for file in self.found.files if not file.patterns and not self._is_said(file.content)]
+        skills = [skill for skill in self.found.skills if not self._is_said(f"{skill.name}: {skill.description}")]
+        start = self._start()
+        opening = self.placed.opening(self.found.cwd, files, skills, self._opening_index(start), self._prompt(start))
+        texts = [*opening, *self._carried_skills(start), *self._used()]
+        return sorted(texts, key=lambda text: text.at)
+
+    # ---- places
+
+    def _start(self) -> int:
+        """Return the index of the first item that is newer than the last compaction; 0 without a compaction."""
+        if self.line.anchors.compaction is None:
+            return 0
+        return next((at for at, item in enumerate(self.items) if item.oid in self.after), len(self.items))
+
+    def _opening_index(self, start: int) -> int:
+        """Return the index at which the agent puts its instructions, which codex puts again after a compaction (C6).
+
+        If the compaction interrupted a turn, they are before the last prompt that it kept, or else before the summary.
+        """
+        if not self.placed.REPEATS or start == 0:
+            return 0
+        if not _is_unfinished(self.before):
+            return start
+        compaction = self.line.anchors.compaction
+        kept = [at for at in range(start) if self.items[at].oid != compaction and self._is_prompt(at)]
+        return kept[-1] if kept else 0
+
+    def _prompt(self, start: int) -> int:
+        """Return the index after the first prompt from ``start`` on."""
+        prompts = (at for at in range(start, len(self.items)) if self._is_prompt(at))
+        return next(prompts, len(self.items) - 1) + 1
+
+    def _is_prompt(self, at: int) -> bool:
+        entry = self.items[at].entry
+        return is_message(entry, "user") and not entry.extra.get("isMeta") and not _is_of_agent(entry)
+
+    # ---- rules and skills
+
+    def _used(self) -> Iterator[InstructionText]:
+        """Yield the rules and skills that the entries after the last compaction bring into force."""
+        uses = [*self._calls(), *self._mentions(), *self._injected(), *self._attached()]
+        for use in sorted(uses, key=lambda use: use.at):
+            for file in self.found.files if self.placed.RULES else ():
+                if file.patterns and any(matches(file.patterns, path) for path in use.paths):
+                    yield from self._rule(file, use.at)
+            for skill in self.found.skills:
+                is_touched = bool(skill.patterns) and any(matches(skill.patterns, path) for path in use.paths)
+                if is_touched or skill.name == use.skill:
+                    yield from self._skill(skill, use)
+
+    def _rule(self, file: InstructionFile, at: int) -> Iterator[InstructionText]:
+        if file.path not in self.shown and not self._is_said(file.content):
+            self.shown.add(file.path)
+            yield self.placed.rule(file, at)
+
+    def _skill(self, skill: Skill, use: _Use, chars_max: int | None = None) -> Iterator[InstructionText]:
+        content = skill.content.replace("$ARGUMENTS", use.arguments)[:chars_max]
+        self.active.setdefault(skill.name)
+        is_result = bool(content.strip()) and content.strip() in use.result  # as opencode's tool returns it
+        if skill.path not in self.shown and not is_result and not self._is_said(content):
+            self.shown.add(skill.path)
+            yield self.placed.skill(skill, content, use.at)
+
+    def _carried_skills(self, start: int) -> Iterator[InstructionText]:
+        """Yield the skills that were active at the last compaction. If they are too large, the oldest are dropped."""
+        oid = self.line.anchors.compaction
+        entry = self.line.entry_at(oid) if oid else None
+        preserved = entry.preserve if isinstance(entry, Compaction) and isinstance(entry.preserve, dict) else {}
+        names = preserved.get(SKILLS)
+        by_name = {skill.name: skill for skill in self.found.skills}
+        kept: list[Skill] = []
+        size = 0
+        for name in reversed(names if isinstance(names, list | tuple) else []):
+            skill = by_name.get(name) if isinstance(name, str) else None
+            if skill is None:
+                continue
+            size += min(len(skill.content), SKILL_CHARS_MAX)
+            if size > SKILLS_CHARS_MAX:
+                break
+            kept.append(skill)
+        for skill in reversed(kept):
+            yield from self._skill(skill, _Use(start), SKILL_CHARS_MAX)
+
+    # ---- uses
+
+    def _calls(self) -> Iterator[_Use]:
+        """Yield the uses of successful calls. A rule follows the results of the whole answer."""
+        entries = [item.entry for item in self.items]
+        results = {call: at for at, call in match_results(entries).items()}
+        for at, item in enumerate(self.items):
+            for number, call in enumerate(calls_in(item.entry) if item.oid in self.after else ()):
+                result = results.get((at, number))
+                if result is None or getattr(entries[result], "is_error", False):
+                    continue
+                end = result + 1
+                while end < len(entries) and is_message(entries[end], "tool"):
+                    end += 1
+                yield self._use(call, end, "\n".join(_texts_of(entries[result])))
+
+    def _use(self, call: ToolCall, at: int, result: str) -> _Use:
+        arguments = call.arguments if isinstance(call.arguments, dict) else {}
+        if call.name.casefold() == "skill":
+            named = (arguments.get(name) for name in ("skill", "name", "command"))
+            name = next((name for name in named if isinstance(name, str)), "")
+            given = arguments.get("args")
+            return _Use(at, (), name.removeprefix("/"), given if isinstance(given, str) else "", result)
+        return _Use(at, touched_paths(call, self.found.cwd))
+
+    def _mentions(self) -> Iterator[_Use]:
+        """Yield the skills that the user activates with a prompt."""
+        for at, item in enumerate(self.items):
+            if item.oid in self.after and self._is_prompt(at):
+                for text in _texts_of(item.entry):
+                    yield from (_Use(at + 1, skill=name) for name in self.placed.mentioned(text))
+
+    def _injected(self) -> Iterator[_Use]:
+        """Yield the skills that ``injection`` entries activate, after the items of earlier entries."""
+        newer = set(self.after)
+        for oid, node in self.after.items():
+            newer.discard(oid)
+            if node.kind == Injection.kind and self.found.skills:
+                entry = self.line.entry(node)
+                names = entry.rules if isinstance(entry, Injection) and isinstance(entry.rules, list | tuple) else ()
+                older = [at for at, item in enumerate(self.items) if item.oid not in newer]
+                place = older[-1] + 1 if older else 0
+                yield from (_Use(place, skill=name) for name in names if isinstance(name, str))
+
+    def _attached(self) -> Iterator[_Use]:
+        """Yield the skills that Claude Code itself carried over a compaction, with their content in an attachment."""
+        for at, item in enumerate(self.items):
+            entry = item.entry
+            details = entry.details if isinstance(entry, CustomMessage) and entry.custom_type == INVOKED else None
+            skills = details.get("skills") if isinstance(details, dict) else None
+            for skill in skills if isinstance(skills, list) else ():
+                name = skill.get("name") if isinstance(skill, dict) else None
+                yield from [_Use(at + 1, skill=name)] if isinstance(name, str) else []
+
+    def _is_said(self, content: str) -> bool:
+        """Return whether the agent itself stored a text in the session, so that it must not be added again."""
+        text = content.strip()
+        return bool(text) and any(text in said for said in self.said)
+
+
+def _around_compaction(line: ContextHistory) -> tuple[dict[Oid, Spot], Entry | None]:
+    """Return the entries after the newest compaction or reset, oldest first, and the last message before it."""
+    found: list[Spot] = []
+    is_before = False
+    for node in line.showable_entries():
+        if is_before and node.kind == Message.kind:
+            return {node.oid: node for node in reversed(found)}, line.entry(node)
+        if node.kind == Reset.kind and isinstance(line.entry(node), Reset):
+            break
+        is_before |= node.oid == line.anchors.compaction
+        found += [] if is_before else [node]
+    return {node.oid: node for node in reversed(found)}, None
+
+
+def _is_unfinished(entry: Entry | None) -> bool:
+    """Return whether a turn is not complete after ``entry``, so that the model must continue it."""
+    if not isinstance(entry, Message):
+        return False
+    return entry.role in ("user", "tool") or (entry.role == "assistant" and bool(calls_in(entry)))
+
+
+def _is_of_agent(entry: Shown) -> bool:
+    """Return whether an agent wrote a message that is not an answer: instructions, a reminder, or a hook's text."""
+    if isinstance(entry, Message) and entry.role == "user":
+        return any(text.startswith(_MARKS) for text in _texts_of(entry))
+    return isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role in ("system", "developer"))
+
+
+def _texts_of(entry: Shown | Entry) -> list[str]:
+    blocks = entry.content if isinstance(entry, Message | CustomMessage) else ()
+    return [block.text for block in blocks if isinstance(block, Text)]

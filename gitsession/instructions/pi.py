@@ -1,0 +1,128 @@
+"""Load the instructions of pi: one context file per folder, the files of the system prompt, and skills."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from gitsession.instructions.place import Place, upwards
+from gitsession.instructions.reading import InstructionReader
+from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
+from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+
+NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
+SYSTEM, APPEND = "SYSTEM.md", "APPEND_SYSTEM.md"
+
+
+def load(place: Place) -> InstructionSet:
+    """Return the instructions of pi in ``place``."""
+    return _Loader(place).load()
+
+
+class _Loader:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.reader = InstructionReader()
+        self.user = place.folder("PI_CODING_AGENT_DIR", ".pi/agent")
+        self.project = place.cwd / ".pi"
+        self.is_trusted = self._is_trusted()
+
+    def load(self) -> InstructionSet:
+        return InstructionSet(
+            agent="pi",
+            cwd=self.place.cwd.as_posix(),
+            files=(*self._system(SYSTEM), *self._system(APPEND), *self._context_files()),
+            skills=first_of_each_name(self._skills()),
+            problems=tuple(self.reader.problems),
+        )
+
+    def _system(self, name: str) -> Iterator[InstructionFile]:
+        """Yield the file that replaces or extends the system prompt: the project's, otherwise the user's."""
+        for folder, scope in ((self.project, "project"), (self.user, "user")):
+            if not (folder / name).exists():
+                continue
+            if scope == "project" and not self.is_trusted:
+                self.reader.refuse(folder / name, "the user did not trust the project")
+                continue
+            reason = "replaces the system prompt" if name == SYSTEM else "added to the system prompt"
+            yield from self._file(folder / name, scope, reason, self.place.cwd if scope == "project" else None)
+            return
+
+    def _context_files(self) -> Iterator[InstructionFile]:
+        seen: set[str] = set()
+        folders = [(self.user, "user"), *((each, "project") for each in reversed(list(upwards(self.place.cwd))))]
+        shadowed = self._shadowed()
+        for folder, scope in folders:
+            name = next((name for name in NAMES if (folder / name).is_file()), None)
+            if name is None or folder / name == shadowed:
+                continue
+            root = self.place.git_root
+            within = (root if root and folder.is_relative_to(root) else folder) if scope == "project" else None
+            for file in self._file(folder / name, scope, f"first of {', '.join(NAMES)} in its folder", within):
+                if file.path not in seen:
+                    seen.add(file.path)
+                    yield file
+
+    def _shadowed(self) -> Path | None:
+        """Return the file of the main work tree that the file of a linked work tree inside of it replaces."""
+        root, main = self.place.git_root, self.place.main_root
+        if root is None or main is None or root == main or not root.is_relative_to(main):
+            return None
+        return next((main / name for name in NAMES if (root / name).is_file()), None)
+
+    def _file(self, path: Path, scope: str, reason: str, within: Path | None) -> Iterator[InstructionFile]:
+        if file := self.reader.read(path, within=within):
+            yield InstructionFile(
+                path=path.as_posix(), scope=scope, content=file.text, digest=file.digest, reason=reason
+            )
+
+    def _is_trusted(self) -> bool:
+        """Return whether the user's newest decision about the folder, or about the nearest above, is trust."""
+        file = self.reader.read(self.user / "trust.json")
+        try:
+            decisions = json.loads(file.text) if file else {}
+        except (ValueError, RecursionError):
+            return False
+        if not isinstance(decisions, dict):
+            return False
+        found = (decisions.get(folder.as_posix()) for folder in upwards(self.place.cwd))
+        return next((each for each in found if isinstance(each, bool)), False)
+
+    def _skills(self) -> Iterator[Skill]:
+        last = self.place.git_root
+        in_project = [folder / ".agents/skills" for folder in upwards(self.place.cwd, last)]
+        users = [self.user / "skills", self.place.home / ".agents/skills"]
+        if self.is_trusted:
+            within = last or self.place.cwd
+            yield from self._skills_in(self.project / "skills", within, with_files=True)
+            for folder in in_project:
+                if folder not in users:
+                    boundary = within if folder.is_relative_to(within) else folder
+                    yield from self._skills_in(folder, boundary, with_files=False)
+        elif (self.project / "skills").is_dir():
+            self.reader.refuse(self.project / "skills", "the user did not trust the project")
+        yield from self._skills_in(users[0], None, with_files=True)
+        yield from self._skills_in(users[1], None, with_files=False)
+
+    def _skills_in(self, folder: Path, within: Path | None, *, with_files: bool) -> Iterator[Skill]:
+        """Yield the skills of a folder and of the folders below it, which end at a ``SKILL.md``.
+
+        Args:
+            with_files: Whether each ``*.md`` in the folder itself is a skill too.
+        """
+        if (folder / SKILL_FILE).exists():
+            if found := read_skill(self.reader, folder / SKILL_FILE, within=within):
+                yield found[0]
+            return
+        for name in self.reader.names(folder):
+            path = folder / name
+            if name.startswith(".") or name == "node_modules":
+                continue
+            if path.is_dir():
+                if not path.is_symlink():
+                    yield from self._skills_in(path, within, with_files=False)
+                elif found := read_skill(self.reader, path / SKILL_FILE, within=within):
+                    yield found[0]
+            elif with_files and name.endswith(".md") and (found := read_skill(self.reader, path, within=within)):
+                yield found[0]

@@ -1,0 +1,214 @@
+"""Read files of instructions, which may be hostile: in a cloned project, they come from anybody."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gitsession.codec.digest import hash_of
+from gitsession.dataclass import dataclass
+from gitsession.instructions.place import real
+
+FILE_BYTES_MAX = 4 * 1024 * 1024
+"""Largest size of a file. Claude Code has the same limit."""
+
+FILES_MAX = 2_000
+"""Largest number of files that one load reads."""
+
+FOLDER_ENTRIES_MAX = 20_000
+"""Largest number of entries of all folders that one load lists."""
+
+FRONT_MATTER_CHARS_MAX = 64 * 1024
+
+UNSEARCHED = frozenset({".git", "node_modules", ".venv", "__pycache__"})
+"""Folders below the working directory in which no file of instructions is searched."""
+
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EINVAL}
+_FRONT_MATTER = re.compile(r"---[^\S\n]*\n(.*?)^---[^\S\n]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
+_UNQUOTED = re.compile(r"""([A-Za-z_-]+):[ \t]+([^\s"'](?=.*(?:[][{}*&#!|>%@`]|:[ ])|(?<=[][{}*&#!|>%@`])).*)""")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadFile:
+    """A file that was read: its absolute path, its text without a byte order mark, and the digest of its bytes."""
+
+    path: Path
+    text: str
+    digest: str
+
+
+class InstructionReader:
+    """A reader that refuses what no agent should follow, and records each refusal.
+
+    Attributes:
+        problems: The refused paths, each with the reason.
+    """
+
+    def __init__(self) -> None:
+        self.problems: list[tuple[str, str]] = []
+        self._files = 0
+        self._entries = 0
+
+    def refuse(self, path: Path | str, reason: str) -> None:
+        """Record that ``path`` was refused, once for each reason."""
+        problem = (path if isinstance(path, str) else path.as_posix(), reason)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+    def read(self, path: Path, *, within: Path | None = None, bytes_max: int = FILE_BYTES_MAX) -> ReadFile | None:
+        """Return the file at ``path``, or ``None`` if there is none or it is refused.
+
+        Args:
+            within: A folder that the file, after resolving symbolic links, must be in.
+            bytes_max: Largest size of the file.
+        """
+        try:
+            if within is not None and not real(path).is_relative_to(real(within)):
+                if path.exists():
+                    self.refuse(path, f"a symbolic link leads out of {within.as_posix()}")
+                return None
+            data = self._read(path, bytes_max)
+        except ValueError:  # a null character or a surrogate
+            return None
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                self.refuse(path, (error.strerror or str(error)).lower())
+            return None
+        if data is None:
+            return None
+        if b"\0" in data:
+            self.refuse(path, "a binary file")
+            return None
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+        return ReadFile(path=path, text=text, digest=hash_of(data).hex())
+
+    def _read(self, path: Path, bytes_max: int) -> bytes | None:
+        # O_NONBLOCK: opening a named pipe would wait for a writer
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            status = os.fstat(handle)
+            if stat.S_ISDIR(status.st_mode):
+                return None
+            if not stat.S_ISREG(status.st_mode):
+                self.refuse(path, "not a regular file")
+                return None
+            if status.st_size > bytes_max:
+                self.refuse(path, f"larger than {bytes_max:,} bytes")
+                return None
+            if self._files >= FILES_MAX:
+                self.refuse(path.parent, f"more than {FILES_MAX:,} files of instructions")
+                return None
+            self._files += 1
+            with os.fdopen(os.dup(handle), "rb") as file:
+                return file.read(bytes_max)
+        finally:
+            os.close(handle)
+
+    def names(self, folder: Path, *, is_sorted: bool = True) -> list[str]:
+        """Return the names in ``folder``; none if the folder is absent or refused.
+
+        Args:
+            is_sorted: Whether the names are sorted. If not, they have the order of the file system.
+        """
+        found: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if self._entries >= FOLDER_ENTRIES_MAX:
+                        self.refuse(folder, f"more than {FOLDER_ENTRIES_MAX:,} files were searched")
+                        break
+                    self._entries += 1
+                    found.append(entry.name)
+        except ValueError:
+            return []
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                self.refuse(folder, (error.strerror or str(error)).lower())
+        return sorted(found) if is_sorted else found
+
+    def walk(self, folder: Path, *, within: Path | None = None, is_sorted: bool = True) -> Iterator[Path]:
+        """Yield the paths of the files in ``folder`` and its folders. Links to folders are followed once."""
+        yield from self._walk(folder, within, set(), is_sorted)
+
+    def _walk(self, folder: Path, within: Path | None, visited: set[Path], is_sorted: bool) -> Iterator[Path]:
+        resolved = real(folder)
+        if within is not None and not resolved.is_relative_to(real(within)):
+            self.refuse(folder, f"a symbolic link leads out of {within.as_posix()}")
+            return
+        if resolved in visited:
+            return
+        visited.add(resolved)
+        for name in self.names(folder, is_sorted=is_sorted):
+            path = folder / name
+            if path.is_dir():
+                yield from self._walk(path, within, visited, is_sorted)
+            else:
+                yield path
+
+    def folders(self, folder: Path) -> Iterator[Path]:
+        """Yield the folders below ``folder``, from the outermost, without following symbolic links."""
+        waiting = [folder]
+        while waiting:
+            here = waiting.pop()
+            below = []
+            for name in self.names(here):
+                path = here / name
+                if name not in UNSEARCHED and path.is_dir() and not path.is_symlink():
+                    below.append(path)
+            yield from below
+            waiting.extend(reversed(below))
+
+    def split(self, file: ReadFile) -> tuple[dict[str, Any], str]:
+        """Return the front matter of a file, and the text after it. Front matter that is not YAML is refused."""
+        found = _FRONT_MATTER.match(file.text)
+        if found is None:
+            return {}, file.text
+        body = file.text[found.end() :]
+        if len(found[1]) > FRONT_MATTER_CHARS_MAX:
+            self.refuse(file.path, f"front matter of more than {FRONT_MATTER_CHARS_MAX:,} characters")
+            return {}, body
+        for text in (found[1], _quoted(found[1])):
+            try:
+                fields = as_yaml(text)
+            except ValueError:
+                continue
+            return (fields if isinstance(fields, dict) else {}), body
+        self.refuse(file.path, "the front matter is not YAML")
+        return {}, body
+
+
+def _quoted(text: str) -> str:
+    """Return front matter with quoted values, because agents accept ``paths: **/*.ts``."""
+    lines = []
+    for line in text.split("\n"):
+        found = _UNQUOTED.fullmatch(line)
+        lines.append(f"{found[1]}: {json.dumps(found[2])}" if found else line)
+    return "\n".join(lines)
+
+
+def as_yaml(text: str) -> Any:
+    """Return the value of a YAML document. Raises ``ValueError`` if it is not one."""
+    import yaml  # only few files have front matter
+
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ValueError(str(error)) from error
+
+
+def strings(value: Any) -> tuple[str, ...]:
+    """Return the text or the list of texts of a field."""
+    if isinstance(value, str):
+        return (value,)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a field; empty if it has none."""
+    return value.strip() if isinstance(value, str) else ""
