@@ -282,6 +282,18 @@ def test_concurrent_append_is_kept(session: Session) -> None:
     assert texts(session) == ["short", "request 4:", "answer 4: ", "meanwhile"]
 
 
+def test_concurrent_appends_are_kept_if_the_strategy_keeps_no_entry(session: Session) -> None:
+    def slowly(_: Request) -> Summary:
+        session.append(Message.user("meanwhile"))
+        session.append(Message.assistant("done"))
+        return Summary("short")
+
+    session.compact(strategy="codex", keep_tokens=0, summarizer=Scripted(slowly))
+    assert texts(session) == ["short", "meanwhile", "done"]
+    session.append(Message.user("next"))
+    assert texts(session) == ["short", "meanwhile", "done", "next"]
+
+
 @pytest.mark.parametrize("entry", [Compaction(summary="theirs"), Reset()], ids=["a compaction", "a reset"])
 def test_concurrent_compaction_wins(session: Session, entry: Compaction | Reset) -> None:
     def slowly(_: Request) -> Summary:
