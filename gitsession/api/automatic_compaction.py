@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Lock
 
-from gitsession.api.opened import Handle
+from gitsession.api.opened import AutomaticStart, Handle
 from gitsession.compaction import strategies, summarizers, trigger
 from gitsession.compaction.automatic import AutomaticCompaction, lock_name
 from gitsession.compaction.perform import BackgroundCompaction, perform
@@ -70,9 +70,15 @@ class AutomaticSessionCompaction:
     def _run(self, state: AutomaticCompaction, branch: str, cancelled: Event) -> Node:
         """Compact the branch if it is due. Raises ``Refused`` if it is not."""
         try:
-            handle = Handle(self._handle.opened, self._handle.session.on(branch))
-            with branch_lock(handle):
-                return self._compact(handle, state, cancelled)
+            while True:
+                try:
+                    node = self._attempt(state, branch, cancelled)
+                except Refused:
+                    if not state.ended(may_repeat=not cancelled.is_set()):
+                        raise
+                else:
+                    state.ended(may_repeat=False)
+                    return node
         except Refused:
             raise
         except Exception as error:
@@ -81,9 +87,15 @@ class AutomaticSessionCompaction:
                 if self._policy.report is not None:
                     with contextlib.suppress(Exception):
                         self._policy.report(error)
+            state.ended(may_repeat=False)
             raise
         finally:
             self._handle.opened.catalogues.close_own()
+
+    def _attempt(self, state: AutomaticCompaction, branch: str, cancelled: Event) -> Node:
+        handle = Handle(self._handle.opened, self._handle.session.on(branch))
+        with branch_lock(handle):
+            return self._compact(handle, state, cancelled)
 
     def _compact(self, handle: Handle, state: AutomaticCompaction, cancelled: Event) -> Node:
         line = handle.context_line()
@@ -98,6 +110,16 @@ class AutomaticSessionCompaction:
         node = perform(handle.opened.objects, handle.session, plan, options)
         state.reset(is_answered=False)
         return node
+
+
+def automatic_of(handle: Handle) -> AutomaticStart | None:
+    """Return the automatic compaction of a handle; ``None`` if its policy starts none."""
+    policy = handle.policy_in_force
+    if policy is None or policy.mode != "client":
+        return None
+    if handle.automatic is None:
+        handle.automatic = AutomaticSessionCompaction(handle, policy)
+    return handle.automatic
 
 
 def limit_for(policy: CompactionPolicy, context: Context, window: int | None = None) -> int | None:

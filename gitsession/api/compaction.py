@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from gitsession.api.automatic_compaction import limit_for, policy_options, policy_plan, users_options
+from gitsession.api.automatic_compaction import automatic_of, limit_for, policy_options, policy_plan, users_options
 from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branch_summary, strategies, summarizers, trigger
@@ -118,7 +118,7 @@ class SessionCompaction:
     def policy(self, policy: CompactionPolicy) -> None:
         require(policy, CompactionPolicy, "a CompactionPolicy")
         self._handle.policy = policy
-        self._handle.__dict__.pop("automatic", None)
+        self._handle.automatic = None
 
     @property
     def automatic(self) -> BackgroundCompaction | None:
@@ -127,7 +127,7 @@ class SessionCompaction:
         Its ``result`` raises ``Refused`` if the check found that no compaction is due or that there is nothing to
         summarize, and ``SummaryFailed`` if no summarizer wrote a usable summary.
         """
-        automatic = self._handle.automatic
+        automatic = automatic_of(self._handle)
         return None if automatic is None else automatic.newest
 
     @restoring

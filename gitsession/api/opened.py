@@ -25,11 +25,11 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
 if TYPE_CHECKING:
-    from gitsession.api.automatic_compaction import AutomaticSessionCompaction
     from gitsession.compaction.perform import BackgroundCompaction
     from gitsession.compaction.policy import CompactionPolicy
     from gitsession.context.history import ContextHistory, HistoryCache
     from gitsession.context.value import Context
+    from gitsession.model.entries import Entry
     from gitsession.model.instructions import InstructionSet
     from gitsession.redaction.guard import Guard
 
@@ -62,6 +62,17 @@ class OpenStore:
         from gitsession.compaction.policy import from_config
 
         return from_config(settings)
+
+    @functools.cached_property
+    def valid_compaction(self) -> CompactionPolicy | None:
+        """The same policy; ``None`` if a setting is invalid, which must not fail an append.
+
+        ``session.compaction.policy`` raises the error.
+        """
+        try:
+            return self.compaction
+        except Refused:
+            return None
 
     @functools.cached_property
     def memory(self) -> HistoryCache:
@@ -190,6 +201,15 @@ class Catalogues:
                 self._open.pop((pid, thread)).close()
 
 
+class AutomaticStart(Protocol):
+    """What a handle knows of its automatic compaction, which a module above this one provides."""
+
+    @property
+    def newest(self) -> BackgroundCompaction | None: ...
+
+    def appended(self, entry: Entry) -> None: ...
+
+
 class Handle:
     """A session on one of its branches, with its store. A ``Session`` shares this object with its attributes."""
 
@@ -197,29 +217,15 @@ class Handle:
         self.opened = opened
         self.session = session
         self.policy: CompactionPolicy | None = None
+        self.automatic: AutomaticStart | None = None
+        """The automatic compaction by ``policy_in_force``, from the first append that needs one."""
         self.pending_set: InstructionSet | None = None
         """The set of instructions that was recorded before the session was stored."""
 
     @property
     def policy_in_force(self) -> CompactionPolicy | None:
-        """The policy of automatic compaction; ``None`` if there is none, or if a setting is invalid.
-
-        ``session.compaction.policy`` and ``gitsession compact --auto`` report invalid settings.
-        """
-        try:
-            return self.policy or self.opened.compaction
-        except Refused:
-            return None
-
-    @functools.cached_property
-    def automatic(self) -> AutomaticSessionCompaction | None:
-        """The automatic compaction of the session; ``None`` if the policy starts none."""
-        policy = self.policy_in_force
-        if policy is None or policy.mode != "client":
-            return None
-        from gitsession.api.automatic_compaction import AutomaticSessionCompaction
-
-        return AutomaticSessionCompaction(self, policy)
+        """The policy of automatic compaction; ``None`` if there is none, or if a setting is invalid."""
+        return self.policy or self.opened.valid_compaction
 
     def managed(self, context: Context) -> Context:
         """Return ``context`` with the provider's settings if the provider compacts it."""

@@ -24,6 +24,7 @@ from gitsession.sessions.session import OnMoved
 if TYPE_CHECKING:
     from gitsession.api.compaction import SessionCompaction
     from gitsession.api.files import SessionFiles
+    from gitsession.api.opened import AutomaticStart
     from gitsession.compaction.plan import Plan
     from gitsession.compaction.summary import Summarizer
     from gitsession.compaction.write_summary import SummaryOptions
@@ -268,11 +269,17 @@ class Session:
             Malformed: The format cannot represent the entry.
             Refused: The session was created by a later release.
         """
-        automatic = self._handle.automatic
+        policy = self._handle.policy_in_force
+        automatic = None if policy is None or policy.mode != "client" else self._automatic()
         node = self._session.append(entry, expected=expected, on_moved=on_moved)
         if automatic is not None:
             automatic.appended(entry)
         return node
+
+    def _automatic(self) -> AutomaticStart | None:
+        from gitsession.api.automatic_compaction import automatic_of
+
+        return automatic_of(self._handle)
 
     @restoring
     def instructions(self, at: str | Node = "leaf") -> InstructionSet | None:

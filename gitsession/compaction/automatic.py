@@ -6,7 +6,6 @@ context is checked, in the thread of the compaction.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from threading import Lock
@@ -53,18 +52,29 @@ class AutomaticCompaction:
         self._used = self._least = self._failures = 0
         self._is_answered = is_answered
         self._waiting: set[str] = set()
+        self._running_in = 0  # the process, because a forked child has no such thread
+        self._has_new = False
         self.newest: BackgroundCompaction | None = None
 
     def appended(self, entry: Entry) -> None:
         """Count an entry that was appended, and start a check if a compaction may be due."""
         with self._lock:
             self._count(entry)
-            if self._waiting or not self._is_answered or self._failures >= FAILURES_MAX or self._is_running():
+            self._has_new = True
+            if self._running_in == os.getpid() or not self._may_be_due():
                 return
-            if self._is_checked and (self._limit is None or self._used <= max(self._limit, self._least)):
-                return
-            with contextlib.suppress(RuntimeError):  # no further thread can be started: a later append tries again
+            self._running_in, self._has_new = os.getpid(), False
+            try:
                 self.newest = self._start()
+            except RuntimeError:  # no further thread can be started: a later append tries again
+                self._running_in = 0
+
+    def ended(self, *, may_repeat: bool) -> bool:
+        """Note the end of a check, and return whether it must be repeated for entries that were appended meanwhile."""
+        with self._lock:
+            repeats = may_repeat and self._has_new and self._may_be_due()
+            self._running_in, self._has_new = os.getpid() if repeats else 0, False
+            return repeats
 
     def checked(self, used: int, limit: int | None) -> None:
         """Note the size of the context and its limit, in tokens. ``limit``: ``None`` if unknown."""
@@ -78,8 +88,10 @@ class AutomaticCompaction:
         with self._lock:
             self._failures += 1
 
-    def _is_running(self) -> bool:
-        return self.newest is not None and self.newest.is_running
+    def _may_be_due(self) -> bool:
+        if self._waiting or not self._is_answered or self._failures >= FAILURES_MAX:
+            return False
+        return not self._is_checked or (self._limit is not None and self._used > max(self._limit, self._least))
 
     def _count(self, entry: Entry) -> None:
         if isinstance(entry, Compaction | Reset | Prune | ContextEdit):

@@ -283,6 +283,31 @@ def test_no_compaction_starts_between_a_call_and_its_result(store: Store) -> Non
     assert len(tools) == 2
 
 
+def test_answer_appended_during_a_check_is_checked_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gitsession.context import build
+
+    checking, go, context = threading.Event(), threading.Event(), build.context
+
+    def slowly(*words: Any, **named: Any) -> Any:
+        result = context(*words, **named)
+        checking.set()
+        assert go.wait(60)
+        return result
+
+    writer = Writer()
+    found = session(store, OFF)
+    for _ in range(3):
+        turn(found, 1_000)
+    found.compaction.policy = policy(writer)
+    monkeypatch.setattr(build, "context", slowly)
+    found.append(Message.user(LONG))
+    assert checking.wait(60)
+    found.append(Message.assistant(LONG, usage={"totalTokens": 5_000}))
+    go.set()
+    settle(found)
+    assert compactions(found) == 1
+
+
 # ---- loops
 
 
