@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from gitsession.checkpoints.rewinding import FileOutcome, RewindResult
     from gitsession.compaction.perform import BackgroundCompaction
     from gitsession.compaction.plan import CompactionRequest, Plan
+    from gitsession.compaction.policy import CompactionPolicy
     from gitsession.compaction.summarizers.extractive import Extractive
     from gitsession.compaction.summary import Request, Summarizer, Summary
     from gitsession.compaction.write_summary import SummaryOptions
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         model_facing,
     )
     from gitsession.context.provider_compactions import provider_compaction
+    from gitsession.context.provider_management import ContextManagement, anthropic_betas
     from gitsession.context.value import Context, Item, State, Tokens
     from gitsession.discovery.sources import LoadedSession
     from gitsession.errors import (
@@ -121,9 +123,11 @@ __all__ = [
     "BranchSummary",
     "CheckCoverage",
     "Compaction",
+    "CompactionPolicy",
     "CompactionRequest",
     "Context",
     "ContextEdit",
+    "ContextManagement",
     "Corrupt",
     "Custom",
     "CustomMessage",
@@ -230,6 +234,7 @@ __all__ = [
     "Unavailable",
     "UnknownEntry",
     "__version__",
+    "anthropic_betas",
     "clear_thinking",
     "clear_tool_uses",
     "drop_images",
@@ -244,6 +249,7 @@ _NAMES = {
     "gitsession.compaction.perform": ["BackgroundCompaction"],
     "gitsession.compaction.summarizers.extractive": ["Extractive"],
     "gitsession.compaction.summary": ["Request", "Summarizer", "Summary"],
+    "gitsession.compaction.policy": ["CompactionPolicy"],
     "gitsession.compaction.plan": ["CompactionRequest", "Plan"],
     "gitsession.compaction.write_summary": ["SummaryOptions"],
     "gitsession.context.policies": [
@@ -255,6 +261,7 @@ _NAMES = {
         "model_facing",
     ],
     "gitsession.context.provider_compactions": ["provider_compaction"],
+    "gitsession.context.provider_management": ["ContextManagement", "anthropic_betas"],
     "gitsession.context.value": ["Context", "Item", "State", "Tokens"],
     "gitsession.errors": [
         "Ambiguous",

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from gitsession.api.automatic_compaction import automatic_of, limit_for, policy_options, policy_plan, users_options
 from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branch_summary, strategies, summarizers, trigger
 from gitsession.compaction.perform import BackgroundCompaction, perform
 from gitsession.compaction.plan import CompactionRequest, Plan
-from gitsession.compaction.summarizers.options import Options, from_config
+from gitsession.compaction.policy import OFF, CompactionPolicy
 from gitsession.compaction.summary import Summarizer
+from gitsession.compaction.trigger import Answer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import build, profiles
 from gitsession.context.policies import Policy, cleared_results, newly_cleared
 from gitsession.context.profiles.visible_items import part_of
 from gitsession.context.value import Context, Item
-from gitsession.git import process
+from gitsession.errors import Refused, SummaryFailed, require
 from gitsession.git.types import Oid
 from gitsession.model.entries import Message, Prune
 from gitsession.model.results import result_in
@@ -104,6 +106,106 @@ class SessionCompaction:
         line = self._handle.context_line("leaf")
         return trigger.is_due(build.context(line, profile or self._handle.profile), line, window, reserve=reserve)
 
+    @property
+    def policy(self) -> CompactionPolicy:
+        """The policy of automatic compaction for this handle. Set it to replace the policy of the store.
+
+        Raises ``Refused`` if a setting in the user's git configuration is invalid.
+        """
+        return self._handle.policy or self._handle.opened.compaction or OFF
+
+    @policy.setter
+    def policy(self, policy: CompactionPolicy) -> None:
+        require(policy, CompactionPolicy, "a CompactionPolicy")
+        self._handle.policy = policy
+        self._handle.automatic = None
+
+    @property
+    def automatic(self) -> BackgroundCompaction | None:
+        """The newest automatic compaction that ``append`` started on this handle; ``None`` if there is none.
+
+        Its ``result`` raises ``Refused`` if the check found that no compaction is due or that there is nothing to
+        summarize, and ``SummaryFailed`` if no summarizer wrote a usable summary.
+        """
+        automatic = automatic_of(self._handle)
+        return None if automatic is None else automatic.newest
+
+    @restoring
+    def why_not_due(self, *, window: int | None = None, profile: str | None = None) -> str:
+        """Return the reason why no compaction is due by the policy; "" if one is due.
+
+        Args:
+            window: The context window of the model, in tokens. Defaults to the window of the policy, or of the model.
+            profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
+        """
+        line = self._handle.context_line("leaf")
+        context = build.context(line, profile or self._handle.profile)
+        return trigger.why_not_due(context, line, limit_for(self.policy, context, window))
+
+    @restoring
+    def policy_plan(self, *, window: int | None = None, profile: str | None = None) -> Plan:
+        """Plan a compaction by the policy, whether or not one is due. See ``why_not_due`` for the arguments."""
+        line = self._handle.context_line("leaf")
+        return policy_plan(self.policy, build.context(line, profile or self._handle.profile), line, window)
+
+    def policy_options(self) -> SummaryOptions:
+        """Return the options of the summary by the policy: its summarizers, in order, and the maximum length.
+
+        Raises ``SummaryFailed`` if a setting of the summarizers is invalid.
+        """
+        return policy_options(self.policy)
+
+    def send(
+        self, send: Callable[[], Answer], *, overflow: Callable[[BaseException], bool] = trigger.is_overflow
+    ) -> Answer:
+        """Send a request. If it is too long for the model, compact the context by the policy and send once more.
+
+        The context is compacted in every mode of the policy, because the program requested it.
+
+        Args:
+            send: A function that builds the request from the current context, sends it, and returns the answer.
+            overflow: A function that returns whether an error means that the request was too long. By default, the
+                message of the error decides.
+
+        Returns:
+            The result of ``send``.
+
+        Raises:
+            Exception: The error of ``send``. If nothing could be compacted, it is the error of the first request, with
+                a note that contains the reason.
+        """
+        failure: list[Exception] = []
+
+        def compact() -> Node | None:
+            try:
+                return self._compact_at_once()
+            except (Refused, SummaryFailed) as error:
+                failure.append(error)
+                return None
+
+        try:
+            return trigger.retry_once(send, compact, overflow)
+        except Exception as error:
+            for each in failure:
+                error.add_note(f"gitsession: the context was not compacted: {each}")
+            raise
+
+    def _compact_at_once(self) -> Node:
+        running = self.automatic
+        if running is not None and running.is_running:
+            with contextlib.suppress(Exception):
+                return running.result()
+        plan = self.policy_plan()
+        if plan.nothing:
+            # The request does not fit, although all of it would be kept.
+            line = self._handle.context_line("leaf")
+            context = build.context(line, self._handle.profile)
+            request = dataclasses.replace(
+                self.policy.request(None), keep_messages=None, keep_tokens=context.tokens.counted_here // 4
+            )
+            plan = self.plan(self.policy.strategy, request=request)
+        return perform(self._handle.opened.objects, self._handle.session, plan, self.policy_options())
+
     @restoring
     def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
         """Start a compaction in a background thread. Entries that are appended in the meantime stay in the context."""
@@ -178,8 +280,3 @@ def summarizer(wanted: str | Summarizer) -> Summarizer:
     if not isinstance(wanted, str):
         return wanted
     return summarizers.make(dataclasses.replace(users_options(), name=wanted))
-
-
-def users_options() -> Options:
-    """Return the summarizer settings in ``git config --global``. Settings in a store's configuration are ignored."""
-    return from_config(process.user_settings("gitsession.summarizer"), os.environ)

@@ -5,6 +5,7 @@ The modules that update a catalog, build a context or find a project are importe
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import threading
@@ -12,7 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
-from gitsession.errors import Ambiguous, NotFound, require
+from gitsession import paths
+from gitsession.errors import Ambiguous, NotFound, Refused, require
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
@@ -23,7 +25,11 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
 if TYPE_CHECKING:
+    from gitsession.compaction.perform import BackgroundCompaction
+    from gitsession.compaction.policy import CompactionPolicy
     from gitsession.context.history import ContextHistory, HistoryCache
+    from gitsession.context.value import Context
+    from gitsession.model.entries import Entry
     from gitsession.model.instructions import InstructionSet
     from gitsession.redaction.guard import Guard
 
@@ -37,6 +43,36 @@ class OpenStore:
         self.objects = objects
         self.clock = clock
         self.catalogues = Catalogues(objects)
+        self.compactions: list[BackgroundCompaction] = []
+        """The automatic compactions that may be running."""
+
+    @functools.cached_property
+    def compaction(self) -> CompactionPolicy | None:
+        """The policy of automatic compaction in the user's configuration; ``None`` if nothing is configured.
+
+        Raises ``Refused`` if a setting is invalid.
+        """
+        if not paths.may_be_configured(os.environ, os.path.expanduser("~")):
+            return None  # without the modules that start git
+        from gitsession.git import process
+
+        settings = process.user_settings("gitsession.compaction")
+        if not settings:
+            return None
+        from gitsession.compaction.policy import from_config
+
+        return from_config(settings)
+
+    @functools.cached_property
+    def valid_compaction(self) -> CompactionPolicy | None:
+        """The same policy; ``None`` if a setting is invalid, which must not fail an append.
+
+        ``session.compaction.policy`` raises the error.
+        """
+        try:
+            return self.compaction
+        except Refused:
+            return None
 
     @functools.cached_property
     def memory(self) -> HistoryCache:
@@ -152,11 +188,26 @@ class Catalogues:
                 update.refresh(found, self._objects, newest=newest)
         return found
 
+    def close_own(self) -> None:
+        """Close the catalog of this thread, which is about to end."""
+        found = self._open.pop((os.getpid(), threading.get_ident()), None)
+        if found is not None:
+            found.close()
+
     def close(self) -> None:
         """Close the catalogs. A second call has no effect."""
         for pid, thread in list(self._open):
             if pid == os.getpid():  # a forked child does not close the catalogs of its parent
                 self._open.pop((pid, thread)).close()
+
+
+class AutomaticStart(Protocol):
+    """What a handle knows of its automatic compaction, which a module above this one provides."""
+
+    @property
+    def newest(self) -> BackgroundCompaction | None: ...
+
+    def appended(self, entry: Entry) -> None: ...
 
 
 class Handle:
@@ -165,8 +216,23 @@ class Handle:
     def __init__(self, opened: OpenStore, session: sessions.StoredSession) -> None:
         self.opened = opened
         self.session = session
+        self.policy: CompactionPolicy | None = None
+        self.automatic: AutomaticStart | None = None
+        """The automatic compaction by ``policy_in_force``, from the first append that needs one."""
         self.pending_set: InstructionSet | None = None
         """The set of instructions that was recorded before the session was stored."""
+
+    @property
+    def policy_in_force(self) -> CompactionPolicy | None:
+        """The policy of automatic compaction; ``None`` if there is none, or if a setting is invalid."""
+        return self.policy or self.opened.valid_compaction
+
+    def managed(self, context: Context) -> Context:
+        """Return ``context`` with the provider's settings if the provider compacts it."""
+        policy = self.policy_in_force
+        if policy is None or policy.mode != "server":
+            return context
+        return dataclasses.replace(context, management=policy.management_for(context.model, context.tokens.window))
 
     @functools.cached_property
     def profile(self) -> str:

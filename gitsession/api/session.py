@@ -24,6 +24,7 @@ from gitsession.sessions.session import OnMoved
 if TYPE_CHECKING:
     from gitsession.api.compaction import SessionCompaction
     from gitsession.api.files import SessionFiles
+    from gitsession.api.opened import AutomaticStart
     from gitsession.compaction.plan import Plan
     from gitsession.compaction.summary import Summarizer
     from gitsession.compaction.write_summary import SummaryOptions
@@ -180,7 +181,8 @@ class Session:
         from gitsession.context import build  # with the rules of all agents, which other methods do not use
 
         line = self._handle.context_line(at)
-        return build.revealed(line, profile or self._handle.profile, policies, window=window)
+        found = build.revealed(line, profile or self._handle.profile, policies, window=window)
+        return self._handle.managed(found)
 
     @restoring
     def compact(
@@ -255,7 +257,8 @@ class Session:
         """Append one entry to the branch. The entry is durable on return; see ``durability`` of ``Store.open``.
 
         Entries that are appended before the first user message are kept in memory. These entries are written together
-        with that message.
+        with that message. If the policy of automatic compaction has the mode ``"client"``, a compaction that has become
+        due is started in the background (``session.compaction.policy``). It never fails the append.
 
         Args:
             entry: The entry.
@@ -272,7 +275,17 @@ class Session:
             Malformed: The format cannot represent the entry.
             Refused: The session was created by a later release.
         """
-        return self._session.append(entry, expected=expected, on_moved=on_moved)
+        policy = self._handle.policy_in_force
+        automatic = None if policy is None or policy.mode != "client" else self._automatic()
+        node = self._session.append(entry, expected=expected, on_moved=on_moved)
+        if automatic is not None:
+            automatic.appended(entry)
+        return node
+
+    def _automatic(self) -> AutomaticStart | None:
+        from gitsession.api.automatic_compaction import automatic_of
+
+        return automatic_of(self._handle)
 
     @restoring
     def instructions(self, at: str | Node = "leaf") -> InstructionSet | None:

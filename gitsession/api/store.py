@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from gitsession.api.trash import ArchivedSessions, Trash
     from gitsession.archive.trash import ExpiredSession, Retention
     from gitsession.checkpoints.rewinding import RewindResult
+    from gitsession.compaction.policy import CompactionPolicy
     from gitsession.exporting.export_session import ExportResult
     from gitsession.git.engine import StoreRepository
     from gitsession.importing.import_session import ImportResult
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
     from gitsession.sync.transport import TransportOptions
     from gitsession.verify.findings import Report
     from gitsession.workspace.root import WorkspaceRoot
+
+
+_STOP_SECONDS = 5.0
+"""Maximum time to wait for a cancelled compaction when a store is closed."""
 
 
 def default_path(path: str | None = None) -> Path:
@@ -144,6 +149,7 @@ class Store:
         flush_on_close: bool = True,
         clock: Callable[[], int] = commit_writer.now_ms,
         damaged: bool = False,
+        compaction: CompactionPolicy | None = None,
     ) -> Self:
         """Open the store at ``path``.
 
@@ -155,6 +161,8 @@ class Store:
                 and exits. The next process that flushes the store also transfers these entries.
             clock: A function that returns the current Unix time in ms.
             damaged: Whether to open a store that lacks essential files, so that ``repair`` can restore them.
+            compaction: The policy of automatic compaction for all sessions. By default, the user's git configuration
+                determines it, and without such settings, nothing is compacted automatically.
 
         Returns:
             The open store.
@@ -173,6 +181,8 @@ class Store:
         if flush_on_close and not damaged:
             objects.flush_left()
         store = cls(objects, clock, tends=flush_on_close)
+        if compaction is not None:
+            store._opened.compaction = compaction
         if not damaged and create.is_purge_pending(path):
             store._settle()
         return store
@@ -907,7 +917,12 @@ class Store:
         self.objects.flush()
 
     def close(self) -> None:
-        """Flush and close the store, and merge packs if there are many. A second call has no effect."""
+        """Flush and close the store, and merge packs if there are many. A second call has no effect.
+
+        Automatic compactions that are still running are cancelled.
+        """
+        for running in self._opened.compactions:
+            running.stop(_STOP_SECONDS)
         if self._tends and not self.objects.is_closed:
             self._settle()
         self._opened.catalogues.close()

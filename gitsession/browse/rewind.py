@@ -311,7 +311,8 @@ def plan_lines(plan: RewindPlan, *, has_checkpoints: bool) -> Iterator[list[Part
 
 def summary_preview(session: Session, prompt: Node) -> ActionPreview:
     """Plan a summary of the entries from a prompt to the tip, as `gitsession compact --strategy from` does."""
-    from gitsession.api.compaction import summarizer, users_options
+    from gitsession.api.automatic_compaction import users_options
+    from gitsession.api.compaction import summarizer
 
     plan = session.compaction.plan("from", request=CompactionRequest(at=prompt))
     if plan.nothing:

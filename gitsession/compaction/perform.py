@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import replace
@@ -48,10 +49,47 @@ def perform(
     """
     if plan.nothing:
         raise Refused(f"nothing to summarize: {plan.nothing}")
+    entry = _first_usable(plan, options)
+    if isinstance(entry, BranchSummary):
+        assert plan.onto is not None
+        return _append_branch_summary(objects, session, plan, plan.onto, entry, command)
+    while True:
+        leaf, first_new = _current_leaf(objects, session, plan)
+        if entry.first_kept is None and first_new is not None:
+            entry = replace(entry, first_kept=to_base64url(first_new.chain))
+        if options.cancelled is not None:
+            raise_if_cancelled(options.cancelled)
+        try:
+            return session.append(entry, expected=leaf, command=command)
+        except LeafMoved:
+            continue  # another process has appended an entry: try to append the summary after it
+
+
+def _first_usable(plan: Plan, options: SummaryOptions) -> Compaction | BranchSummary:
+    """Return the entry with the summary of the first summarizer that writes a usable one. Raises ``SummaryFailed``."""
+    failures: list[SummaryFailed] = []
+    for summarizer in (options.summarizer, *options.fallbacks):
+        try:
+            return _entry(plan, replace(options, summarizer=summarizer))
+        except SummaryFailed as error:
+            if options.cancelled is not None and options.cancelled.is_set():
+                raise
+            failures.append(error)
+    if len(failures) == 1:
+        raise failures[0]
+    names = [name_of(summarizer) for summarizer in (options.summarizer, *options.fallbacks)]
+    reasons = "; ".join(f"{name}: {error}" for name, error in zip(names, failures, strict=True))
+    raise SummaryFailed(f"no summarizer wrote a usable summary: {reasons}", hint=failures[-1].hint)
+
+
+def _entry(plan: Plan, options: SummaryOptions) -> Compaction | BranchSummary:
+    """Return the entry with the summary of ``options.summarizer``. A branch summary lacks its abandoned branch."""
     summary = write(plan, options)
-    if plan.onto is not None:
-        return _append_branch_summary(objects, session, plan, plan.onto, summary.text, command)
     profile = profiles.profile(plan.profile)
+    if plan.onto is not None:
+        left = BranchSummary(summary=summary.text, read_files=plan.files.read, modified_files=plan.files.modified)
+        _check_smaller(plan, profile.estimate(left))
+        return left
     system_messages = [item.entry for item in plan.system if isinstance(item.entry, Message)]
     preserve: dict[str, Any] = {CARRIED: plan.carried} if plan.carried else {}
     preserve |= {SYSTEM: keep_system(system_messages)} if system_messages else {}
@@ -69,16 +107,7 @@ def perform(
         preserve=to_profile(preserve) or None,
     )
     _check_smaller(plan, profile.estimate(entry))
-    while True:
-        leaf, first_new = _current_leaf(objects, session, plan)
-        if entry.first_kept is None and first_new is not None:
-            entry = replace(entry, first_kept=to_base64url(first_new.chain))
-        if options.cancelled is not None:
-            raise_if_cancelled(options.cancelled)
-        try:
-            return session.append(entry, expected=leaf, command=command)
-        except LeafMoved:
-            continue  # another process has appended an entry: try to append the summary after it
+    return entry
 
 
 def tokens_after(plan: Plan, summary: str) -> int:
@@ -88,15 +117,12 @@ def tokens_after(plan: Plan, summary: str) -> int:
 
 
 def _append_branch_summary(
-    objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, text: str, command: str
+    objects: ObjectStore, session: StoredSession, plan: Plan, onto: Node, entry: BranchSummary, command: str
 ) -> Node:
     """Append the summary of an abandoned branch after ``onto``, on the branch with that tip or on a new branch."""
     assert plan.leaf is not None
     abandoned = load(objects, plan.leaf)
-    entry = BranchSummary(
-        summary=text, left=to_base64url(abandoned.chain), read_files=plan.files.read, modified_files=plan.files.modified
-    )
-    _check_smaller(plan, profiles.profile(plan.profile).estimate(entry))
+    entry = replace(entry, left=to_base64url(abandoned.chain))
     branches = [name for name, oid in session.branches().items() if oid == onto.oid]
     branch = session.on(branches[0] if branches else session.branch_name)
     command = command or f"leave {session.id} {session.branch_name}"
@@ -148,11 +174,28 @@ class BackgroundCompaction:
         """Start ``run`` in a thread. Its argument is an event that ``cancel`` sets."""
         self._cancelled = Event()
         self._future: Future[Node] = Future()
-        Thread(target=self._run, args=(run,), name="gitsession-compaction", daemon=True).start()
+        self._pid = os.getpid()
+        self._thread = Thread(target=self._run, args=(run,), name="gitsession-compaction", daemon=True)
+        self._thread.start()
 
     def cancel(self) -> None:
         """Request that the compaction stop. A summary that is already appended is not removed."""
         self._cancelled.set()
+
+    def stop(self, timeout: float) -> None:
+        """Cancel the compaction, and wait until its thread has ended.
+
+        Args:
+            timeout: Maximum time to wait, in seconds.
+        """
+        self.cancel()
+        if os.getpid() == self._pid:  # a forked child has no such thread
+            self._thread.join(timeout)
+
+    @property
+    def is_running(self) -> bool:
+        """True if the thread of the compaction is running in this process."""
+        return os.getpid() == self._pid and not self._future.done()
 
     @property
     def done(self) -> bool:

@@ -45,6 +45,8 @@ class CompactionRequest:
     Attributes:
         keep_tokens: Number of tokens at the end of the history that are not summarized; ``None`` for the agent's
             default.
+        keep_messages: Number of messages at the end of the history that are not summarized, as far as the strategy can
+            cut there; ``None`` for no such limit. If ``keep_tokens`` is set too, the smaller part is kept.
         at: Entry that the user chose, for strategies that require one.
         window: Context window of the model, in tokens; ``None`` if unknown.
         reground_every: Maximum number of successive summaries that are each based on the previous one. The next summary
@@ -52,6 +54,7 @@ class CompactionRequest:
     """
 
     keep_tokens: int | None = None
+    keep_messages: int | None = None
     at: Node | None = None
     window: int | None = None
     reground_every: int = 8

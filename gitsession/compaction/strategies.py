@@ -57,9 +57,23 @@ def plan(
     last = next(line.back(), None)
     if last is not None and last.kind == Compaction.kind and strategy != "from":  # ``from`` begins a new branch
         return empty_plan(strategy, line, profiles.profile(profile), "the last entry is a compaction")
+    request = _with_tokens(request, strategy, line, profiles.profile(profile))
     result = STRATEGIES[strategy](line, profiles.profile(profile), request)
     is_due = result.carried == UNREADABLE or 0 < request.reground_every <= result.carried
     return _reground(result, line) if is_due else result
+
+
+def _with_tokens(
+    request: CompactionRequest, strategy: str, line: ContextHistory, profile: Profile
+) -> CompactionRequest:
+    """Return ``request`` with ``keep_messages`` converted to a number of tokens, by which all strategies cut."""
+    if request.keep_messages is None or strategy not in _CUT_BY_TOKENS:
+        return request
+    entries = [entry for entry in compaction_view(line, profile).entries if entry.items]
+    kept = entries[len(entries) - request.keep_messages :] if request.keep_messages < len(entries) else entries
+    tokens = _CUT_BY_TOKENS[strategy](total(profile, conversation(kept)))
+    limit = tokens if request.keep_tokens is None else min(tokens, request.keep_tokens)
+    return dataclasses.replace(request, keep_tokens=limit)
 
 
 def _reground(base: Plan, line: ContextHistory) -> Plan:
@@ -201,6 +215,14 @@ def newest(texts: list[str], tokens_max: int) -> list[str]:
         found.append(text)
         room -= size
     return found[::-1]
+
+
+_CUT_BY_TOKENS: dict[str, Callable[[int], int]] = {
+    "pi": lambda tokens: tokens,
+    "opencode": lambda tokens: tokens,
+    "aider": lambda tokens: 2 * tokens + 2,  # keeps less than half of the limit
+}
+"""For each strategy that keeps messages, the value of ``keep_tokens`` with which it keeps a number of tokens."""
 
 
 LEAST, MOST = 1_024, 8_192

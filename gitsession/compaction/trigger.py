@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -28,9 +29,12 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
     """
     settings = profiles.profile(context.profile).SETTINGS
     reserved = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
-    tokens = context.tokens
-    # A stale count refers to the context before the last compaction.
-    return (tokens.counted_here if tokens.stale else tokens.used) > window - reserved
+    return size(context) > window - reserved
+
+
+def size(context: Context) -> int:
+    """Return the size of a context in tokens. A stale count refers to the context before the last compaction."""
+    return context.tokens.counted_here if context.tokens.stale else context.tokens.used
 
 
 def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int | None = None) -> bool:
@@ -40,6 +44,37 @@ def is_due(context: Context, line: ContextHistory, window: int, *, reserve: int 
     compaction that did not shorten the context enough is not repeated at once (K6).
     """
     return _has_answer(line) and is_over(context, window, reserve=reserve)
+
+
+NEW_SHARE = 0.05
+"""Share of the limit that the entries after a compaction must have before the next automatic one."""
+
+
+def why_not_due(context: Context, line: ContextHistory, limit: int | None) -> str:
+    """Return the reason why no automatic compaction is due; "" if one is due.
+
+    In addition to ``is_due``, the entries after the last compaction must have a minimum size by gitsession's own count.
+    So no number of answers that report a full window, whatever the context contains, causes a loop (K6).
+
+    Args:
+        context: The context.
+        line: The history of the context.
+        limit: Number of tokens above which a compaction is due; ``None`` if unknown.
+    """
+    if limit is None:
+        return "the context window is unknown"
+    tokens = size(context)
+    if tokens <= limit:
+        return f"the context has {tokens:,} tokens, and the limit is {limit:,}"
+    if not _has_answer(line):
+        return "the model has not answered since the last compaction"
+    after = {node.oid for node in itertools.takewhile(lambda node: node.kind != Compaction.kind, line.back())}
+    is_first = not any(item.entry.kind == Compaction.kind for item in context.items)
+    if not is_first:
+        new = profiles.total(profiles.profile(context.profile), (item for item in context.items if item.oid in after))
+        if new < limit * NEW_SHARE:
+            return f"the entries after the last compaction have only {new:,} tokens"
+    return ""
 
 
 def _has_answer(line: ContextHistory) -> bool:

@@ -37,6 +37,7 @@ class SummaryOptions:
 
     Attributes:
         summarizer: Summarizer that writes the text.
+        fallbacks: Summarizers that are tried in this order if the ones before them write no usable summary.
         focus: Topics that the user wants the summary to cover.
         max_tokens: Maximum number of tokens in the summary.
         input_tokens_max: Maximum number of tokens in one request. Longer input is split into parts. The summary of each
@@ -46,6 +47,7 @@ class SummaryOptions:
     """
 
     summarizer: Summarizer = DEFAULT_SUMMARIZER
+    fallbacks: tuple[Summarizer, ...] = ()
     focus: str = ""
     max_tokens: int = 4_096
     input_tokens_max: int = 100_000

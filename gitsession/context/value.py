@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from gitsession.codec.digest import hash_of
 from gitsession.context import providers
+from gitsession.context.provider_management import ContextManagement
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Block, Text
@@ -137,6 +138,7 @@ class Context:
         instruction_texts: Texts of recorded instructions, in the order of their places between the items.
         hidden: Number of placeholders in the context for secrets whose originals are not on this machine.
         redacted: The same context with placeholders for all secrets; ``None`` if this context shows no original.
+        management: Settings with which the provider compacts and edits the context; ``None`` if there are none.
     """
 
     profile: str
@@ -146,6 +148,7 @@ class Context:
     hidden: int = 0
     redacted: Context | None = field(default=None, repr=False)
     instruction_texts: tuple[InstructionText, ...] = ()
+    management: ContextManagement | None = field(default=None, repr=False)
 
     @property
     def messages(self) -> tuple[Shown, ...]:
@@ -199,6 +202,9 @@ class Context:
         - ``"codex"``: ``input``; optional ``model`` and ``instructions``
         - ``"pi"``: ``messages``, ``model`` (``None`` if unknown) and ``thinkingLevel``
 
+        If the context has ``management``, requests to Anthropic and to OpenAI's Responses API also have the key
+        ``context_management``. ``anthropic_betas`` returns the betas that such a request requires.
+
         For the first three, ``model`` is also left out if the model of the session belongs to another provider. Other
         parameters, such as ``max_tokens``, are never set.
 
@@ -214,6 +220,10 @@ class Context:
         """
         context, system = self.with_instructions(system, as_item=provider == "pi")
         request: dict[str, Any] = providers.provider(provider).request(context, system=system)
+        if self.management is not None and provider == "anthropic":
+            request |= self.management.anthropic()
+        elif self.management is not None and provider == "openai-responses":
+            request |= self.management.openai()
         return request
 
     def with_instructions(self, system: str | None = None, *, as_item: bool = False) -> tuple[Context, str | None]:

@@ -120,10 +120,10 @@ def name_command(app: App, words: tuple[str, ...], generate: bool) -> None:
     session, text = ((*words, "@")[0], "") if generate else _address_and("TEXT", words)
     found = app.session(session)
     if generate:
-        from gitsession.api import compaction
+        from gitsession.api.automatic_compaction import users_options
         from gitsession.compaction import summarizers
 
-        found.generate_title(summarizers.make(compaction.users_options()))
+        found.generate_title(summarizers.make(users_options()))
     else:
         found.rename(text)
     text = found.names().title or ""

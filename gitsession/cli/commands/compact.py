@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.api.compaction import users_options
+from gitsession.api.automatic_compaction import users_options
 from gitsession.cli import exits
 from gitsession.cli.commands.context import as_lines, breakdown, profile_option, window_option
 from gitsession.cli.invocation import App

@@ -32,6 +32,17 @@ class _Plugin:
         return self.by.summarise(request, progress=progress, cancelled=cancelled)
 
 
+@dataclass(frozen=True, slots=True)
+class DeferredSummarizer:
+    """A summarizer that is made when it is used, so that invalid options are a failure of this summarizer only."""
+
+    NAME: str
+    options: Options
+
+    def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
+        return make(self.options).summarise(request, progress=progress, cancelled=cancelled)
+
+
 def make(options: Options) -> Summarizer:
     """Return the summarizer for ``options``.
 

@@ -1,0 +1,194 @@
+"""The policy of automatic compaction: when a context is compacted, how, and by whom."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import field, replace
+from typing import Literal, TypeAlias, get_args
+
+from gitsession.compaction import strategies
+from gitsession.compaction.plan import CompactionRequest
+from gitsession.compaction.summary import Summarizer
+from gitsession.context.profiles import CompactionSettings
+from gitsession.context.provider_management import ContextManagement
+from gitsession.dataclass import dataclass
+from gitsession.errors import Refused
+from gitsession.model.windows import window_of
+
+Mode: TypeAlias = Literal["off", "client", "server"]
+
+SUMMARY = "summary"
+"""Tag of the reserve for the summary, which also limits its length."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompactionPolicy:
+    """A policy of automatic compaction.
+
+    A compaction is due when the context exceeds the lowest of the limits that are set: ``tokens``, ``percent`` of the
+    context window, and the window without ``reserve``. Without ``percent`` and ``reserve``, the reserve of the
+    session's agent applies. If no limit is known, no compaction is due.
+
+    Attributes:
+        mode: ``"off"``, ``"client"`` (``Session.append`` starts compactions) or ``"server"`` (the provider compacts,
+            and ``Context.request`` contains its settings).
+        window: Context window of the model in tokens; ``None`` for the known window of the session's model.
+        percent: Limit of the context, as a percentage of the window.
+        tokens: Limit of the context in tokens.
+        reserve: Number of tokens of the window that stay free, by purpose: for example ``summary`` for the summary, of
+            which it is also the maximum length, ``output`` for the next answer, and ``tools`` for definitions of tools.
+        keep_tokens: Number of tokens at the end that are not summarized; ``None`` for the agent's default.
+        keep_messages: Number of messages at the end that are not summarized. If ``keep_tokens`` is set too, the smaller
+            part is kept.
+        strategy: Name of the strategy, which does not require an entry.
+        summarizers: Summarizers that are tried in this order, by name or as objects. ``http:MODEL`` is a model on the
+            configured server. If there are none, the configured summarizer is used.
+        management: Settings of the provider in the mode ``"server"``.
+        report: Function that is called with the error of a failed automatic compaction, in another thread.
+    """
+
+    mode: Mode = "off"
+    window: int | None = None
+    percent: float | None = None
+    tokens: int | None = None
+    reserve: Mapping[str, int] = field(default_factory=dict)
+    keep_tokens: int | None = None
+    keep_messages: int | None = None
+    strategy: str = strategies.DEFAULT
+    summarizers: tuple[str | Summarizer, ...] = ()
+    management: ContextManagement = ContextManagement()
+    report: Callable[[Exception], object] | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values. Raises ``Refused`` if one is invalid."""
+        allowed = [name for name in strategies.STRATEGIES if name not in strategies.BY_ENTRY]
+        _check("mode", self.mode, self.mode in get_args(Mode), f"choose one of {', '.join(get_args(Mode))}")
+        _check("strategy", self.strategy, self.strategy in allowed, f"choose one of {', '.join(allowed)}")
+        _check("percent", self.percent, self.percent is None or 0 < self.percent <= 100, "choose 1 to 100")
+        for name, least in (("window", 1), ("tokens", 1), ("keep_tokens", 0), ("keep_messages", 0)):
+            value = getattr(self, name)
+            _check(name, value, value is None or value >= least, f"choose {least} or more")
+        for tag, value in self.reserve.items():
+            _check(f"reserve of {tag!r}", value, value >= 0, "choose 0 or more")
+        if self.keep_messages is not None and self.strategy == "codex":
+            hint = "set the number of tokens to keep, or choose another strategy"
+            raise Refused("invalid compaction policy: the strategy codex keeps no messages", hint=hint)
+
+    def window_for(self, model: str | None) -> int | None:
+        """Return the context window: the setting, or else the window of the model; ``None`` if it is unknown."""
+        return self.window or window_of(model)
+
+    def limit(self, window: int | None, agent: CompactionSettings) -> int | None:
+        """Return the number of tokens above which a compaction is due (rules 16, C1 and O1); ``None`` if unknown.
+
+        Args:
+            window: Context window in tokens; ``None`` if unknown.
+            agent: Limits of the session's agent.
+        """
+        limits = [] if self.tokens is None else [self.tokens]
+        if window is not None:
+            limits += [] if self.percent is None else [int(window * self.percent / 100)]
+            limits += [window - sum(self.reserve.values())] if self.reserve else []
+            if self.percent is None and not self.reserve:
+                limits.append(window - max(agent.reserve, int(window * agent.reserve_share)))
+        return max(min(limits), 0) if limits else None
+
+    def management_for(self, model: str | None, window: int | None = None) -> ContextManagement:
+        """Return the settings of the provider, with the limit as the trigger unless they have one.
+
+        Args:
+            model: The model; ``None`` if unknown.
+            window: Context window in tokens; ``None`` for the setting or that of the model.
+        """
+        has_limit = self.tokens is not None or self.percent is not None or bool(self.reserve)
+        if self.management.trigger_tokens is not None or not has_limit:
+            return self.management
+        limit = self.limit(window or self.window_for(model), CompactionSettings())
+        return replace(self.management, trigger_tokens=limit)
+
+    def request(self, window: int | None) -> CompactionRequest:
+        """Return the options for the strategy. ``window``: context window in tokens; ``None`` if unknown."""
+        return CompactionRequest(keep_tokens=self.keep_tokens, keep_messages=self.keep_messages, window=window)
+
+
+def _check(name: str, value: object, is_valid: bool, hint: str) -> None:
+    if not is_valid:
+        raise Refused(f"invalid compaction policy: {name} is {value!r}", hint=hint)
+
+
+OFF = CompactionPolicy()
+
+
+def from_config(config: Mapping[str, str]) -> CompactionPolicy:
+    """Return the policy from the settings ``gitsession.compaction*``. Raises ``Refused`` if a value is invalid.
+
+    The keys of ``config`` are in lower case, as git lists them. Like the settings of summarizers, ``config`` must be
+    the user's configuration and never that of a store.
+    """
+    known: set[str] = set()
+
+    def text(name: str) -> str:
+        known.add(name.lower())
+        return config.get(name.lower(), "").strip()
+
+    def tokens(name: str, value: str | None = None) -> int | None:
+        found = text(name) if value is None else value
+        if not found:
+            return None
+        number = re.fullmatch(r"(\d{1,12})(k|m)?", found.replace("_", "").replace(",", "").lower())
+        if number is None:
+            raise Refused(f"invalid value for {name}: {found!r}", hint="set a number of tokens such as 150000 or 150k")
+        return int(number[1]) * {"k": 1_000, "m": 1_000_000}.get(number[2], 1)
+
+    def words(name: str) -> tuple[str, ...]:
+        return tuple(text(name).replace(",", " ").split())
+
+    def is_true(name: str) -> bool:
+        found = text(name).lower()
+        if found not in ("", "true", "yes", "on", "1", "false", "no", "off", "0"):
+            raise Refused(f"invalid value for {name}: {found!r}", hint="set it to true or false")
+        return found in ("true", "yes", "on", "1")
+
+    def percent_or_tokens(name: str) -> tuple[float | None, int | None]:
+        found = text(name)
+        if not found.endswith("%"):
+            return None, tokens(name)
+        if not re.fullmatch(r"\d{1,3}(\.\d+)?%", found):
+            raise Refused(f"invalid value for {name}: {found!r}", hint="set a percentage such as 80%, or tokens: 150k")
+        return float(found[:-1]), None
+
+    def reserve(name: str) -> dict[str, int]:
+        pairs = [word.partition("=") for word in text(name).replace(",", " ").split()]
+        found = {tag: tokens(name, value or "?") for tag, _, value in pairs}
+        return {tag: value for tag, value in found.items() if value is not None}
+
+    def inputs(name: str) -> bool | Collection[str]:
+        found = text(name).lower()
+        return is_true(name) if found in ("", "true", "yes", "on", "1", "false", "no", "off", "0") else words(name)
+
+    def thinking(name: str) -> int | Literal["all"] | None:
+        return "all" if text(name).lower() == "all" else tokens(name)
+
+    percent, limit = percent_or_tokens("gitsession.compactionThreshold")
+    return CompactionPolicy(
+        mode=text("gitsession.compaction") or "off",  # type: ignore[arg-type]  # checked when it is created
+        window=tokens("gitsession.compactionWindow"),
+        percent=percent,
+        tokens=limit,
+        reserve=reserve("gitsession.compactionReserve"),
+        keep_tokens=tokens("gitsession.compactionKeepTokens"),
+        keep_messages=tokens("gitsession.compactionKeepMessages"),
+        strategy=text("gitsession.compactionStrategy") or strategies.DEFAULT,
+        summarizers=words("gitsession.compactionSummarizers"),
+        management=ContextManagement(
+            pause=is_true("gitsession.compactionPause"),
+            instructions=text("gitsession.compactionInstructions"),
+            keep_tool_uses=tokens("gitsession.compactionKeepToolUses"),
+            tool_trigger_tokens=tokens("gitsession.compactionToolTrigger"),
+            clear_at_least=tokens("gitsession.compactionClearAtLeast"),
+            exclude_tools=words("gitsession.compactionExcludeTools"),
+            clear_tool_inputs=inputs("gitsession.compactionClearToolInputs"),
+            keep_thinking=thinking("gitsession.compactionKeepThinking"),
+        ),
+    )
