@@ -24,6 +24,7 @@ from gitsession.checkpoints.lookup import FileChange, Files
 from gitsession.checkpoints.planning import RewindParts, RewindPlan
 from gitsession.checkpoints.rewinding import RewindResult
 from gitsession.compaction.plan import Plan
+from gitsession.compaction.policy import CompactionPolicy
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context.policies import Policy
@@ -86,7 +87,7 @@ LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOpti
 LATER |= {
     each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, RecentPrompt)
 }
-LATER |= {each.__name__: each for each in (InstructionSet, SessionState)}
+LATER |= {each.__name__: each for each in (CompactionPolicy, InstructionSet, SessionState)}
 LATER |= {"Origin": Origin, "Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 
