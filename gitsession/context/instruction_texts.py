@@ -15,7 +15,7 @@ from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.value import InstructionText, Item, Shown
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
-from gitsession.instructions.scopes import matches
+from gitsession.instructions.scopes import matches_any
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Entry, Injection, Instructions, Message, Reset
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
@@ -154,11 +154,10 @@ class _Texts:
         uses = [*self._calls(), *self._mentions(), *self._injected(), *self._attached()]
         for use in sorted(uses, key=lambda use: use.at):
             for file in self.found.files if self.placed.RULES else ():
-                if file.patterns and any(matches(file.patterns, path) for path in use.paths):
+                if matches_any(file.patterns, use.paths):
                     yield from self._rule(file, use.at)
             for skill in self.found.skills:
-                is_touched = bool(skill.patterns) and any(matches(skill.patterns, path) for path in use.paths)
-                if is_touched or skill.name == use.skill:
+                if skill.name == use.skill or matches_any(skill.patterns, use.paths):
                     yield from self._skill(skill, use)
 
     def _rule(self, file: InstructionFile, at: int) -> Iterator[InstructionText]:
