@@ -15,7 +15,7 @@ from gitsession.context.profiles.visible_items import is_message
 from gitsession.context.value import InstructionText, Item, Shown
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
-from gitsession.instructions.scopes import matches
+from gitsession.instructions.scopes import matches_any
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import Compaction, CustomMessage, Entry, Injection, Instructions, Message, Reset
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
@@ -103,15 +103,15 @@ class _Texts:
         self.line, self.items, self.found = line, items, found
         self.placed = placement(profile)
         self.after, self.before = _around_compaction(line)
-        self.said = [text for item in items if _is_of_agent(item.entry) for text in _texts_of(item.entry)]
+        self.stored = [text for item in items if _is_of_agent(item.entry) for text in _texts_of(item.entry)]
         if recorded is not None and recorded.system_prompt:
-            self.said.append(recorded.system_prompt)  # omp records the prompt with the content of the files
+            self.stored.append(recorded.system_prompt)  # omp records the prompt with the content of the files
         self.shown: set[str] = set()
         self.active: dict[str, None] = {}
 
     def all(self) -> list[InstructionText]:
-        files = [file for file in self.found.files if not file.patterns and not self._is_said(file.content)]
-        skills = [skill for skill in self.found.skills if not self._is_said(f"{skill.name}: {skill.description}")]
+        files = [file for file in self.found.files if not file.patterns and not self._is_stored(file.content)]
+        skills = [skill for skill in self.found.skills if not self._is_stored(f"{skill.name}: {skill.description}")]
         start = self._start()
         opening = self.placed.opening(self.found.cwd, files, skills, self._opening_index(start), self._prompt(start))
         texts = [*opening, *self._carried_skills(start), *self._used()]
@@ -154,15 +154,14 @@ class _Texts:
         uses = [*self._calls(), *self._mentions(), *self._injected(), *self._attached()]
         for use in sorted(uses, key=lambda use: use.at):
             for file in self.found.files if self.placed.RULES else ():
-                if file.patterns and any(matches(file.patterns, path) for path in use.paths):
+                if matches_any(file.patterns, use.paths):
                     yield from self._rule(file, use.at)
             for skill in self.found.skills:
-                is_touched = bool(skill.patterns) and any(matches(skill.patterns, path) for path in use.paths)
-                if is_touched or skill.name == use.skill:
+                if skill.name == use.skill or matches_any(skill.patterns, use.paths):
                     yield from self._skill(skill, use)
 
     def _rule(self, file: InstructionFile, at: int) -> Iterator[InstructionText]:
-        if file.path not in self.shown and not self._is_said(file.content):
+        if file.path not in self.shown and not self._is_stored(file.content):
             self.shown.add(file.path)
             yield self.placed.rule(file, at)
 
@@ -170,7 +169,7 @@ class _Texts:
         content = skill.content.replace("$ARGUMENTS", use.arguments)[:chars_max]
         self.active.setdefault(skill.name)
         is_result = bool(content.strip()) and content.strip() in use.result  # as opencode's tool returns it
-        if skill.path not in self.shown and not is_result and not self._is_said(content):
+        if skill.path not in self.shown and not is_result and not self._is_stored(content):
             self.shown.add(skill.path)
             yield self.placed.skill(skill, content, use.at)
 
@@ -248,10 +247,10 @@ class _Texts:
                 name = skill.get("name") if isinstance(skill, dict) else None
                 yield from [_Use(at + 1, skill=name)] if isinstance(name, str) else []
 
-    def _is_said(self, content: str) -> bool:
+    def _is_stored(self, content: str) -> bool:
         """Return whether the agent itself stored a text in the session, so that it must not be added again."""
         text = content.strip()
-        return bool(text) and any(text in said for said in self.said)
+        return bool(text) and any(text in stored for stored in self.stored)
 
 
 def _around_compaction(line: ContextHistory) -> tuple[dict[Oid, Spot], Entry | None]:

@@ -7,15 +7,14 @@ or a device is not opened.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitsession.discovery.discover import paths_in, top_folder
+from gitsession.discovery.regular_files import opened, require_regular
 from gitsession.errors import GitSessionError, Unavailable
 from gitsession.formats.base import jsonl
 from gitsession.formats.base.jsonl import LineFailure
@@ -107,19 +106,11 @@ def _of_lines(agent: str, path: Path, report: Report) -> Iterator[TypedPrompt]:
 
 def _tail(path: Path) -> bytes:
     """Return the end of a file, without an incomplete line at the start. Raises ``OSError``."""
-    _require_regular(path, os.lstat(path))
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
-        status = os.fstat(file.fileno())
-        _require_regular(path, status)
-        start = max(status.st_size - BYTES_MAX, 0)
+    with opened(path) as (file, size):
+        start = max(size - BYTES_MAX, 0)
         file.seek(start)
         data = file.read(BYTES_MAX)
     return data.partition(b"\n")[2] if start else data
-
-
-def _require_regular(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
 
 
 def _of_database(path: Path) -> list[TypedPrompt]:
@@ -145,7 +136,7 @@ def rows_of(path: Path, table: str, columns: Sequence[str], order: str) -> Itera
 
     for name in (path, *(Path(f"{path}{suffix}") for suffix in ("-wal", "-shm", "-journal"))):
         if name == path or os.path.lexists(name):
-            _require_regular(name, os.lstat(name))
+            require_regular(name, os.lstat(name))
     deadline = time.monotonic() + QUERY_SECONDS_MAX
     with databases.opened(path, (table,)) as database:
         database.db.set_progress_handler(lambda: time.monotonic() > deadline, 10_000)

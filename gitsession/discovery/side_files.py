@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from gitsession.codec.digest import hash_of
+from gitsession.discovery.regular_files import opened
 from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import SharedLines, SideFiles
 from gitsession.formats.base import jsonl
@@ -187,10 +188,7 @@ def _rows(path: str, wanted: SharedLines) -> list[bytes]:
 
 def _read(path: str, most: int) -> bytes:
     """Return the content of a regular file of at most ``most`` bytes. Raises ``OSError``, and ``Malformed``."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW), "rb") as file:
-        status = os.fstat(file.fileno())
-        if not stat.S_ISREG(status.st_mode):
-            raise Malformed("not a regular file")
-        if status.st_size > most:
-            raise Malformed(f"the file is too large: {status.st_size:,} bytes (limit: {most:,})")
-        return file.read(status.st_size)
+    with opened(path) as (file, size):
+        if size > most:
+            raise Malformed(f"the file is too large: {size:,} bytes (limit: {most:,})")
+        return file.read(size)

@@ -27,7 +27,12 @@ def in_force(found: InstructionSet, touched: Iterable[str | PurePath] = ()) -> t
 
 def applies(patterns: tuple[str, ...], paths: Iterable[str]) -> bool:
     """Return whether instructions with these patterns are in force after the absolute ``paths`` were touched."""
-    return not patterns or any(matches(patterns, path) for path in paths)
+    return not patterns or matches_any(patterns, paths)
+
+
+def matches_any(patterns: tuple[str, ...], paths: Iterable[str]) -> bool:
+    """Return whether the patterns match one of the absolute ``paths``. No patterns match no path."""
+    return any(matches(patterns, path) for path in paths)
 
 
 def matches(patterns: Iterable[str], path: str) -> bool:

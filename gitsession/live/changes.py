@@ -1,4 +1,4 @@
-"""Changes of a store since the last look, including those that other processes make.
+"""Changes of a store since the last read, including those that other processes make.
 
 A reader compares the refs of the sessions. It uses no thread, and if nothing has changed, it reads no git objects.
 """

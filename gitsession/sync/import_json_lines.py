@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from gitsession.codec import entry_json, holes, json_text, payload
@@ -91,10 +92,11 @@ def import_lines(
     _check(file, nodes, staged, store)
     tips = {refs.leaf(file.sid, name): nodes[id].oid for name, id in file.tips.items()}
     new = sum(not store.contains(node.oid) for node in nodes.values())
+    result = ImportResult(
+        session=file.sid, entries=len(nodes), new=new, rewritten=None, branch=file.active, moves=(), problems=()
+    )
     if dry_run:
-        return ImportResult(
-            session=file.sid, entries=len(nodes), new=new, rewritten=None, branch=file.active, moves=(), problems=()
-        )
+        return result
     with operation_log.recording(store, command, clock()) as tx:
         is_new = not graph.branches(store, file.sid)
         for kind, data in staged.objects.values():
@@ -104,10 +106,7 @@ def import_lines(
         reconcile(store, tx, tips, is_home=False)
         if is_new and len(file.tips) > 1:
             tx.move(refs.active(file.sid), refs.symbolic(refs.leaf(file.sid, file.active)), expected=None)
-    return ImportResult(
-        session=file.sid, entries=len(nodes), new=new, rewritten=None, branch=file.active, moves=tuple(tx.moves),
-        problems=(),
-    )  # fmt: skip
+    return replace(result, moves=tuple(tx.moves))
 
 
 # ---- the file
@@ -296,7 +295,7 @@ def _write(file: _File, staged: _Staged) -> dict[str, Node]:
         id = ready.pop()
         entry = file.entries[id]
         parent = nodes[entry.parent] if entry.parent is not None else None
-        draft = _merging(entry.draft, nodes[entry.merges].oid) if entry.merges is not None else entry.draft
+        draft = replace(entry.draft, second_parent=nodes[entry.merges].oid) if entry.merges is not None else entry.draft
         nodes[id] = node = commit_writer.put(staged, parent, draft)
         if entry.chain and to_base64url(node.chain) != entry.chain:
             _fail(entry.line, "the id is not the chain digest of the content and of the entries before it")
@@ -308,12 +307,6 @@ def _write(file: _File, staged: _Staged) -> dict[str, Node]:
     if lost is not None:
         _fail(lost, "its parents form a cycle, or do not lead to the root of the session")
     return nodes
-
-
-def _merging(draft: Draft, oid: Oid) -> Draft:
-    return Draft(
-        draft.form, draft.stored, draft.headline, draft.source, second_parent=oid, of=draft.of, original=draft.original
-    )
 
 
 def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: ObjectStore) -> None:
@@ -332,7 +325,7 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
         if problem is not None:
             _fail(entry.line, problem)
     _check_root(file, nodes[file.root], forks, staged, store)
-    by_oid = {node.oid: (entry.line, node) for entry, node in zip(file.entries.values(), _of(file, nodes), strict=True)}
+    by_oid = {nodes[id].oid: (entry.line, nodes[id]) for id, entry in file.entries.items()}
     for name, id in file.tips.items():
         if id not in nodes or not refs.is_session_ref(refs.leaf(file.sid, name)) or refs.is_files(name):
             _fail(1, f"the branch {name[:60]!r} has an invalid name, or its tip is missing")
@@ -344,10 +337,6 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
             if not entry_check.is_allowed_on(node, refs.META if refs.is_meta(name) else "branch"):
                 _fail(line, f"{node.kind[:40]!r} is not allowed on {name!r}")
             at = node.parent
-
-
-def _of(file: _File, nodes: Mapping[str, Node]) -> list[Node]:
-    return [nodes[id] for id in file.entries]
 
 
 def _check_root(file: _File, root: Node, forks: set[str | None], staged: _Staged, store: ObjectStore) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from commands import Run, document
 
-from gitsession import Instructions, Message, Store
-from gitsession.model.instructions import InstructionFile
-from gitsession.model.plain import plain
+from gitsession import Message, Store
+from gitsession.model.instructions import InstructionFile, InstructionSet
 
 
 @pytest.fixture
@@ -60,7 +59,8 @@ def test_recorded_instructions_are_shown_at_an_entry(run: Run, project: Path) ->
     assert "recorded none" in run("instructions", "@@leaf", code=3, err=True)
     file = InstructionFile(path="/gone/CLAUDE.md", scope="project", content="then", digest="0" * 64, reason="memory")
     with Store.open() as store:
-        store.session(store.sessions()[0].sid).append(Instructions(at_ms=2_000, files=[plain(file)]))
+        found = InstructionSet(agent="claude", cwd=str(project), files=(file,))
+        store.session(store.sessions()[0].sid).record_instructions(found)
     assert run("instructions", "@@leaf").splitlines()[1].startswith("  project    /gone/CLAUDE.md  (memory; 4 bytes")
     assert document(run("instructions", "@", "--json"))["recorded"] is True
     assert "recorded none" in run("instructions", "@@root", code=3, err=True)

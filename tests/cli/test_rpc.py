@@ -215,7 +215,7 @@ def answers(*lines: bytes, table: Any = None, call: Any = None, concurrent: tupl
 
     table = table or {"double": double}
     out = io.BytesIO()
-    server = RpcServer(table, call or (lambda name, given: table[name](None, **given)), concurrent.__contains__, out)
+    server = RpcServer(table, call or (lambda name, given: table[name](None, **given)), concurrent, out)
     server.serve(io.BytesIO(b"\n".join(lines) + b"\n"))
     return [json.loads(line) for line in out.getvalue().splitlines()]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from gitsession.errors import GitSessionError, Malformed
 from gitsession.line_text import count
 
 if TYPE_CHECKING:
+    from gitsession.cli.rpc.results import Appended
     from gitsession.sessions.session import OnMoved
 
 
@@ -72,7 +73,7 @@ def append_command(
         raise Malformed(what, hint="append a message with the role user")
 
 
-def appended(session: gitsession.Session, node: gitsession.Node) -> dict[str, Any]:
+def appended(session: gitsession.Session, node: gitsession.Node) -> Appended:
     """Return the JSON object of an entry that was appended to a session."""
     from gitsession.codec.digest import to_base64url
 

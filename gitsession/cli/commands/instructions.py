@@ -1,4 +1,4 @@
-"""The command ``gitsession instructions``, which shows what an agent tells its model beside a conversation."""
+"""The command ``gitsession instructions``, which shows the instructions and skills of an agent."""
 
 from __future__ import annotations
 

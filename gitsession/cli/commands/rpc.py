@@ -32,7 +32,7 @@ def rpc_command(app: App, describes: bool) -> None:
     server = RpcServer(
         methods.METHODS,
         lambda name, arguments: service.call(name, arguments),
-        methods.CONCURRENT.__contains__,
+        methods.CONCURRENT,
         sys.stdout.buffer,
     )
     service = methods.RpcService(store, server.notify, app.drain)

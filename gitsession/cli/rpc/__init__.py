@@ -1,5 +1,5 @@
 """The JSON-RPC server of ``gitsession rpc`` (docs/reference/rpc.md).
 
-``methods`` has the table of the methods, ``schema`` describes and checks their parameters, and ``server`` reads
-requests and writes answers.
+``methods`` has the table of the methods, and ``results`` the types of their results. ``schema`` describes and checks
+parameters. ``server`` reads requests and writes answers.
 """

@@ -10,7 +10,7 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import gitsession
 from gitsession.cli.commands.append import appended
@@ -18,6 +18,27 @@ from gitsession.cli.commands.history import as_document as history_document
 from gitsession.cli.commands.history import as_object as entry_object
 from gitsession.cli.commands.history import gap_object
 from gitsession.cli.commands.sessions import as_object as session_object
+from gitsession.cli.rpc.results import (
+    Appended,
+    Branches,
+    Checkpointed,
+    Compacted,
+    ContextResult,
+    EntryResult,
+    EventParameters,
+    Exported,
+    Hits,
+    Json,
+    ListedSessions,
+    Named,
+    NewSession,
+    Position,
+    Removed,
+    Rewind,
+    Subscription,
+    Undone,
+    Version,
+)
 from gitsession.cli.rpc.schema import Method
 from gitsession.codec import entry_json
 from gitsession.errors import GitSessionError, NotFound
@@ -25,7 +46,6 @@ from gitsession.live.changes import Change, ChangeKind, ChangeReader
 from gitsession.model.entries import Checkpoint, Label, SessionHeader, Title
 from gitsession.model.plain import plain
 
-Json = dict[str, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 PROTOCOL = 1
@@ -50,295 +70,17 @@ def method(name: str, *, concurrent: bool = False) -> Callable[[F], F]:
     return add
 
 
-class Version(TypedDict):
-    """The version of the server.
-
-    Attributes:
-        version: Version of gitsession.
-        protocol: Version of the methods.
-        methods: Names of the methods.
-        events: Names of the kinds of events.
-        store: Path of the store.
-    """
-
-    version: str
-    protocol: int
-    methods: list[str]
-    events: list[str]
-    store: str
-
-
-class ListedSessions(TypedDict):
-    """A list of sessions.
-
-    Attributes:
-        sessions: The sessions, the newest first, with the fields of `ls`.
-    """
-
-    sessions: list[Annotated[Json, "ls"]]
-
-
-class NewSession(TypedDict):
-    """A new session.
-
-    Attributes:
-        session: Id of the session.
-        stored: Whether the session is stored.
-    """
-
-    session: str
-    stored: bool
-
-
-class Position(TypedDict):
-    """A session on one of its branches.
-
-    Attributes:
-        session: Id of the session.
-        branch: Name of the branch.
-        leaf: Commit of its tip.
-    """
-
-    session: str
-    branch: str
-    leaf: str
-
-
-class Branches(TypedDict):
-    """The branches of a session.
-
-    Attributes:
-        session: Id of the session.
-        branch: Active branch.
-        branches: Commit of each branch's tip, by name.
-    """
-
-    session: str
-    branch: str
-    branches: dict[str, str]
-
-
-class Named(TypedDict):
-    """A name of a session or of an entry.
-
-    Attributes:
-        session: Id of the session.
-        id: Commit of the labeled entry.
-        text: The title or the label; empty if it was removed.
-    """
-
-    session: str
-    id: NotRequired[str]
-    text: str
-
-
-class Removed(TypedDict):
-    """A session that was moved to the trash.
-
-    Attributes:
-        session: Id of the session.
-    """
-
-    session: str
-
-
-class EntryResult(TypedDict):
-    """An entry with its content.
-
-    Attributes:
-        session: Id of the session.
-        id: Commit of the entry.
-        chain: Chain digest of the entry.
-        parent: Commit of the previous entry; null for the root.
-        kind: Kind of the entry.
-        role: Role of the author.
-        at: Unix time of the entry in ms.
-        subject: First line of the commit message.
-        source_id: Id of the entry in its agent; null if gitsession created the entry.
-        body: Fields of the entry, as in `show`.
-    """
-
-    session: str
-    id: str
-    chain: str
-    parent: str | None
-    kind: str
-    role: str
-    at: int
-    subject: str
-    source_id: str | None
-    body: Json
-
-
-class ContextResult(TypedDict):
-    """A context.
-
-    Attributes:
-        context: The context, with the fields of `context`.
-        request: The request to the provider; null without the parameter `form`.
-    """
-
-    context: Annotated[Json, "context"]
-    request: Json | None
-
-
-class Checkpointed(TypedDict):
-    """A checkpoint.
-
-    Attributes:
-        session: Id of the session.
-        id: Commit of the checkpoint.
-        files: Number of files in the checkpoint.
-        skipped: Paths that were skipped, each with the reason.
-    """
-
-    session: str
-    id: str
-    files: int
-    skipped: list[dict[str, str]]
-
-
-class Rewind(TypedDict):
-    """A rewind that was planned or performed.
-
-    Attributes:
-        session: Id of the session.
-        branch: Branch on which the conversation continues; null if it is not known yet, or if nothing moves.
-        moved: Whether the conversation moves.
-        place: Commit of the entry after which the conversation continues.
-        prompt: Your prompt at the entry; null if there is none.
-        workspace: Folder whose files are restored; null if no files are restored.
-        files: Path, action and reason for each file.
-    """
-
-    session: str
-    branch: str | None
-    moved: bool
-    place: str
-    prompt: str | None
-    workspace: str | None
-    files: list[dict[str, str]]
-
-
-class Undone(TypedDict):
-    """An operation that was undone or redone.
-
-    Attributes:
-        command: Command of the operation.
-        workspace: Folder whose files were restored; null if no files were restored.
-        files: Path, action and reason for each file.
-    """
-
-    command: str
-    workspace: str | None
-    files: list[dict[str, str]]
-
-
-class Compacted(TypedDict):
-    """A compaction.
-
-    Attributes:
-        session: Id of the session.
-        branch: Branch that has the new entry.
-        id: Commit of the new entry; null if there was nothing to summarize.
-        summary: The summary; null if there was nothing to summarize.
-    """
-
-    session: str
-    branch: str
-    id: str | None
-    summary: str | None
-
-
-class Hits(TypedDict):
-    """The hits of a search.
-
-    Attributes:
-        hits: The hits, the best first, with the fields of `search`.
-    """
-
-    hits: list[Annotated[Json, "search"]]
-
-
-class Exported(TypedDict):
-    """An exported session.
-
-    Attributes:
-        format: Format of the file.
-        text: Content of the file; null if it is not UTF-8.
-        base64: Content of a file that is not UTF-8, in base64; null otherwise.
-        notes: Number of occurrences of each note about lost content.
-    """
-
-    format: str
-    text: str | None
-    base64: str | None
-    notes: dict[str, int]
-
-
-class Subscription(TypedDict):
-    """A subscription to events.
-
-    Attributes:
-        subscription: Number of the subscription, which each of its events has.
-    """
-
-    subscription: int
-
-
-class EventParameters(TypedDict):
-    """The parameters of a notification `event`.
-
-    Attributes:
-        subscription: Number of the subscription.
-        event: Kind of the event.
-        session: Id of the session.
-        branch: Branch that changed, for events of entries, checkpoints and branches.
-        tip: Commit of the branch's tip, for events of branches.
-        entry: The new entry, for events of entries and checkpoints.
-        target: Id of the labeled entry: its chain digest, or its id in the agent.
-        text: The label or the title; null if it was removed.
-    """
-
-    subscription: int
-    event: ChangeKind
-    session: str
-    branch: NotRequired[str]
-    tip: NotRequired[str | None]
-    entry: NotRequired[EntryResult]
-    target: NotRequired[str]
-    text: NotRequired[str | None]
-
-
-class Appended(TypedDict):
-    """An entry that was appended.
-
-    Attributes:
-        session: Id of the session.
-        branch: Branch that has the entry.
-        id: Commit of the entry.
-        chain: Chain digest of the entry.
-        stored: False if the session is not stored yet, because none of its entries is a message of the user.
-    """
-
-    session: str
-    branch: str
-    id: str
-    chain: str
-    stored: bool
-
-
 class RpcService:
     """The methods of a server of one store.
 
-    ``notify``: a function that sends a notification with its method and parameters. ``tend``: a function that is called
-    between two looks for events.
+    ``notify``: a function that sends a notification with its method and parameters. ``ingest``: a function that is
+    called before each search for events.
     """
 
     def __init__(
-        self, store: gitsession.Store, notify: Callable[[str, Json], None], tend: Callable[[], None] = lambda: None
+        self, store: gitsession.Store, notify: Callable[[str, Json], None], ingest: Callable[[], None] = lambda: None
     ) -> None:
-        self._store, self._notify, self._tend = store, notify, tend
+        self._store, self._notify, self._ingest = store, notify, ingest
         self._unstored: dict[str, gitsession.Session] = {}
         self._subscriptions: dict[int, Callable[[], None]] = {}
         self._count = 0
@@ -472,8 +214,7 @@ class RpcService:
         node = found.append(entry_json.appended_entry(entry), expected=tip, on_moved=on_moved)
         if found.is_stored:
             self._unstored.pop(found.id, None)
-        done: Any = appended(found, node)
-        return done  # type: ignore[no-any-return]
+        return appended(found, node)
 
     @method("read")
     def read(self, session: str, at: str = "leaf") -> EntryResult:
@@ -771,7 +512,7 @@ class RpcService:
 
     def _send_events(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):
-            self._tend()
+            self._ingest()
             for number, report in list(self._subscriptions.items()):
                 try:
                     report()

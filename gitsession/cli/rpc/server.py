@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import Any, BinaryIO, TypeAlias
 
@@ -57,17 +57,17 @@ class RpcServer:
     """A server of the methods in a table.
 
     ``call``: a function that calls a method, with the name of the method and its arguments. ``methods``: the methods by
-    name. ``is_concurrent``: a function that returns whether a method may run beside others.
+    name. ``concurrent``: the names of the methods that may run beside others.
     """
 
     def __init__(
         self,
         methods: Mapping[str, schema.Method],
         call: Callable[[str, dict[str, Any]], Any],
-        is_concurrent: Callable[[str], bool],
+        concurrent: Collection[str],
         out: BinaryIO,
     ) -> None:
-        self._methods, self._call, self._is_concurrent, self._out = methods, call, is_concurrent, out
+        self._methods, self._call, self._concurrent, self._out = methods, call, concurrent, out
         self._writing = threading.Lock()
         self._waiting: dict[Any, Future[None]] = {}
         self._is_closed = False
@@ -100,7 +100,7 @@ class RpcServer:
         if name == "cancel" and "id" not in request:
             self._cancel(request.get("params"))
             return
-        pool = others if isinstance(name, str) and self._is_concurrent(name) else ordered
+        pool = others if isinstance(name, str) and name in self._concurrent else ordered
         done = pool.submit(self._answer_to, value)
         if isinstance(id, str | int):
             self._waiting[id] = done
