@@ -46,7 +46,7 @@ def appended_entry(value: object) -> Entry:
     if not isinstance(value, dict):
         raise Malformed("expected an object with the keys kind and body", where="entry")
     kind = value.get("kind")
-    if kind in INTERNAL:
+    if isinstance(kind, str) and kind in INTERNAL:
         raise Malformed(f"only gitsession itself writes entries of kind {kind!r}", where="kind")
     return from_json(kind, value.get("at", 0), value.get("body", {}))
 

@@ -283,6 +283,9 @@ class _SideFiles:
             if path_below is None:
                 continue
             path = folder / path_below
+            if not _is_inside(folder, path_below):
+                self.kept.append(path)
+                continue
             try:
                 existing = sources.read(path)[1] if os.path.lexists(path) else None
             except (OSError, Malformed):
@@ -300,6 +303,13 @@ class _SideFiles:
                 self.attributes[path] = Attributes(0o777 if entry.executable else 0o666, changed_ms)
             elif existing != attachments.get(name):
                 self.kept.append(path)
+
+
+def _is_inside(folder: Path, path_below: str) -> bool:
+    """Return whether a path, the name in which another store chose, stays in ``folder``, through any links."""
+    if "\0" in path_below or not {".", ".."}.isdisjoint(path_below.split("/")):
+        return False
+    return Path(os.path.realpath((folder / path_below).parent)).is_relative_to(os.path.realpath(folder))
 
 
 def _export_start(store: ObjectStore, sid: str, at: Node | None) -> Node | None:

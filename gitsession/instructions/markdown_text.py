@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})")
+_FENCE = re.compile(r" {0,3}(`{3,}+(?!.*`)|~{3,})")
 _TICKS = re.compile("`+")
 _TAG = re.compile(r" {0,3}</?[A-Za-z]")
 _COMMENT_START = re.compile(r" {0,3}<!--")
@@ -84,7 +84,7 @@ def without_comments(text: str) -> str:
         if end is None:  # a comment without an end is text
             kept += lines[at:]
             break
-        rest = re.sub(r"<!--.*?-->", "", "\n".join(lines[at : end + 1]), flags=re.DOTALL)
+        rest = _cut_comments("\n".join(lines[at : end + 1]))
         at = end + 1
         while at < len(lines) and not lines[at].strip():
             at += 1
@@ -93,6 +93,15 @@ def without_comments(text: str) -> str:
         elif at == len(lines) and lines[-1] == "":
             kept.append("")
     return "\n".join(kept)
+
+
+def _cut_comments(text: str) -> str:
+    """Return ``text`` without comments. A regular expression would search for each missing end again."""
+    parts, done = [], 0
+    while (start := text.find("<!--", done)) >= 0 and (end := text.find("-->", start + 4)) >= 0:
+        parts.append(text[done:start])
+        done = end + 3
+    return "".join([*parts, text[done:]])
 
 
 def _copy(lines: list[str], at: int, is_code: bool, kept: list[str]) -> int:

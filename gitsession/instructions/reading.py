@@ -134,22 +134,24 @@ class InstructionReader:
 
     def walk(self, folder: Path, *, within: Path | None = None, is_sorted: bool = True) -> Iterator[Path]:
         """Yield the paths of the files in ``folder`` and its folders. Links to folders are followed once."""
-        yield from self._walk(folder, within, set(), is_sorted)
+        visited: set[Path] = set()
+        waiting = [self._paths_in(folder, within, visited, is_sorted)]
+        while waiting:  # no recursion: folders can be nested more deeply than calls
+            path = next(waiting[-1], None)
+            if path is None:
+                waiting.pop()
+            elif path.is_dir():
+                waiting.append(self._paths_in(path, within, visited, is_sorted))
+            else:
+                yield path
 
-    def _walk(self, folder: Path, within: Path | None, visited: set[Path], is_sorted: bool) -> Iterator[Path]:
+    def _paths_in(self, folder: Path, within: Path | None, visited: set[Path], is_sorted: bool) -> Iterator[Path]:
         resolved = real(folder)
         if within is not None and not resolved.is_relative_to(real(within)):
             self.refuse(folder, f"a symbolic link leads out of {within.as_posix()}")
-            return
-        if resolved in visited:
-            return
-        visited.add(resolved)
-        for name in self.names(folder, is_sorted=is_sorted):
-            path = folder / name
-            if path.is_dir():
-                yield from self._walk(path, within, visited, is_sorted)
-            else:
-                yield path
+        elif resolved not in visited:
+            visited.add(resolved)
+            yield from (folder / name for name in self.names(folder, is_sorted=is_sorted))
 
     def folders(self, folder: Path) -> Iterator[Path]:
         """Yield the folders below ``folder``, from the outermost, without following symbolic links."""
@@ -197,8 +199,10 @@ def as_yaml(text: str) -> Any:
     import yaml  # only few files have front matter
 
     try:
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        loader = yaml.SafeLoader(text)
+        loader.flatten_mapping = lambda node: None  # a few nested merges (`<<`) make billions of values
+        return loader.get_single_data()
+    except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         raise ValueError(str(error)) from error
 
 

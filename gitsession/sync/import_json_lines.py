@@ -202,10 +202,13 @@ def _own_draft(entry: kinds.Entry, store: ObjectStore) -> Draft:
 
 def _record(line: Mapping[str, Any], number: int, id: str) -> _Entry:
     """Return the entry of a line of type ``record``. Raises ``Malformed``."""
+    blobs = line.get("blobs", [])
+    if not isinstance(blobs, list):
+        raise Malformed("expected an array", where="blobs")
     stored = StoredPayload(
         entry_json.bytes_of(line.get("payload"), "payload"),
         entry_json.bytes_of(line["holes"], "holes") if "holes" in line else b"",
-        tuple(_blob(each) for each in line.get("blobs", ())),
+        tuple(map(_blob, blobs)),
     )
     form, source = line.get("form"), _source(line["source"]) if "source" in line else None
     contents = {(digest, encoding): data for digest, encoding, data in stored.lifted}
@@ -216,7 +219,10 @@ def _record(line: Mapping[str, Any], number: int, id: str) -> _Entry:
         return contents[digest, encoding]
 
     data = holes.fill(stored.payload, stored.holes, fetch)
-    of = bytes.fromhex(line["replaces"]) if isinstance(line.get("replaces"), str) else b""
+    try:
+        of = bytes.fromhex(line["replaces"]) if isinstance(line.get("replaces"), str) else b""
+    except ValueError:
+        raise Malformed("expected a digest", where="replaces") from None
     if source is not None:
         if source.agent not in FORMATS or form != FORMATS[source.agent].FORM:
             raise Malformed(f"unknown agent or form: {source.agent[:40]!r}, {str(form)[:40]!r}", where="source")

@@ -101,6 +101,7 @@ BAD = {
     "NaN": (b'{"kind": "custom", "body": {"custom_type": "x", "data": NaN}}', "NaN is not a JSON value"),
     "no UTF-8": (b'{"kind": "\xff"}', "invalid JSON"),
     "an array": (b"[]", "expected an object"),
+    "kind is an array": (b'{"kind": []}', "unknown kind"),
     "no kind": (b"{}", "unknown kind 'None'"),
     "kind of a later version": (b'{"kind": "telepathy"}', "unknown kind 'telepathy'"),
     "internal kind": (b'{"kind": "checkpoint", "body": {"mode": "workspace"}}', "only gitsession itself"),

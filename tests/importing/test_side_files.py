@@ -19,6 +19,7 @@ from commands import Run, document, here, run
 
 from gitsession.api import Store
 from gitsession.discovery import side_files as discovery
+from gitsession.exporting import resume
 from gitsession.formats.claude.agent import Claude
 from gitsession.sessions.attached_files import SessionAttachments
 
@@ -267,6 +268,21 @@ def test_resume_keeps_a_side_file_that_differs_and_names_it(home: Home, run: Run
     said = run("resume", sid(run), err=True)
     assert f"kept: {path} differs" in said and path.read_bytes() == b"another"
     assert document(run("resume", sid(run), "--json"))["kept"] == [str(path)]
+
+
+def test_resume_writes_no_side_file_through_a_link_out_of_the_folder(home: Home, run: Run, tmp_path: Path) -> None:
+    path = home.put(f"tasks/{ID}/1.json", b"{}")
+    run("import", "--all")
+    (tmp_path / "outside").mkdir()
+    shutil.rmtree(path.parent)
+    path.parent.symlink_to(tmp_path / "outside")
+    assert document(run("resume", sid(run), "--json"))["kept"] == [str(path)]
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["tasks/x/a\0b", "projects/p/i/../x.jsonl", "plans/.."])
+def test_a_hostile_name_of_a_side_file_leads_nowhere(tmp_path: Path, name: str) -> None:
+    assert not resume._is_inside(tmp_path, name)
 
 
 def test_a_purge_removes_the_text_from_side_files_for_good(home: Home, run: Run, tmp_path: Path) -> None:

@@ -186,3 +186,40 @@ def test_the_last_glob_decides() -> None:
     patterns = absolute(["*.ts", "!test/**", "test/keep.ts"], Path("/r"))
     paths = ("/r/a.ts", "/r/test/a.ts", "/r/test/keep.ts")
     assert [matches(patterns, path) for path in paths] == [True, False, True]
+
+
+def test_all_4_deep_folders_of_rules_are_read(folders: Folders) -> None:
+    deep = folders.repo / ".claude"
+    for name in ["rules", *"d" * 1_000]:
+        deep /= name
+        deep.mkdir(parents=name == "rules")
+    (deep / "a.md").write_text("deep")
+    found = folders.texts("claude")
+    (deep / "a.md").unlink()
+    os.removedirs(deep)  # pytest cannot remove it
+    assert found == ["deep"]
+
+
+TYPES = ["!!bool no-word", "!!int ''", "!!float ''", "!!timestamp no-time", "!!binary é", "2001-99-99", "9" * 60_000]
+
+
+@pytest.mark.parametrize("value", TYPES)
+def test_all_5_a_value_that_has_not_the_type_of_its_tag_is_no_error(folders: Folders, value: str) -> None:
+    folders.write({"repo/.claude/rules/a.md": f"---\nx: {value}\n---\ntext"})
+    assert folders.texts("claude") == ["text"]
+
+
+def test_all_5_merged_mappings_do_not_grow_exponentially(folders: Folders) -> None:
+    levels = [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}\n" for n in range(1, 40)]
+    folders.write({"repo/.claude/rules/a.md": f"---\na0: &a0 {{x: 1}}\n{''.join(levels)}---\ntext"})
+    assert folders.texts("claude") == ["text"]
+
+
+LONG = {"comments": "<!-- -->x" + "<!--" * 800_000, "backticks": "`" * 3_000_000 + "x`"}
+
+
+@pytest.mark.parametrize("text", LONG.values(), ids=LONG)
+def test_all_4_the_time_grows_with_the_size_of_a_file_only(folders: Folders, text: str) -> None:
+    """With a time that grows with the square of the size, this test takes hours."""
+    folders.write({"repo/CLAUDE.md": text})
+    assert len(folders.load("claude").files) == 1

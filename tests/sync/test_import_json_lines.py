@@ -163,6 +163,8 @@ HOSTILE: dict[str, tuple[Any, int, str]] = {
     "form is unknown": (lambda lines: [*lines[:-1], lines[-1] | {"form": "exe"}], 5, "expected a source"),
     "agent is unknown": (
         lambda lines: [*lines[:-1], lines[-1] | {"source": {"agent": "x", "id": None, "line": 1}}], 5, "unknown agent"),
+    "contents are a number": (lambda lines: [*lines[:-1], lines[-1] | {"blobs": 5}], 5, "expected an array"),
+    "no digest": (lambda lines: [*lines[:-1], lines[-1] | {"replaces": "../x"}], 5, "expected a digest"),
 }  # fmt: skip
 
 
