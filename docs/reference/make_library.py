@@ -25,11 +25,11 @@ Unix times in ms, ids of entries are git object ids in hex. For a first program,
 CHAPTERS = {
     "Stores and sessions": ["Store", "Session"],
     "Parts of a store": ["Remotes", "Trash", "ArchivedSessions", "Purges", "StoredSecrets", "AgentSessions"],
-    "Parts of a session": ["SessionFiles", "SessionCompaction"],
+    "Parts of a session": ["SessionFiles", "SessionCompaction", "SessionState"],
     "Entries": [
         "Entry", "Message", "Compaction", "BranchSummary", "ContextEdit", "Custom", "CustomMessage", "Injection",
         "Instructions", "Label", "Title", "ModelChange", "ModeChange", "ThinkingChange", "ToolsChange", "Prune",
-        "Reset", "Seal", "UnknownEntry",
+        "Reset", "Permission", "Todo", "TodoItem", "PlanChange", "Mark", "Seal", "UnknownEntry",
     ],
     "Blocks of a message": ["Text", "Thinking", "ToolCall", "Image", "File", "OtherBlock", "text"],
 }  # fmt: skip

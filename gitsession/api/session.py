@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gitsession.context.policies import Policy
     from gitsession.context.value import Context
     from gitsession.model.instructions import InstructionSet
+    from gitsession.model.session_state import SessionState
     from gitsession.sessions.origin import Origin
     from gitsession.verify.findings import SignatureCheck
 
@@ -73,6 +74,11 @@ class Session:
     def id(self) -> str:
         """The full session id, as it is used in ref names."""
         return self._session.id
+
+    @property
+    def is_stored(self) -> bool:
+        """True if the session is stored. A new session is stored when its first user message is appended."""
+        return not self._session.pending_agent
 
     @property
     @restoring
@@ -418,6 +424,17 @@ class Session:
                 f"cannot set label {label!r}: a branch of this session has this name", hint="choose another label"
             )
         return self._session.label(node, label)
+
+    def state(self, at: str | Node = "leaf") -> SessionState:
+        """Return the state at an entry: modes, permissions, the todo list, the plan, marks, and changed lines.
+
+        The settings of the next answer are in ``Session.context(at).state``. The marks and permissions that an agent
+        stores with the session, not with an entry, are the current ones at every entry.
+        """
+        from gitsession.index.session_states import state_of
+
+        node = self._session.resolve(at)
+        return state_of(self._opened.catalogues.get(), self._opened.objects, self.id, node)
 
     def origin(self) -> Origin | None:
         """Return the session and the entry from which this session was started, forked or resumed.

@@ -518,7 +518,8 @@ class Store:
 
         Args:
             path: The path of an agent's session file or database.
-            agent: The agent that wrote the file. By default, the agent is detected.
+            agent: The agent that wrote the file, or ``"jsonl"`` for a file of ``export``. By default, the agent is
+                detected.
             final: Whether the file is complete. If so, text after the last line end is imported too.
             dry_run: Whether to report the result without writing to the store.
 
@@ -535,9 +536,12 @@ class Store:
             OSError: The file cannot be read.
         """
         from gitsession.discovery import sources
+        from gitsession.exporting import json_lines
 
+        if agent == json_lines.AGENT:
+            return [self._import_lines(Path(path), dry_run=dry_run)]
         if agent and agent not in FORMATS:
-            hint = f"choose one of {', '.join(sorted(FORMATS))}"
+            hint = f"choose one of {', '.join(sorted([*FORMATS, json_lines.AGENT]))}"
             raise NotFound(f"cannot import '{path}': unknown agent {agent!r}", hint=hint)
         path = Path(path)
         if path.exists() and not path.is_file():
@@ -552,6 +556,15 @@ class Store:
         if not done:
             raise sources.unrecognized(path)
         return done
+
+    def _import_lines(self, path: Path, *, dry_run: bool) -> ImportResult:
+        from gitsession.sync import import_json_lines
+
+        command = f"import {os.fsencode(path.absolute()).decode('utf-8', 'replace')}"
+        with open(path, "rb") as file:
+            return import_json_lines.import_lines(
+                self.objects, file, clock=self._opened.clock, command=command, dry_run=dry_run
+            )
 
     def export(
         self,

@@ -75,6 +75,8 @@ GROUPS = {
         "browse": ("browse", "Browse sessions in the terminal"),
     },
     "Work": {
+        "append": ("append", "Append entries that another program writes"),
+        "rpc": ("rpc", "Serve the store to another program by JSON-RPC"),
         "branch": ("branches", "List or create branches"),
         "switch": ("branches", "Select the active branch"),
         "fork": ("branches", "Create a session that continues another one"),

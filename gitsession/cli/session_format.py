@@ -40,6 +40,11 @@ FIELDS: Mapping[str, Callable[[Row], object]] = {
     "tokens": lambda row: row.tokens,
     "cost": lambda row: f"{row.cost:.4f}",
     "files": lambda row: row.changed,
+    "added": lambda row: row.added,
+    "removed": lambda row: row.removed,
+    "mode": lambda row: row.mode,
+    "todo": lambda row: f"{row.done}/{row.todos}" if row.todos else None,
+    "marks": lambda row: row.marked,
     "parent": lambda row: row.parent,
     "continues": lambda row: row.continues,
 }

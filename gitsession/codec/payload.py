@@ -22,21 +22,24 @@ from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinki
 from gitsession.model.entries import (
     KINDS,
     ROLES,
+    TODO_STATUSES,
     BranchSummary,
     Compaction,
     Entry,
     Instructions,
     Message,
+    TodoItem,
     UnknownEntry,
 )
 from gitsession.model.headline import Headline, first_line, format_tokens, line_count
+from gitsession.model.todo_lists import todo_summary
 
 VERSION = 1
 PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 NONCE_BYTES = 16
 
-_BLOCKS: Mapping[str, type[Any]] = {block.type: block for block in (Text, Thinking, ToolCall, Image, File)}
-_BLOCK_CLASSES = frozenset(_BLOCKS.values())
+BLOCKS: Mapping[str, type[Any]] = {block.type: block for block in (Text, Thinking, ToolCall, Image, File)}
+_BLOCK_CLASSES = frozenset(BLOCKS.values())
 
 
 def encode(entry: Entry, nonce: bytes) -> bytes:
@@ -98,7 +101,7 @@ def decode(payload: bytes) -> tuple[Entry, bytes]:
         return UnknownEntry(name=kind, body=body, at_ms=at_ms), nonce
     if type(body) is not dict:
         raise Malformed(f"expected a map, found {_name_of(body)}", where=kind)
-    return _entry_from_plain(KINDS[kind], body, at_ms), nonce
+    return from_plain(kind, at_ms, body), nonce
 
 
 def spans(entry: Entry, payload: bytes) -> tuple[PayloadSpan, ...]:
@@ -138,16 +141,23 @@ def _entry_to_plain(entry: Entry) -> tuple[int, str, cbor.Plain]:
     kind = entry.kind
     if KINDS.get(kind) is not type(entry):
         raise Malformed(f"{type(entry).__name__} is not a gitsession entry type")
-    body = _fields_to_plain(entry, kind)
-    if entry.extra:
-        known = {field.name for field in _fields(type(entry))}
-        for name, item in entry.extra.items():
-            if name in known:
-                raise Malformed("the name of the extra field is also the name of a known field", where=f"{kind}.{name}")
-            body[name] = _to_plain(item)
+    body = _with_extra(entry, kind)
     if isinstance(entry, Message):
         _check_role(entry)
     return VERSION, kind, body
+
+
+def _with_extra(value: Entry | TodoItem, where: str) -> dict[str, cbor.Plain]:
+    body = _fields_to_plain(value, where)
+    if value.extra:
+        known = _by_name(type(value))[0]
+        for name, item in value.extra.items():
+            if name in known:
+                raise Malformed(
+                    "the name of the extra field is also the name of a known field", where=f"{where}.{name}"
+                )
+            body[name] = _to_plain(item)
+    return body
 
 
 def _unknown_to_plain(entry: UnknownEntry) -> tuple[int, str, cbor.Plain]:
@@ -173,7 +183,11 @@ def _fields_to_plain(value: Any, where: str) -> dict[str, cbor.Plain]:
         if item is field.default:
             continue
         if type(item) not in _SCALARS:
-            item = _to_plain(item) if not field.blocks else _blocks_to_plain(item, f"{where}.{field.name}")
+            path = f"{where}.{field.name}"
+            if field.blocks:
+                item = _blocks_to_plain(item, path)
+            else:
+                item = _items_to_plain(item, path) if field.todos else _to_plain(item)
         field.check(item, where)
         if field.is_default(item):
             continue
@@ -185,6 +199,14 @@ def _blocks_to_plain(content: Any, where: str) -> cbor.Plain:
     if not isinstance(content, list | tuple):
         raise Malformed("expected a list of blocks", where=where)
     return [_block_to_plain(block, f"{where}[{index}]") for index, block in enumerate(content)]
+
+
+def _items_to_plain(items: Any, where: str) -> cbor.Plain:
+    if not isinstance(items, list | tuple) or not all(type(item) is TodoItem for item in items):
+        raise Malformed("expected a list of todo items", where=where)
+    for index, item in enumerate(items):
+        _check_status(item.status, f"{where}[{index}]")
+    return [_with_extra(item, f"{where}[{index}]") for index, item in enumerate(items)]
 
 
 def _block_to_plain(block: Any, where: str) -> cbor.Plain:
@@ -218,8 +240,10 @@ def _to_plain(value: Any) -> cbor.Plain:
 # ---- from CBOR values to entries and blocks
 
 
-def _entry_from_plain(kind: type[Entry], body: dict[str, Any], at_ms: int) -> Entry:
-    known, extra = _known(kind, body, kind.kind)
+def from_plain(name: str, at_ms: int, body: dict[str, Any]) -> Entry:
+    """Return the entry of the kind ``name`` with the fields ``body``. Raises ``Malformed`` if a field is not valid."""
+    kind = KINDS[name]
+    known, extra = _known(kind, body, name)
     entry = kind(at_ms=at_ms, extra=extra, **known)
     if isinstance(entry, Message):
         _check_role(entry)
@@ -228,10 +252,19 @@ def _entry_from_plain(kind: type[Entry], body: dict[str, Any], at_ms: int) -> En
 
 def _block(value: Any, where: str) -> Block:
     type_ = value.get("type") if isinstance(value, dict) else None
-    kind = _BLOCKS.get(type_) if type(type_) is str else None
+    kind = BLOCKS.get(type_) if type(type_) is str else None
     if kind is None or not _names(kind) >= value.keys():
         return OtherBlock(value)
     return kind(**_known(kind, value, where)[0])  # type: ignore[no-any-return]
+
+
+def _todo_item(value: Any, where: str) -> TodoItem:
+    if type(value) is not dict:
+        raise Malformed(f"expected a map, found {_name_of(value)}", where=where)
+    known, extra = _known(TodoItem, value, where)
+    item = TodoItem(**known, extra=extra)
+    _check_status(item.status, where)
+    return item
 
 
 def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -249,6 +282,8 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
             field.check(item, where)
             if field.blocks:
                 known[name] = tuple(_block(part, f"{where}.{name}[{index}]") for index, part in enumerate(item))
+            elif field.todos:
+                known[name] = tuple(_todo_item(part, f"{where}.{name}[{index}]") for index, part in enumerate(item))
             else:
                 known[name] = tuple(item) if field.part is str and type(item) is list else item
                 if field.pairs:
@@ -264,6 +299,11 @@ def _check_role(message: Message) -> None:
         raise Malformed(f"unknown role {message.role[:40]!r}", where="message.role")
 
 
+def _check_status(status: Any, where: str) -> None:
+    if status not in TODO_STATUSES:
+        raise Malformed(f"unknown status {str(status)[:40]!r}", where=f"{where}.status")
+
+
 # ---- the allowed values of a field, from its annotation
 
 
@@ -271,7 +311,8 @@ class _Field(NamedTuple):
     """A field of an entry or block.
 
     ``types``: the types that the plain value may have; empty for any type. ``part``: the type of each item. ``blocks``:
-    True if the items are blocks. ``pairs``: True if the items are pairs of strings.
+    True if the items are blocks. ``pairs``: True if the items are pairs of strings. ``todos``: True if the items are
+    those of a todo list.
     """
 
     name: str
@@ -280,6 +321,7 @@ class _Field(NamedTuple):
     part: type | None = None
     blocks: bool = False
     pairs: bool = False
+    todos: bool = False
 
     def check(self, item: Any, where: str) -> None:
         if self.types and type(item) not in self.types:
@@ -326,6 +368,7 @@ _ANNOTATIONS: Mapping[str, Mapping[str, Any]] = {
     "tuple[str, ...]": {"types": (list,), "part": str},
     "tuple[tuple[str, str], ...]": {"types": (list,), "pairs": True},
     "tuple[Block, ...]": {"types": (list,), "blocks": True},
+    "tuple[TodoItem, ...]": {"types": (list,), "todos": True},
     "Mapping[str, str]": {"types": (dict,), "part": str},
     "Mapping[str, Any]": {"types": (dict,)},
     "Mapping[str, Any] | None": {"types": (dict, _NONE)},
@@ -462,6 +505,9 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.CustomMessage: _of_custom_message,
     kinds.Usage: _of_plain("usage", lambda entry: entry.purpose),
     kinds.Permission: _of_plain("permission", lambda entry: entry.decision),
+    kinds.Todo: _of_plain("todo", lambda entry: todo_summary(entry.items)),
+    kinds.PlanChange: _of_plain("plan", lambda entry: first_line(entry.plan or "") or "removed"),
+    kinds.Mark: _of_plain("mark", lambda entry: f"{entry.name} {'removed' if entry.value is None else entry.value}"),
     kinds.Checkpoint: _of_plain("checkpoint", lambda entry: entry.reason or entry.mode),
     kinds.Fork: _of_plain("fork", lambda entry: entry.title or entry.session),
     kinds.SourceFile: _of_plain("source file", lambda entry: f"{len(entry.superseded)} superseded"),

@@ -171,6 +171,8 @@ def _export_readable(
     found = gather(store, sid, writer, at, begun)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
     written = writer.write(out)
+    if writer is READABLE_FORMATS[json_lines.AGENT]:
+        written = json_lines.with_records(written, store, sid, at)
     return ExportResult(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)
 
 

@@ -61,7 +61,9 @@ CREATE TABLE sessions (
     project TEXT, created_ms INTEGER NOT NULL, updated_ms INTEGER NOT NULL, entries INTEGER NOT NULL,
     active TEXT NOT NULL, tokens INTEGER NOT NULL, superseded TEXT NOT NULL, view INTEGER NOT NULL, identity TEXT,
     parent TEXT, delegated INTEGER NOT NULL, continues TEXT, copied INTEGER NOT NULL, meta TEXT, leaf TEXT,
-    counted INTEGER NOT NULL, waiting INTEGER NOT NULL, cost REAL NOT NULL, changed INTEGER NOT NULL) WITHOUT ROWID;
+    counted INTEGER NOT NULL, waiting INTEGER NOT NULL, cost REAL NOT NULL, changed INTEGER NOT NULL,
+    lines_added INTEGER NOT NULL, lines_removed INTEGER NOT NULL, mode TEXT, done INTEGER NOT NULL,
+    todos INTEGER NOT NULL, marked TEXT NOT NULL) WITHOUT ROWID;
 CREATE INDEX sessions_newest ON sessions (updated_ms DESC, sid);
 CREATE INDEX sessions_source ON sessions (agent, source_id);
 CREATE TABLE files (
@@ -149,6 +151,12 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         delegated: 1 if this is the session of a sub-agent, else 0.
         continues: The id of the session that this one continues after a resume. Tokens of lines that were copied from
             that session are counted only there.
+        added: The number of lines that tool calls of the session added to files.
+        removed: The number of lines that they removed.
+        mode: The mode of the agent at the tip of the active branch, such as ``plan``.
+        done: The number of done items in the todo list there.
+        todos: The number of all items in that list, without the cancelled ones.
+        marked: The names of the session's marks, such as ``archived shared``.
     """
 
     sid: str
@@ -170,6 +178,12 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     parent: str | None
     delegated: int
     continues: str | None
+    added: int
+    removed: int
+    mode: str | None
+    done: int
+    todos: int
+    marked: str
 
     @property
     def name(self) -> str:
@@ -426,7 +440,9 @@ class Catalogue:
 
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, "
-    "cost, changed, view, identity, parent, delegated, continues FROM sessions"
+    "cost, changed, view, identity, parent, delegated, continues, lines_added, lines_removed, mode, done, "
+    "todos, marked "
+    "FROM sessions"
 )
 
 

@@ -113,7 +113,8 @@ def state_at(db: sqlite3.Connection, row: EntryRow | None) -> HistoryState | Non
     if found is None or found[1] != _state_proof(row.anchors, found[0]):
         return None
     fields = json.loads(found[0])
-    return HistoryState(**{**fields, "rules": tuple(fields.get("rules", ()))})
+    fields |= {name: tuple(fields.get(name, ())) for name in ("rules", "progress")}
+    return HistoryState(**{**fields, "tasks": tuple(tuple(task) for task in fields.get("tasks", ()))})
 
 
 def store_state(db: sqlite3.Connection, state: HistoryState) -> int:

@@ -135,10 +135,34 @@ def changed_names(db: sqlite3.Connection) -> set[str]:
     return {posixpath.basename(path) for (path,) in db.execute("SELECT DISTINCT path FROM changes")}
 
 
+def changes_by_path(db: sqlite3.Connection, sid: str) -> dict[str, tuple[int, int]]:
+    """Return the files that tool calls of a session changed, with the numbers of added and of removed lines.
+
+    Failed calls do not count.
+    """
+    query = f"SELECT path, sum(added), sum(removed) FROM changes WHERE sid = ? AND {_EFFECTIVE} GROUP BY path"
+    return {path: (added, removed) for path, added, removed in db.execute(query, (sid,))}
+
+
 def paths_changed_by(db: sqlite3.Connection, sid: str) -> set[str]:
     """Return the paths of the files that tool calls of a session changed, without those that failed."""
-    query = f"SELECT DISTINCT path FROM changes WHERE sid = ? AND {_EFFECTIVE}"
-    return {path for (path,) in db.execute(query, (sid,))}
+    return set(changes_by_path(db, sid))
+
+
+_UP_TO = """
+WITH RECURSIVE up(oid) AS (SELECT ?2 UNION
+    SELECT entries.above FROM up JOIN entries ON entries.sid = ?1 AND entries.oid = up.oid WHERE entries.above != '')
+SELECT coalesce(sum(added), 0), coalesce(sum(removed), 0), count(DISTINCT path) FROM changes
+WHERE sid = ?1 AND oid IN (SELECT oid FROM up) AND """
+
+
+def size_of_changes(db: sqlite3.Connection, sid: str, oid: Oid) -> tuple[int, int, int]:
+    """Return the numbers of added lines, removed lines and changed files up to an entry, without failed calls.
+
+    Changes before a fork belong to the other session.
+    """
+    added, removed, files = db.execute(_UP_TO + _EFFECTIVE, (sid, oid)).fetchone()
+    return added, removed, files
 
 
 def sessions_that_changed(db: sqlite3.Connection, path: str, name: str) -> set[str]:

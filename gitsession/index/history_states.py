@@ -153,7 +153,7 @@ class StateRecorder:
     def _fork_state(self, oid: Oid) -> HistoryState | None:
         """Return the state at an entry of the session from which this one was forked. It may not be in the catalog."""
         try:
-            return history_state.gather(
+            return history_state.walk(
                 graph.history(self._store, oid),
                 functools.partial(content.entry_of, self._store),
                 lambda oid: entry_rows.state_at(self._db, entry_rows.row_in_any_session(self._db, oid)),

@@ -22,7 +22,7 @@ from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
 from gitsession.index.catalogue import Catalogue
 from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
-from gitsession.index.entry_rows import EntryRow, has_entry
+from gitsession.index.entry_rows import EntryRow, has_entry, row_in_any_session, row_of, state_at
 from gitsession.index.history_states import StateRecorder
 from gitsession.index.sessions_ahead import SESSIONS, SessionsAhead
 from gitsession.index.update_activity import ActivityRecorder
@@ -31,6 +31,7 @@ from gitsession.model.entries import Entry
 from gitsession.model.headline import VIEW
 from gitsession.sessions import content, graph, marks, session_facts, tombstone_set
 from gitsession.sessions.gaps import DAMAGE
+from gitsession.sessions.history_state import EMPTY_STATE
 from gitsession.sessions.meta import Meta, meta_of
 from gitsession.sessions.meta import marks_of as marks_made_by
 from gitsession.sessions.node import Node, first_parent, load, position
@@ -493,7 +494,9 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
             superseded=_superseded(meta),
             leaf=meta.source_file.leaf,
         )
-    from gitsession.index.file_changes import paths_changed_by  # not loaded if nothing is new
+    from gitsession.index.file_changes import changes_by_path  # not loaded if nothing is new
+
+    changed = changes_by_path(db, sid)
 
     row = known._asdict() | {
         "sid": sid,
@@ -507,10 +510,28 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         "view": (begins and begins.view) or VIEW,
         "tokens": known.counted + known.waiting,
         "cost": session_details.cost(db, sid),
-        "changed": len(paths_changed_by(db, sid)),
+        "changed": len(changed),
+        "lines_added": sum(added for added, _ in changed.values()),
+        "lines_removed": sum(removed for _, removed in changed.values()),
+        **_state_at_tip(db, sid, name),
     }
     _put(db, "sessions", row)
     return True
+
+
+def _state_at_tip(db: sqlite3.Connection, sid: str, branch: str) -> dict[str, object]:
+    """Return the columns of a session's row with the state at the tip of the branch."""
+    (tip,) = db.execute("SELECT oid FROM branches WHERE sid = ? AND name = ?", (sid, branch)).fetchone()
+    state = state_at(db, row_of(db, sid, tip) or row_in_any_session(db, tip)) or EMPTY_STATE
+    stated = db.execute("SELECT target FROM marks WHERE sid = ? AND what = 'state' AND on_meta", (sid,))
+    done, todos = state.progress or (0, 0)
+    mode = state.modes.get("mode")
+    return {
+        "mode": None if mode is None else storable(mode),
+        "done": done,
+        "todos": todos,
+        "marked": " ".join(sorted({*(name for (name,) in stated), *map(storable, state.marks)})),
+    }
 
 
 def _continues(meta: Meta) -> tuple[str | None, int]:

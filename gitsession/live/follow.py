@@ -6,13 +6,11 @@ The iterator uses no thread. It sleeps between two checks. If nothing has change
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from gitsession.git.types import Oid
-from gitsession.sessions import graph
+from gitsession.live.changes import ChangeReader
 from gitsession.sessions.node import Node
-from gitsession.store import change_stamp, refs
 from gitsession.store.git_store import GitStore
 
 EVERY_SECONDS = 0.5
@@ -44,49 +42,17 @@ def follow(
         Corrupt: An entry is damaged.
         Unavailable: The store cannot be read.
     """
-    mark = change_stamp.fingerprint(store.git_dir)
-    heads = _branch_tips(store, sid)
-    return _new_entries(store, sid, every, idle, mark, heads)
+    return _new_entries(ChangeReader(store, sid), every, idle)
 
 
-def _new_entries(
-    store: GitStore, sid: str | None, every: float, idle: bool, mark: str, heads: Mapping[tuple[str, str], Oid]
-) -> Iterator[NewEntry | None]:
-    known: dict[str, set[Oid]] = {}
+def _new_entries(reader: ChangeReader, every: float, idle: bool) -> Iterator[NewEntry | None]:
     while True:
-        now = change_stamp.fingerprint(store.git_dir)
         count = 0
-        if now != mark:
-            mark, before, heads = now, heads, _branch_tips(store, sid)
-            for (session, branch), leaf in heads.items():
-                if before.get((session, branch)) == leaf:
-                    continue
-                if session not in known:
-                    known[session] = set()
-                    for (of, _), oid in before.items():
-                        if of == session:
-                            _add_new(store, oid, known[session])
-                for node in _add_new(store, leaf, known[session]):
-                    count += 1
-                    yield NewEntry(session, branch, node)
+        for change in reader.read():
+            if change.kind == "entry" and change.node is not None:
+                count += 1
+                yield NewEntry(change.session, change.branch, change.node)
         if not count:
             if idle:
                 yield None
             time.sleep(every)
-
-
-def _branch_tips(store: GitStore, sid: str | None) -> dict[tuple[str, str], Oid]:
-    found = store.refs(refs.SESSIONS if sid is None else refs.session(sid))
-    heads = ((refs.parse(name), oid) for name, oid in found.items())
-    return {branch: oid for branch, oid in heads if branch is not None and refs.is_branch(branch[1])}
-
-
-def _add_new(store: GitStore, leaf: Oid, known: set[Oid]) -> list[Node]:
-    """Add the entries of the history of ``leaf`` to ``known``; return the added entries, oldest first."""
-    found = []
-    for node in graph.history(store, leaf):
-        if node.oid in known:
-            break
-        known.add(node.oid)
-        found.append(node)
-    return found[::-1]

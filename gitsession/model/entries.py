@@ -314,11 +314,78 @@ class Usage(Entry):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permission(Entry):
-    """A permission that the user granted or denied."""
+    """A permission that the user granted or denied.
+
+    Attributes:
+        decision: ``allow``, ``deny``, or another decision of the agent, such as ``ask``.
+        subject: The agent's data of the request.
+        tool: The name of the tool; ``None`` if the decision is not about a tool.
+        pattern: The inputs that the decision covers, in the agent's notation, such as ``git push *``; ``None`` for all.
+        scope: ``once`` for one call, ``session`` for this session, ``always`` for later sessions, too. A decision for
+            ``once`` does not change the permissions in force.
+        asked_by: The agent or sub-agent that asked the user.
+    """
 
     kind: ClassVar[str] = "permission"
     decision: str
     subject: Any = None
+    tool: str | None = None
+    pattern: str | None = None
+    scope: str = "once"
+    asked_by: str | None = None
+
+
+TODO_STATUSES = ("pending", "in_progress", "completed", "cancelled")
+"""Values of ``TodoItem.status``. All other statuses of agents are converted to one of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class TodoItem:
+    """One item of a todo list.
+
+    Attributes:
+        text: The task.
+        status: ``pending``, ``in_progress``, ``completed`` or ``cancelled``.
+        priority: The agent's priority, such as ``high``.
+        id: The agent's id of the item.
+        extra: Unknown fields, which are preserved.
+    """
+
+    text: str
+    status: str = "pending"
+    priority: str | None = None
+    id: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Todo(Entry):
+    """The whole todo list from this entry on. It replaces an earlier list; an empty list removes it."""
+
+    kind: ClassVar[str] = "todo"
+    items: tuple[TodoItem, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlanChange(Entry):
+    """A change of the agent's plan, a text; ``None`` removes the plan."""
+
+    kind: ClassVar[str] = "plan_change"
+    plan: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mark(Entry):
+    """A mark that the agent set on the session.
+
+    Attributes:
+        name: ``shared``, ``archived``, ``tag``, or another name.
+        value: The value: for ``shared``, the public address, never a secret; ``None`` removes the mark.
+    """
+
+    kind: ClassVar[str] = "mark"
+    name: str
+    value: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -506,6 +573,9 @@ KINDS: Mapping[str, type[Entry]] = {
         CustomMessage,
         Usage,
         Permission,
+        Todo,
+        PlanChange,
+        Mark,
         Checkpoint,
         Fork,
         SourceFile,

@@ -16,15 +16,20 @@ from gitsession.model.entries import (
     CustomMessage,
     Entry,
     Instructions,
+    Mark,
     Message,
     ModeChange,
     ModelChange,
     Opaque,
     Permission,
+    PlanChange,
     Reset,
     ThinkingChange,
+    Todo,
     Tombstone,
 )
+from gitsession.model.session_state import rule_of
+from gitsession.model.todo_lists import todo_line, todo_summary
 
 if TYPE_CHECKING:
     from gitsession.model.tool_actions import ToolAction, ToolOutcome
@@ -213,7 +218,18 @@ def _note(entry: Entry) -> str:
         case ModeChange():
             return f"Mode: {entry.mode}"
         case Permission():
-            return f"Permission: {entry.decision}"
+            scope = "" if entry.scope == "once" else f" ({entry.scope})"
+            return f"Permission: {entry.decision} {rule_of(entry)}".rstrip() + scope
+        case Todo():
+            return "\n".join([f"Todo list: {todo_summary(entry.items)}", *map(todo_line, entry.items)])
+        case PlanChange():
+            return f"Plan:\n{entry.plan}" if entry.plan else "Plan removed"
+        case Mark():
+            return (
+                f"Mark: {entry.name} {entry.value}".rstrip()
+                if entry.value is not None
+                else f"Mark removed: {entry.name}"
+            )
         case Reset():
             return "Context reset"
         case Tombstone():

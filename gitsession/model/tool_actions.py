@@ -24,6 +24,8 @@ from gitsession.model.file_edits import (
     relative,
 )
 from gitsession.model.headline import clean, line_count
+from gitsession.model.session_state import todos_of_call
+from gitsession.model.todo_lists import todo_summary
 
 _COMMANDS = ("command", "cmd", "script")
 _FOLDERS = ("workdir", "working_directory")
@@ -84,6 +86,9 @@ def action_of(call: ToolCall, folder: str = "") -> ToolAction:
         return ToolAction(tool, "search", _one_line(query) + (f" in {_one_line(path)}" if path else ""))
     if path:
         return ToolAction(tool, "read", _one_line(path) + _range(arguments), path=path)
+    todos = todos_of_call(call)
+    if todos:
+        return ToolAction(tool, "other", _one_line(todo_summary(todos)))
     task = first_text(arguments, _TASKS)
     if task:
         return ToolAction(tool, "delegate", _one_line(task))

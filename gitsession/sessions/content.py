@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from gitsession.codec import holes, payload
@@ -93,9 +94,21 @@ def full_payload(store: Reader, node: Node, parts: EntryTree) -> bytes:
     return data
 
 
+def hole_contents(store: Reader, node: Node, parts: EntryTree) -> list[tuple[Encoding, bytes]]:
+    """Return the encoding and the content of each hole. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
+    fetch = _fetcher(store, node)
+    rows = holes.parse(parts.holes) if parts.holes else []
+    return [(encoding, fetch(digest, encoding)) for _, _, digest, encoding in rows]
+
+
 def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
     if not holes.parse(parts.holes):
         return parts.stored
+    return holes.fill(parts.stored, parts.holes, _fetcher(store, node))
+
+
+def _fetcher(store: Reader, node: Node) -> Callable[[bytes, Encoding], bytes]:
+    """Return a function that reads the content of a hole by its digest and encoding."""
     top = {name: oid for _, name, oid in tree_of(store, node.tree)}
     blobs = {}
     if layout.BLOBS in top:
@@ -107,7 +120,7 @@ def _filled(store: Reader, node: Node, parts: EntryTree) -> bytes:
             raise Malformed(f"the tree does not contain the content of a hole: {digest.hex()}", where=node.oid)
         return _read(store, oid, "blob")
 
-    return holes.fill(parts.stored, parts.holes, fetch)
+    return fetch
 
 
 def entry_of(store: Reader, node: Node) -> Entry:

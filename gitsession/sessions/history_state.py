@@ -1,4 +1,4 @@
-"""The state of a history: the model, its thinking level, the mode, tools, instructions and rules.
+"""The state of a history: the settings of the next answer, modes, permissions, the todo list, the plan, and marks.
 
 The state at an entry is computed from the entry and the state at its parent. A catalog can therefore store the state
 for each entry, so that only one row must be read to resume a session of 100,000 entries.
@@ -26,12 +26,12 @@ from gitsession.model.entries import (
     Prune,
     Reset,
     ThinkingChange,
+    TodoItem,
     ToolsChange,
 )
+from gitsession.model.session_state import SERVICE_TIER, StateChanges, changes_in
+from gitsession.model.todo_lists import progress_of
 from gitsession.sessions.node import Node
-
-SERVICE_TIER = "service_tier"
-"""The name under which omp's service tier is recorded among the modes, although it is not a mode."""
 
 NEWEST = frozenset({ThinkingChange.kind, ToolsChange.kind, Instructions.kind, Compaction.kind, Reset.kind})
 """Kinds for which only the newest entry is relevant."""
@@ -53,6 +53,11 @@ class HistoryState:
     ``model``: the model of the newest model change or answer. ``assistant``: the model of the newest answer.
     ``models``: the newest model changes by role. Models are written as ``provider/model``. ``rules``: the names of
     injected rules, the oldest first.
+
+    The other fields are those of ``SessionState``. ``todos``: the entry with the todo list. ``tasks``: the list if
+    entries change single items of it: the id, the status and the text of each item. ``progress``: the numbers of done
+    and of all items; empty if there is no list. ``plan``: the entry with the plan. Mappings and ``tasks`` have only the
+    ``VALUES_MAX`` newest values.
     """
 
     thinking: str | None = None
@@ -65,13 +70,25 @@ class HistoryState:
     compaction: Oid | None = None
     reset: Oid | None = None
     rules: tuple[str, ...] = ()
+    modes: Mapping[str, str] = field(default_factory=dict)
+    permissions: Mapping[str, str] = field(default_factory=dict)
+    marks: Mapping[str, str] = field(default_factory=dict)
+    todos: Oid | None = None
+    tasks: tuple[tuple[str, str, str], ...] = ()
+    progress: tuple[int, ...] = ()
+    plan: Oid | None = None
 
+
+VALUES_MAX = 100
 
 EMPTY_STATE = HistoryState()
 
 
 def step(state: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
     """Return the state at ``entry``. ``state``: the state at its parent, which is returned if nothing changes."""
+    changes = changes_in(entry)
+    if changes is not None:
+        state = _changed(state, oid, changes)
     match entry:
         case Message(role="assistant"):
             model = name_of_model(entry.provider, entry.model)
@@ -100,6 +117,75 @@ def step(state: HistoryState, oid: Oid, entry: Entry) -> HistoryState:
     return state
 
 
+def _changed(state: HistoryState, oid: Oid, changes: StateChanges) -> HistoryState:
+    fields: dict[str, Any] = {}
+    for name in ("modes", "permissions", "marks"):
+        if getattr(changes, name):
+            fields[name] = _merged(getattr(state, name), getattr(changes, name))
+    if changes.plan is not None:
+        fields["plan"] = oid if changes.plan else None
+    if changes.todos is not None:
+        progress = progress_of(item.status for item in changes.todos)
+        fields |= {"todos": oid if changes.todos else None, "tasks": (), "progress": progress}
+    tasks = _with_tasks(state.tasks, changes.tasks)
+    if tasks != state.tasks:
+        fields |= {"todos": None, "tasks": tasks, "progress": progress_of(status for _, status, _ in tasks)}
+    same = all(getattr(state, name) == value for name, value in fields.items())
+    return state if same else replace(state, **fields)
+
+
+def _merged(values: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
+    """Return ``values`` with the changes, the newest last."""
+    kept = {name: value for name, value in values.items() if changes.get(name, value) == value}
+    new = {name: value for name, value in changes.items() if value is not None and name not in kept}
+    return dict([*kept.items(), *new.items()][-VALUES_MAX:])
+
+
+def _with_tasks(
+    tasks: tuple[tuple[str, str, str], ...], changes: Iterable[tuple[str, str | None, str | None]]
+) -> tuple[tuple[str, str, str], ...]:
+    known = {id: (status, text) for id, status, text in tasks}
+    for id, status, text in changes:
+        old = known.get(id)
+        if status == "deleted":
+            known.pop(id, None)
+        elif old is not None or text is not None:  # a change of an unknown task has no text
+            before = old or ("pending", "")
+            known[id] = status or before[0], before[1] if text is None else text
+    return tuple((id, *value) for id, value in [*known.items()][-VALUES_MAX:])
+
+
+def walk(
+    nodes: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
+) -> HistoryState:
+    """Return the state at the end of a history with all fields. Every entry is read, unlike in ``gather``."""
+    unread: list[Node] = []
+    state = None
+    for node in nodes:
+        state = known(node.oid)
+        if state is not None:
+            break
+        unread.append(node)
+    state = state or EMPTY_STATE
+    for node in reversed(unread):
+        state = step(state, node.oid, read(node))
+    return state
+
+
+def todos_of(state: HistoryState, read: Callable[[Oid], Entry]) -> tuple[TodoItem, ...]:
+    """Return the todo list of a state. ``read``: a function that returns the entry with the list."""
+    if state.todos is None:
+        return tuple(TodoItem(text, status, id=id) for id, status, text in state.tasks)
+    changes = changes_in(read(state.todos))
+    return (changes and changes.todos) or ()
+
+
+def plan_of(state: HistoryState, read: Callable[[Oid], Entry]) -> str | None:
+    """Return the plan of a state. ``read``: a function that returns the entry with the plan."""
+    changes = changes_in(read(state.plan)) if state.plan is not None else None
+    return changes.plan if changes is not None else None
+
+
 def gather(
     nodes: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
 ) -> HistoryState:
@@ -107,6 +193,7 @@ def gather(
 
     ``known``: a function that returns the state at an entry, or ``None``. The history is read back to the nearest entry
     for which ``known`` returns a state. Of each kind in ``NEWEST``, only the newest entry with a value is used.
+    Messages are not read. So the fields of ``SessionState`` are complete only in the result of ``walk``.
     """
     relevant: list[Node] = []
     found: set[str] = set()

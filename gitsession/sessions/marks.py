@@ -19,8 +19,9 @@ NAME_MAX = 200
 class SessionMark:
     """A mark.
 
-    ``what``: ``label``, ``title``, ``slot``, ``header`` or ``instructions``. A ``slot`` is an imported title on
-    ``meta``, and the value of ``instructions`` is the oid of an entry on ``meta``. ``line``: the line number in the
+    ``what``: ``label``, ``title``, ``slot``, ``header``, ``instructions`` or ``state``. A ``slot`` is an imported title
+    on ``meta``, and the value of ``instructions`` is the oid of an entry on ``meta``. A ``state`` is a mark of
+    ``SessionState`` in the header, whose name is ``target``. ``line``: the line number in the
     agent's file; ``None`` for an entry that gitsession wrote.
     """
 

@@ -10,6 +10,7 @@ from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
 from gitsession.model.entries import Entry
+from gitsession.model.session_state import StateChanges, changes_in
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.gaps import DAMAGE, Gap
 from gitsession.sessions.marks import SessionMark
@@ -220,7 +221,8 @@ def marks_of(node: Node, entry: Entry, *, on_meta: bool) -> list[SessionMark]:
             return mark("header", entry.title)  # not chosen by the user
         return mark("slot" if on_meta and node.source else "title", entry.title)
     if isinstance(entry, kinds.SessionHeader) and on_meta:
-        return mark("header", entry.title)
+        stated = (changes_in(entry) or StateChanges()).marks
+        return [*mark("header", entry.title), *(each for name in stated for each in mark("state", stated[name], name))]
     if isinstance(entry, kinds.Instructions) and on_meta:
         return mark("instructions", node.oid)
     if isinstance(entry, kinds.Fork):

@@ -27,11 +27,14 @@ from gitsession.compaction.plan import Plan
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context.policies import Policy
+from gitsession.discovery.side_files import SideFile, SideFileFinder
+from gitsession.formats.base.record import Source
 from gitsession.git.engine import StoreRepository
 from gitsession.importing.import_state import ImportState
 from gitsession.index.catalogue import Catalogue, Stat
 from gitsession.live.ingesting import IngestResult
 from gitsession.model.instructions import InstructionSet
+from gitsession.model.session_state import SessionState
 from gitsession.purge.finding import PurgePlan
 from gitsession.purge.purging import PurgeResult
 from gitsession.purge.redact_exports import RedactedExport
@@ -47,7 +50,7 @@ from gitsession.sync.transport import TransportOptions
 from gitsession.verify.findings import Report, SignatureCheck
 from gitsession.workspace.patches import FilePatch
 
-INNER = {Catalogue, Guard, ImportState, Stat}
+INNER = {Catalogue, Guard, ImportState, SideFile, SideFileFinder, Source, Stat}
 """Types that only commands and pages use. They may change with every release."""
 
 PARTS = (AgentSessions, ArchivedSessions, Purges, Remotes, SessionCompaction, SessionFiles, StoredSecrets, Trash)
@@ -83,7 +86,7 @@ LATER |= {each.__name__: each for each in (*PARTS, Plan, Summarizer, SummaryOpti
 LATER |= {
     each.__name__: each for each in (AgentSessions, Context, ExportResult, Hit, ImportResult, Operation, RecentPrompt)
 }
-LATER |= {"InstructionSet": InstructionSet}
+LATER |= {each.__name__: each for each in (InstructionSet, SessionState)}
 LATER |= {"Origin": Origin, "Policy": Policy, "Phase": Phase, "Stat": Stat, "RewindParts": RewindParts}
 """What methods name and their modules load only when they are called."""
 

@@ -74,8 +74,9 @@ def active(times: dict[str, list[int]], by: str, **period: int) -> dict[str, int
             "sid, start, agent, created_ms, updated_ms, entries, active, tokens, superseded, view, delegated, copied"
         )
         db.execute(
-            f"INSERT INTO sessions ({names}, counted, waiting, cost, changed) "
-            "VALUES (?, 'o', 'pi', 0, 0, 1, 'main', 0, '[]', 1, 0, 0, 0, 0, 0, 0)", (sid,),
+            f"INSERT INTO sessions ({names}, counted, waiting, cost, changed, lines_added, lines_removed, done, todos, "
+            "marked) "
+            "VALUES (?, 'o', 'pi', 0, 0, 1, 'main', 0, '[]', 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '')", (sid,),
         )  # fmt: skip
         for number, at_ms in enumerate(found):
             db.execute(
@@ -124,8 +125,9 @@ def test_events_without_a_valid_time_are_in_a_group(at_ms: int, by: str) -> None
     db.execute("INSERT INTO answers VALUES ('s', 'b', 3, 1, 2, 0, 0, 0, 1000000000000, NULL, 'o')")
     names = "sid, start, agent, created_ms, updated_ms, entries, active, tokens, superseded, view, delegated, copied"
     db.execute(
-        f"INSERT INTO sessions ({names}, counted, waiting, cost, changed) "
-        "VALUES ('s', 'o', 'pi', 0, 0, 1, 'main', 3, '[]', 1, 0, 0, 3, 0, 0, 0)"
+        f"INSERT INTO sessions ({names}, counted, waiting, cost, changed, lines_added, lines_removed, done, todos, "
+        "marked) "
+        "VALUES ('s', 'o', 'pi', 0, 0, 1, 'main', 3, '[]', 1, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, '')"
     )
     unknown, known = statistics(db, ["s"], by).groups
     assert (unknown.key, unknown.tokens, known.key[:7]) == ("", 3, "2001-09")

@@ -30,6 +30,8 @@ from gitsession.model.entries import (
     Opaque,
     SessionHeader,
     SourceFile,
+    Todo,
+    TodoItem,
     ToolsChange,
     UnknownEntry,
 )
@@ -264,6 +266,9 @@ MALFORMED = {
     "a long nonce": raw(nonce=NONCE + b"\0"),
     "a nonce that is text": raw(nonce="0" * 16),
     "a role that nobody has": raw(body={"role": "wizard"}),
+    "a todo item that is text": raw("todo", {"items": ["mend it"]}),
+    "a todo item without text": raw("todo", {"items": [{"status": "pending"}]}),
+    "a todo item with an unknown status": raw("todo", {"items": [{"text": "mend it", "status": "done"}]}),
     "trailing bytes": raw() + b"\0",
     "the payload of an agent": b'{"type":"message"}',
 }
@@ -290,6 +295,10 @@ def endless():
 
 NOT_WRITTEN = {
     "a role that nobody has": Message(role="wizard"),
+    "a map as a todo item": Todo(items=({"text": "mend it"},)),
+    "a todo item with an unknown status": Todo(items=(TodoItem("mend it", "done"),)),
+    "a todo item with a number as its text": Todo(items=(TodoItem(7),)),
+    "a todo item with a known field as extra": Todo(items=(TodoItem("mend it", extra={"id": "1"}),)),
     "a time that is text": Message(role="user", at_ms="3"),
     "a time that is a float": Message(role="user", at_ms=3.5),
     "a time that is true": Message(role="user", at_ms=True),

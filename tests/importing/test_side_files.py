@@ -19,6 +19,7 @@ from commands import Run, document, here, run
 
 from gitsession.api import Store
 from gitsession.discovery import side_files as discovery
+from gitsession.formats.claude.agent import Claude
 from gitsession.sessions.attached_files import SessionAttachments
 
 __all__ = ["here", "run"]
@@ -198,7 +199,7 @@ def test_undo_removes_the_side_files_with_the_session(home: Home, run: Run, tmp_
 
 
 def test_search_finds_the_text_of_a_side_file_and_names_it(home: Home, run: Run) -> None:
-    """Only the newest state of a file is found, and every prompt of the history."""
+    """Find only the newest state of a file, and every prompt of the history."""
     name = f"{PROJECT}/{ID}/tool-results/1.txt"
     home.put(name, b"first\nthe zebra is here\nlast\n")
     home.history((ID, "count the giraffes"))
@@ -324,3 +325,15 @@ def test_side_files_are_not_given_to_another_agent(home: Home, run: Run, tmp_pat
     run("import", "--all")
     run("resume", sid(run), "--in", "codex")
     assert not (tmp_path / ".codex/history.jsonl").exists()
+
+
+def test_an_import_with_side_files_continues_where_the_last_one_ended(
+    home: Home, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The side files move the ref of meta, but the next import still parses only the new lines."""
+    home.put(f"tasks/{ID}/1.json", b"{}")
+    run("import", "--all")
+    home.file.write_bytes(home.file.read_bytes() + claude_code.talk("a", "b", "c")[-1] + b"\n")
+    monkeypatch.setattr(Claude, "split", None)
+    [done] = document(run("import", "--all", "--json"))["sessions"]
+    assert (done["new"], done["problems"]) == (1, [])

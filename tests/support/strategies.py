@@ -5,7 +5,7 @@ import dataclasses
 from hypothesis import strategies as st
 
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
-from gitsession.model.entries import KINDS, ROLES, Entry
+from gitsession.model.entries import KINDS, ROLES, TODO_STATUSES, Entry, TodoItem
 
 BLOCK_TYPES = [block.type for block in (Text, Thinking, ToolCall, Image, File)]
 """Types of the known blocks; not a set, since the type of an unknown block may be a list."""
@@ -37,6 +37,9 @@ BLOCKS = st.one_of(
     OTHER_BLOCKS,
 )
 
+_LATER = MAPS.map(lambda extra: {name: item for name, item in extra.items() if name not in TodoItem.__match_args__})
+TODO_ITEMS = st.builds(TodoItem, TEXT, st.sampled_from(TODO_STATUSES), st.none() | TEXT, st.none() | TEXT, extra=_LATER)
+
 BY_ANNOTATION = {
     "str": TEXT,
     "str | None": st.none() | TEXT,
@@ -47,6 +50,7 @@ BY_ANNOTATION = {
     "tuple[str, ...]": st.lists(TEXT, max_size=3).map(tuple),
     "tuple[tuple[str, str], ...]": st.lists(st.tuples(TEXT, TEXT), max_size=3).map(tuple),
     "tuple[Block, ...]": st.lists(BLOCKS, max_size=3).map(tuple),
+    "tuple[TodoItem, ...]": st.lists(TODO_ITEMS, max_size=3).map(tuple),
     "Mapping[str, str]": maps_of(TEXT),
     "Mapping[str, Any]": MAPS,
     "Mapping[str, Any] | None": st.none() | MAPS,

@@ -79,13 +79,13 @@ def context_command(
     if raw:
         emit_bare(request)
     elif wants_json() or form is not None:
-        emit_bare(titled("context", {**_document(session, node, context), **request}))
+        emit_bare(titled("context", {**as_document(session, node, context), **request}))
     else:
         shown = as_lines(context.items, rules_of(context.profile).estimate) or ["the session is empty"]
         paged([*_head(session, node, context), "", *shown])
 
 
-def _document(session: gitsession.Session, node: gitsession.Node, context: gitsession.Context) -> dict[str, Any]:
+def as_document(session: gitsession.Session, node: gitsession.Node, context: gitsession.Context) -> dict[str, Any]:
     tokens = context.tokens
     return {
         "session": session.id,
@@ -103,6 +103,7 @@ def _document(session: gitsession.Session, node: gitsession.Node, context: gitse
         "rules": context.rules,
         "instructions": plain(context.instructions),
         "instruction_texts": [plain(text) for text in context.instruction_texts],
+        "state": plain(session.state(node)),
         "tokens": {
             "used": tokens.used,
             "window": tokens.window,

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 PROBLEMS_SHOWN = 3
 
+_LINES = "jsonl"
+
 
 @command()
 @click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(path_type=Path))
@@ -62,13 +64,20 @@ def import_command(
 
     if not paths and not everything:
         raise click.UsageError("missing argument: a file, a folder, or --all")
-    if agent is not None and agent not in FORMATS:
-        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(FORMATS)}")
+    if agent is not None and agent not in (*FORMATS, _LINES):
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, _LINES])}")
+    if agent == _LINES and everything:
+        raise click.UsageError(f"--all and --from {_LINES} cannot be combined")
     store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
         _ = store.objects.guard  # load the redaction rules now, so that invalid rules are reported only once
     is_first = not store.sessions()
     work = Imports(store.agents, final=final, dry_run=dry_run)
+    if agent == _LINES:  # files of `export --to jsonl`, which no agent writes
+        work.done = [
+            (path, _LINES, done) for path in paths for done in store.import_file(path, agent=_LINES, dry_run=dry_run)
+        ]
+        work.named, paths = {*paths}, ()
     found = discover.find_paths(Path.home(), os.environ, agent=agent, unreadable=True) if everything else ()
     files: list[tuple[Path, gitsession.Format | None]] = [
         *work.skip_unchanged(found),

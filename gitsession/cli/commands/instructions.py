@@ -16,7 +16,6 @@ from gitsession.cli.text import paint, width
 from gitsession.context.estimates import by_bytes_of
 from gitsession.errors import NotFound, Unavailable
 from gitsession.instructions.load import AGENTS, load
-from gitsession.instructions.recorded import recorded
 from gitsession.instructions.scopes import applies, in_force
 from gitsession.line_text import count, on_a_line, pad, shorten
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
@@ -59,7 +58,7 @@ def _find(app: App, session: str | None, agent: str | None, touched: Sequence[st
         return _load(agent or app.row("@")[0].agent, folder, touched), False
     row, _ = app.row(session)
     opened, node = app.entry(session)
-    kept = recorded(opened.context(node).instructions, agent=row.agent, cwd=row.project or "")
+    kept = opened.instructions(node)
     if kept is not None and agent in (None, row.agent):
         return kept, True
     if split(session)[1]:

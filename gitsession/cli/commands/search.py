@@ -85,7 +85,13 @@ def search_command(
     if hits and picks:
         return _show_one(ctx, hits)
     code = print_list(
-        "search", "hits", map(_object, hits), _lines(hits), nothing=nothing, query=asked, suggestion=suggestion or None
+        "search",
+        "hits",
+        map(as_object, hits),
+        _lines(hits),
+        nothing=nothing,
+        query=asked,
+        suggestion=suggestion or None,
     )
     if suggestion and not wants_json():
         warn(f"hint: did you mean {shell_command([suggestion])}?")
@@ -119,7 +125,7 @@ def _archived(store: gitsession.Store) -> str:
     return f" ({count(sessions, 'archived session')} not searched)" if sessions else ""
 
 
-def _object(hit: gitsession.Hit) -> dict[str, Any]:
+def as_object(hit: gitsession.Hit) -> dict[str, Any]:
     row = hit.session
     return {
         "session": row.sid,

@@ -48,6 +48,8 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 @file_option
 @option("--branch", metavar="NAME", help="Show only sessions with a branch of this name.")
 @option("--label", metavar="TEXT", help="Show only sessions with a label that contains TEXT.")
+@option("--todo", "has_todo", is_flag=True, help="Show only sessions whose todo list has open items.")
+@option("--mark", metavar="NAME", help="Show only sessions with this mark, such as shared or archived.")
 @option("--commit", metavar="REV", help="Show only the sessions that a commit of the current repository names.")
 @option(
     "--sort",
@@ -102,7 +104,7 @@ def ls_command(
 def _filtered(
     catalogue: Catalogue, rows: Sequence[Row], *, agent: str, project: str, in_folder: bool,
     since: int | None, until: int | None, model: str | None, file: str, branch: str | None, label: str | None,
-    commit: str | None,
+    has_todo: bool, mark: str | None, commit: str | None,
 ) -> Iterator[Row]:  # fmt: skip
     """Yield the sessions that pass all filters, in the order of ``rows``."""
     if in_folder:
@@ -124,6 +126,8 @@ def _filtered(
             and (since is None or row.updated_ms >= since)
             and (until is None or row.created_ms < until)
             and (not branch or branch in row.branches)
+            and (not has_todo or row.done < row.todos)
+            and (not mark or mark in row.marked.split())
             and all(row.sid in sids for sids in selected)
         ):
             yield row
@@ -178,4 +182,9 @@ def as_object(row: Row) -> dict[str, Any]:
         "tokens": row.tokens,
         "cost": row.cost,
         "files": row.changed,
+        "added": row.added,
+        "removed": row.removed,
+        "mode": row.mode,
+        "todo": {"done": row.done, "items": row.todos} if row.todos else None,
+        "marks": row.marked.split(),
     }

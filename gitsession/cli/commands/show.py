@@ -19,7 +19,7 @@ from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
 from gitsession.errors import NotFound
 from gitsession.index.catalogue import Row
-from gitsession.line_text import clock, count, on_a_line
+from gitsession.line_text import clock, count, on_a_line, shorten
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Entry, Fork, Message, SessionHeader
 from gitsession.model.entry_parts import (
@@ -34,6 +34,7 @@ from gitsession.model.entry_parts import (
 )
 from gitsession.model.headline import clean
 from gitsession.model.plain import plain
+from gitsession.model.todo_lists import todo_line, todo_summary
 from gitsession.model.usage import total_tokens
 from gitsession.pattern import pattern
 from gitsession.sessions.gaps import DAMAGE
@@ -42,17 +43,19 @@ from gitsession.sessions.node import Node
 if TYPE_CHECKING:
     from gitsession.model.code import Lexer
     from gitsession.model.file_edits import FileEdit
+    from gitsession.model.session_state import SessionState
 
 
 @command()
 @click.argument("entry", metavar="[SESSION[@ENTRY]]", default="@")
 @option("--thinking", is_flag=True, help="Show the whole reasoning of the model, not only its first line.")
+@option("--state", "whole_state", is_flag=True, help="Show the session's whole state at the entry, not the entry.")
 @option("--side-files", is_flag=True, help="List the side files that are stored with the session.")
 @option("--side-file", metavar="NAME", default="", help="Print one side file of the session.")
 @json_option
 @click.pass_obj
-def show_command(app: App, entry: str, thinking: bool, side_files: bool, side_file: str) -> int:
-    """Show one entry, or the side files of a session.
+def show_command(app: App, entry: str, thinking: bool, whole_state: bool, side_files: bool, side_file: str) -> int:
+    """Show one entry and the state of the session there, or the side files of a session.
 
     A side file is a file that the agent keeps beside the session file, such as a long tool result or a plan.
     """
@@ -69,17 +72,20 @@ def show_command(app: App, entry: str, thinking: bool, side_files: bool, side_fi
         from gitsession.sessions.attached_files import SessionAttachments  # only imported entries have attachments
 
         view = SessionAttachments(store, row.sid).view(node, view)
-    document = _document(app, row, node, view)
+    state = _state(app, row, node)
+    document = {**_document(app, row, node, view), "state": plain(state)}
     problem = clean(document.get("problem", ""))
     emit("show", document)
     lines = [f"    cannot be read: {problem}"]
-    if not problem:
+    if whole_state:
+        lines = _state_lines(state)
+    elif not problem:
 
         def find_call(id: str) -> ToolCall | None:
             return call_of_result(app.catalogue().db, lambda oid: entry_of(store, load(store, oid)), node.oid, id)
 
         lines = _body_lines(view, document, row.project or "", find_call, thinking=thinking)
-    paged([*_head(node, document), "", *lines])
+    paged([*_head(node, document, state), "", *lines])
     if problem:
         complain(f"cannot read entry {node.oid}: {problem}", hint="run `gitsession repair`")
     return exits.INTEGRITY if problem else exits.OK
@@ -113,6 +119,44 @@ def _show_side_files(app: App, address: str, wanted: str) -> int:
     emit("side-files", {"session": row.sid, "files": files})
     paged([f"{len(contents[name]):>12,}  {on_a_line(name)}" for name in names])
     return exits.OK if names else exits.NOTHING
+
+
+def _state(app: App, row: Row, node: Node) -> SessionState:
+    from gitsession.index.session_states import state_of
+    from gitsession.model.session_state import SessionState
+
+    try:
+        return state_of(app.catalogue(), app.objects(), row.sid, node)
+    except DAMAGE:  # an earlier entry cannot be read
+        return SessionState()
+
+
+def _state_facts(state: SessionState) -> dict[str, str]:
+    """Return the state in short, by name."""
+    rules = [f"{decision} {rule}" for rule, decision in state.permissions.items()]
+    shown, more = ", ".join(rules[:_RULES_MAX]), len(rules) - _RULES_MAX
+    return {
+        "mode": ", ".join(value if name == "mode" else f"{name} {value}" for name, value in state.modes.items()),
+        "todo": todo_summary(state.todos) if state.todos else "",
+        "rules": shown + (f", and {more} more" if more > 0 else ""),
+        "plan": shorten(on_a_line(state.plan), _PLAN_CHARS_MAX) if state.plan else "",
+        "marks": ", ".join(f"{name} {value}".rstrip() for name, value in state.marks.items()),
+        "changes": f"{count(state.files, 'file')}, +{state.added:,} -{state.removed:,}" if state.files else "",
+    }
+
+
+_RULES_MAX, _PLAN_CHARS_MAX = 4, 80
+
+
+def _state_lines(state: SessionState) -> list[str]:
+    """Return the todo list, the permissions and the plan in full."""
+    parts = {
+        "Todo list": [todo_line(item) for item in state.todos],
+        "Permissions": [f"{decision} {rule}" for rule, decision in state.permissions.items()],
+        "Plan": _text_lines(state.plan) if state.plan else [],
+    }
+    lines = [line for name, part in parts.items() if part for line in (f"{name}:", *(f"  {each}" for each in part), "")]
+    return [f"    {paint(line)}".rstrip() for line in lines[:-1]] or ["    no todo list, permissions or plan"]
 
 
 def _document(app: App, row: Row, node: Node, view: Entry) -> dict[str, Any]:
@@ -166,7 +210,7 @@ def _tokens(view: Entry) -> dict[str, int] | None:
     return {"estimate": by_characters(view), **({"reported": usage} if usage else {})}
 
 
-def _head(node: Node, document: dict[str, Any]) -> list[str]:
+def _head(node: Node, document: dict[str, Any], state: SessionState) -> list[str]:
     lines = [paint(node.subject, bold=True)]
     facts = {
         "entry": node.oid,
@@ -178,6 +222,7 @@ def _head(node: Node, document: dict[str, Any]) -> list[str]:
         "from": _source(node),
         "origin": "@".join(filter(None, document.get("origin", {}).values())),
         "started": ", ".join(document.get("started", [])),
+        **_state_facts(state),
     }
     return lines + [f"{name:>7}  {paint(value)}" for name, value in facts.items() if value]
 

@@ -7,6 +7,7 @@ field is missing, the record becomes an ``UnknownEntry`` with the literal name o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gitsession.formats.base.blocks import content_reader, decoded, redacted
@@ -91,8 +92,23 @@ def entry_of(payload: bytes) -> Entry:
             fields.drop("timestamp")
         found = read(at_ms, fields)
         if found is not None:
-            return found
+            return _with_log_lines(found, payload)
     return UnknownEntry(at_ms=at_ms, name=name or "unknown", body=line)
+
+
+_LOGGED = {b'"permission-mode"': "permissionMode", b'"worktree-state"': "worktreeSession"}
+"""Types of log lines that state a mode, with the field that has its value."""
+
+
+def _with_log_lines(entry: Entry, payload: bytes) -> Entry:
+    """Return ``entry`` with the modes that the log lines of its record state. Fields of the record take precedence."""
+    stated: dict[str, Any] = {}
+    for log_line in payload.split(b"\n")[:-1] if b"\n" in payload else ():
+        for name, field in _LOGGED.items():
+            line = parse(log_line) if name in log_line else LineFailure("")
+            if isinstance(line, dict) and line.get("type") == name.decode().strip('"') and field in line:
+                stated[field] = line[field]
+    return replace(entry, extra={**stated, **entry.extra}) if stated else entry
 
 
 def _compaction(at_ms: int, boundary: Object, summary: Object | None) -> Entry:

@@ -263,6 +263,8 @@ def _custom_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
     context.notes[f"{kind[:40]} entries, which are stored as {TYPE_PREFIX}{kind[:40]} and have no effect"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
     body = {name: getattr(entry, name) for name in fields if getattr(entry, name) is not None}
+    if isinstance(entry, kinds.Todo):
+        body["items"] = [dataclasses.asdict(item) for item in entry.items]
     return [("custom", {"customType": TYPE_PREFIX + kind, "data": {**body, **entry.extra}})]
 
 

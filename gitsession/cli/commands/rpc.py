@@ -1,0 +1,42 @@
+"""The command ``gitsession rpc``, which serves the store to another program by JSON-RPC."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from gitsession import __version__
+from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
+from gitsession.cli.output import emit_bare
+
+
+@command()
+@option("--schema", "describes", is_flag=True, help="Print the OpenRPC document of the methods, and exit.")
+@click.pass_obj
+def rpc_command(app: App, describes: bool) -> None:
+    """Serve the store to another program by JSON-RPC 2.0.
+
+    Requests are read from standard input, and answers and events are written to standard output, one JSON message on
+    each line. The server ends when standard input ends.
+    """
+    from gitsession.cli.rpc import methods, schema
+    from gitsession.cli.rpc.server import CODES, RpcServer
+
+    if describes:
+        errors = [(code, kind.__name__) for kind, code in CODES.items()]
+        emit_bare(schema.openrpc(methods.METHODS, __version__, errors))
+        return
+    store = app.store(make=True)
+    server = RpcServer(
+        methods.METHODS,
+        lambda name, arguments: service.call(name, arguments),
+        methods.CONCURRENT.__contains__,
+        sys.stdout.buffer,
+    )
+    service = methods.RpcService(store, server.notify, app.drain)
+    try:
+        server.serve(sys.stdin.buffer)
+    finally:
+        service.close()
