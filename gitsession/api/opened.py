@@ -202,7 +202,7 @@ class Catalogues:
 
 
 class AutomaticStart(Protocol):
-    """What a handle knows of its automatic compaction, which a module above this one provides."""
+    """The automatic compaction of a handle, which a module above this one provides."""
 
     @property
     def newest(self) -> BackgroundCompaction | None: ...

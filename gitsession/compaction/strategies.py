@@ -222,7 +222,7 @@ _CUT_BY_TOKENS: dict[str, Callable[[int], int]] = {
     "opencode": lambda tokens: tokens,
     "aider": lambda tokens: 2 * tokens + 2,  # keeps less than half of the limit
 }
-"""For each strategy that keeps messages, the value of ``keep_tokens`` with which it keeps a number of tokens."""
+"""The value of ``keep_tokens`` with which a strategy keeps a number of messages, by strategy."""
 
 
 LEAST, MOST = 1_024, 8_192

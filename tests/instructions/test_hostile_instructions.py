@@ -220,6 +220,6 @@ LONG = {"comments": "<!-- -->x" + "<!--" * 800_000, "backticks": "`" * 3_000_000
 
 @pytest.mark.parametrize("text", LONG.values(), ids=LONG)
 def test_all_4_the_time_grows_with_the_size_of_a_file_only(folders: Folders, text: str) -> None:
-    """With a time that grows with the square of the size, this test takes hours."""
+    """Read long runs of marks. If the time grew with the square of the size, this test would take hours."""
     folders.write({"repo/CLAUDE.md": text})
     assert len(folders.load("claude").files) == 1
