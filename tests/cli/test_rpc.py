@@ -318,6 +318,37 @@ def test_closed_pipe_of_the_answers_ends_the_server_quietly(here: Path) -> None:
     assert (len(done.stdout.splitlines()), done.stderr) == (1, "")
 
 
+def test_full_disk_of_the_answers_is_an_error(here: Path) -> None:
+    command = f"echo '{request(1, 'version').decode()}' | {' '.join(PROGRAM)} rpc > /dev/full"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode != 0, "No space left on device" in done.stderr) == (True, True), done.stderr
+
+
+def test_requests_without_answers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gitsession.cli.rpc.server._PENDING_MAX", 3)
+    gate, read = threading.Event(), []
+
+    class Requests(io.BytesIO):
+        def readline(self, size: int | None = -1, /) -> bytes:
+            read.append(1)
+            if len(read) == 4:
+                threading.Timer(0.2, gate.set).start()
+            assert len(read) < 6 or gate.is_set(), "a request was read although three have no answer"
+            return super().readline(size)
+
+    def wait(name: str, given: dict[str, Any]) -> str:
+        assert gate.wait(60)
+        return ""
+
+    def slow(self: object) -> str:
+        """Wait."""
+        return ""
+
+    out = io.BytesIO()
+    RpcServer({"slow": slow}, wait, (), out).serve(Requests(b"".join(request(n, "slow") + b"\n" for n in range(9))))
+    assert len(out.getvalue().splitlines()) == 9
+
+
 # ---- the schema
 
 

@@ -43,6 +43,8 @@ CODES: Mapping[type[Exception], int] = {
 
 _THREADS = 4
 _BATCH_MAX = 1000
+_PENDING_MAX = 1000
+"""Maximum number of requests that are not answered yet. After that, no further request is read."""
 
 
 class _Fault(Exception):
@@ -70,20 +72,21 @@ class RpcServer:
         self._methods, self._call, self._concurrent, self._out = methods, call, concurrent, out
         self._writing = threading.Lock()
         self._waiting: dict[Any, Future[None]] = {}
-        self._is_closed = False
+        self._pending = threading.BoundedSemaphore(_PENDING_MAX)
+        self._output_error: OSError | None = None
 
     def serve(self, stream: BinaryIO) -> None:
         """Answer the requests of a stream, and return when the stream has ended and all requests are answered.
 
-        Raises ``BrokenPipeError`` if the reader of the answers has closed the pipe.
+        Raises ``OSError`` if the answers cannot be written: ``BrokenPipeError`` if their reader has closed the pipe.
         """
         with ThreadPoolExecutor(1) as ordered, ThreadPoolExecutor(_THREADS) as others:
             for _, line in json_text.lines(stream):
-                if self._is_closed:
-                    raise BrokenPipeError
+                if self._output_error is not None:
+                    break
                 self._receive(line, ordered, others)
-        if self._is_closed:
-            raise BrokenPipeError
+        if self._output_error is not None:
+            raise self._output_error
 
     def notify(self, method: str, params: Message) -> None:
         """Send a notification to the client."""
@@ -101,7 +104,9 @@ class RpcServer:
             self._cancel(request.get("params"))
             return
         pool = others if isinstance(name, str) and name in self._concurrent else ordered
+        self._pending.acquire()
         done = pool.submit(self._answer_to, value)
+        done.add_done_callback(lambda _: self._pending.release())
         if isinstance(id, str | int):
             self._waiting[id] = done
             done.add_done_callback(lambda done: self._finish(id, done))
@@ -159,14 +164,16 @@ class RpcServer:
         return self._call(name, arguments)
 
     def _send(self, message: Message | list[Message]) -> None:
-        """Write a message on one line. If the client has closed the pipe, the server stops at the next request."""
+        """Write a message on one line. If that fails, the server stops at the next request."""
         data = json.dumps(message, separators=(",", ":"), default=str).encode() + b"\n"
         with self._writing:
             try:
                 self._out.write(data)
                 self._out.flush()
-            except (BrokenPipeError, ValueError):
-                self._is_closed = True
+            except OSError as error:
+                self._output_error = error
+            except ValueError:  # the stream was closed at exit
+                self._output_error = BrokenPipeError()
 
 
 def _described(error: Exception) -> tuple[int, str, Message]:
