@@ -16,7 +16,7 @@ from gitsession.model.entries import Entry, Message
 TITLE_COLUMNS_MAX = 60
 _INPUT_CHARS_MAX = 8_000
 _TITLE_TOKENS_MAX = 60
-_FENCE = re.compile(r"^\s*(?:```|~~~).*?(?:^\s*(?:```|~~~)\s*$|\Z)", re.M | re.S)
+_FENCE = re.compile(r"^[ \t]*(?:```|~~~).*?(?:^[ \t]*(?:```|~~~)[ \t]*$|\Z)", re.M | re.S)
 _MARKS = re.compile(r"^[\s>#*+\-]+|[*`]+")
 _SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s")
 
@@ -42,8 +42,8 @@ def generate(entries: Iterable[Entry], summarizer: Summarizer) -> str:
         raise NotFound("cannot generate a title: the session has no prompt with text", hint="pass a title")
     if len(" ".join(prompt.split())) <= TITLE_COLUMNS_MAX:
         return by_rule
-    said = [replace(item, text=cut(item.text, _INPUT_CHARS_MAX)) for item in items if item.by in ("user", "assistant")]
-    answer = summarise(summarizer, Request(items=tuple(said[:2]), kind="title", max_tokens=_TITLE_TOKENS_MAX))
+    turn = [replace(item, text=cut(item.text, _INPUT_CHARS_MAX)) for item in items if item.by in ("user", "assistant")]
+    answer = summarise(summarizer, Request(items=tuple(turn[:2]), kind="title", max_tokens=_TITLE_TOKENS_MAX))
     return first_sentence(answer.text) or by_rule
 
 

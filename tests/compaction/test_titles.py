@@ -24,6 +24,8 @@ LONG = "Please move the login code to its own module, and keep the old import pa
         ("```py\nprint(1)", "py"),
         ("> quoted\nanswer", "quoted"),
         ("\n \n", ""),
+        ("\n" * 200_000 + "Fix it", "Fix it"),
+        (" " * 200_000 + "```\n" + "\n" * 200_000, ""),
         ("Größe ändern. Danach testen.", "Größe ändern"),
         ("word " * 40, "word word word word word word word word word word word word…"),
     ],

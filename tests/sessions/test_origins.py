@@ -230,7 +230,7 @@ def test_a_fork_of_codex_is_the_newest_session_here(tmp_path: Path, store: Store
     assert [row.delegated for row in store.sessions()] == [0]
 
 
-def test_a_session_knows_the_session_that_started_it(store: Store, tmp_path: Path) -> None:
+def test_a_session_records_the_session_that_started_it(store: Store, tmp_path: Path) -> None:
     main = store.new_session(agent="mine", cwd=str(tmp_path))
     started_at = main.append(Message.user("Ask a sub-agent"))
     sub = store.new_session(agent="mine", cwd=str(tmp_path), parent=main)
@@ -244,7 +244,7 @@ def test_a_session_knows_the_session_that_started_it(store: Store, tmp_path: Pat
     assert store.session("-", cwd=str(tmp_path)).id == sub.id
 
 
-def test_a_fork_knows_its_origin_and_has_the_next_number(store: Store) -> None:
+def test_a_fork_records_its_origin_and_has_the_next_number(store: Store) -> None:
     main = store.new_session(agent="mine")
     first = main.append(Message.user("Start"))
     main.append(Message.assistant("Done"))

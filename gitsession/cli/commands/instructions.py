@@ -45,8 +45,10 @@ def instructions_command(app: App, session: str | None, agent: str | None, touch
     Without SESSION, show those of the current folder. If the session recorded instructions, show the recorded ones.
     """
     found, is_recorded = _find(app, session, agent, touched)
-    emit("instructions", _document(found, touched, is_recorded))
-    paged(_lines(found, touched, is_recorded))
+    paths = [str(Path(found.cwd) / path) for path in touched]
+    active = in_force(found, paths)
+    emit("instructions", _document(found, active, is_recorded))
+    paged(_lines(found, active, paths, is_recorded))
 
 
 def _find(app: App, session: str | None, agent: str | None, touched: Sequence[str]) -> tuple[InstructionSet, bool]:
@@ -75,8 +77,7 @@ def _load(agent: str, folder: str, touched: Sequence[str]) -> InstructionSet:
     return load(agent, Path(folder), home=Path.home(), environment=os.environ, touched=paths, nested=True)
 
 
-def _document(found: InstructionSet, touched: Sequence[str], is_recorded: bool) -> dict[str, Any]:
-    active = in_force(found, touched)
+def _document(found: InstructionSet, active: Sequence[InstructionFile], is_recorded: bool) -> dict[str, Any]:
     return {
         "agent": found.agent,
         "cwd": found.cwd,
@@ -112,8 +113,9 @@ def _document(found: InstructionSet, touched: Sequence[str], is_recorded: bool) 
     }
 
 
-def _lines(found: InstructionSet, touched: Sequence[str], is_recorded: bool) -> Iterator[str]:
-    active = in_force(found, touched)
+def _lines(
+    found: InstructionSet, active: Sequence[InstructionFile], paths: Sequence[str], is_recorded: bool
+) -> Iterator[str]:
     tokens = sum(by_bytes_of(file.content) for file in active)
     origin = "recorded by" if is_recorded else "for"
     what = f"{count(len(active), 'file')} in force {origin} {found.agent} in {_shown(found.cwd, '')}"
@@ -124,7 +126,6 @@ def _lines(found: InstructionSet, touched: Sequence[str], is_recorded: bool) -> 
         yield from ("", paint("not in force until a path matches", bold=True))
         yield from (_waiting_line(file, found) for file in waiting)
     if found.skills:
-        paths = [str(Path(found.cwd) / path) for path in touched]
         yield from ("", paint("skills", bold=True))
         yield from (_skill_line(skill, found, paths) for skill in found.skills)
     if found.problems:
