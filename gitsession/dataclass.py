@@ -70,9 +70,19 @@ class _Init:
         return init.__get__(instance, owner)
 
 
+class _Factory:
+    """The default of a parameter whose field has a default factory, in the words of the standard library."""
+
+    def __repr__(self) -> str:
+        return "<factory>"
+
+
+_FACTORY = _Factory()
+
+
 def _compiled_init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any:
     """Return ``__init__``. It sets each field by the descriptor of its slot, because ``__setattr__`` is disabled."""
-    known: dict[str, Any] = {"_missing": dataclasses.MISSING}
+    known: dict[str, Any] = {"_factory": _FACTORY}
     positional: list[str] = ["self"]
     keywords: list[str] = []
     body: list[str] = []
@@ -85,8 +95,8 @@ def _compiled_init(cls: type, fields: tuple[dataclasses.Field[Any], ...]) -> Any
             parameter = f"{name}=_default_{name}"
         elif field.default_factory is not dataclasses.MISSING:
             known[f"_make_{name}"] = field.default_factory
-            parameter = f"{name}=_missing"
-            value = f"_make_{name}() if {name} is _missing else {name}"
+            parameter = f"{name}=_factory"
+            value = f"_make_{name}() if {name} is _factory else {name}"
         if field.init:
             (keywords if field.kw_only else positional).append(parameter)
         elif parameter != name:
