@@ -90,7 +90,7 @@ def test_program_of_the_library_guide_runs_unchanged(folder: Path) -> None:
     program = "\n".join(blocks(ROOT / "docs/how-to/write-an-agent.md", "python"))
     done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "assistant: hello.txt is there now." in done.stdout
+    assert "assistant: hello.txt is there now." in done.stdout and "['Test it']\n()\n" in done.stdout
     assert (folder / "project/hello.txt").read_text() == "hello\n"
 
 
