@@ -312,9 +312,9 @@ class Store:
         In each group, the newest session is first. Sessions of sub-agents are used only if there is no other session.
 
         Args:
-            address: A unique part of a session id, ``<agent>:<source id>``, ``@`` or ``-``. If no other session
-                matches, and the address has at least eight characters of the id of an archived session, that session
-                is restored.
+            address: A unique part of a session id, the beginning of the agent's own id with or without ``<agent>:``
+                before it, ``@`` or ``-``. If no other session matches, and the address has at least eight characters
+                of the id of an archived session, that session is restored.
             cwd: The folder to which ``@`` and ``-`` refer. Defaults to the working directory of the process.
 
         Returns:

@@ -260,8 +260,9 @@ class Catalogue:
     def find(self, address: str, here: CurrentFolder | None) -> Row:
         """Return the session that ``address`` names. Raises ``NotFound`` or ``Ambiguous``.
 
-        An address is a unique part of a session id, ``<agent>:<source id>``, ``@`` for the first session of the current
-        folder, or ``-`` for the second. ``index.current_folder`` defines the sessions of a folder and their order.
+        An address is a unique part of a session id, the beginning of the agent's own id, with or without ``<agent>:``
+        before it, ``@`` for the first session of the current folder, or ``-`` for the second. ``index.current_folder``
+        defines the sessions of a folder and their order.
         Sessions of sub-agents are used for ``@`` and ``-`` only if there is no other session.
         """
         if address in ("@", "-"):
@@ -275,12 +276,16 @@ class Catalogue:
         of_part = "sid IN (SELECT sid FROM sessions WHERE instr(sid, ?))"
         part = "agent = ? AND instr(source_id, ?) = 1" if colon else of_part
         found = self._rows(f"WHERE {whole}", values) or self._rows(f"WHERE {part}", values)
+        if not found and not colon:
+            found = self._rows("WHERE instr(source_id, ?) = 1", (address,))
         if len(found) == 1:
             return found[0]
         if found:
             lines = [f"{row.sid}  {row.name}" for row in found]
             raise Ambiguous(f"{address!r} matches {len(found)} sessions", lines, hint="pass more characters of the id")
         hint = "run `gitsession ls` or `gitsession ls --archived` to list the sessions"
+        if address.partition("~")[0] in ("leaf", "root", "user", "turn"):
+            hint = f"pass @@{address} for an entry of the newest session of this folder"
         raise NotFound(f"no session {address[:80]!r}", hint=hint)
 
     def by_source(self, agent: str, source_id: str) -> list[Row]:

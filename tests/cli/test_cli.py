@@ -380,6 +380,7 @@ def test_entries_are_found_by_every_kind_of_address(run: Run, imported: str) -> 
 def test_unknown_or_ambiguous_address_is_rejected(run: Run, imported: str, file: Path) -> None:
     assert "`gitsession ls --archived` to list the sessions" in run("log", "zzzz", code=3, err=True)
     assert "the address '@leaf' does not contain a session" in run("log", "@leaf", code=3, err=True)
+    assert "pass @@leaf~1 for an entry of the newest session" in run("show", "leaf~1", code=3, err=True)
     assert "the history has fewer entries" in run("show", "@@leaf~99", code=3, err=True)
     other = file.with_name("other.jsonl")
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))

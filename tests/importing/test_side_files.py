@@ -229,6 +229,11 @@ def test_show_lists_and_prints_side_files(home: Home, run: Run) -> None:
         json.loads(line)["display"] for line in run("show", sid(run), "--side-file", "history.jsonl").splitlines()
     ] == ["a", "b"]
     assert "no such side file" in run("show", sid(run), "--side-file", "x", code=3, err=True)
+    assert run("show", sid(run), "--side-file", "1.json") == "{}"
+    home.put(f"{PROJECT}/{ID}/tool-results/1.json", b"[]")
+    run("import", "--all")
+    assert "matches 2 side files" in run("show", sid(run), "--side-file", "1.json", code=3, err=True)
+    assert run("show", sid(run), "--side-file", "tool-results/1.json") == "[]"
 
 
 def test_resume_gives_the_side_files_back_after_the_agent_deleted_them(home: Home, run: Run, here: Path) -> None:

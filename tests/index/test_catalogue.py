@@ -764,6 +764,7 @@ def test_an_agent_and_its_own_id_name_a_session(found: tuple[Store, dict[str, st
     store, names = found
     assert store.catalogue().find("pi:first-1", None).sid == names["pi"]
     assert store.catalogue().find("pi:first-2", None).sid == names["other"]
+    assert store.catalogue().find("first-2", None).sid == names["other"]
 
 
 def test_the_newest_here_and_the_one_before(found: tuple[Store, dict[str, str]]) -> None:
@@ -784,7 +785,7 @@ def test_folder_without_sessions_has_no_current_session(
 
 
 def test_ambiguous_address_lists_the_candidates(found: tuple[Store, dict[str, str]]) -> None:
-    for address in ("20260201", "pi:first"):
+    for address in ("20260201", "pi:first", "first"):
         with pytest.raises(Ambiguous) as caught:
             found[0].catalogue().find(address, None)
         assert len(caught.value.candidates) >= 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,7 +17,7 @@ from gitsession.cli.output import complain, emit, json_option, paged, wants_json
 from gitsession.cli.text import DIFF_COLORS, paint, wants_color
 from gitsession.codec.digest import digest, to_base64url
 from gitsession.context.estimates import by_characters
-from gitsession.errors import NotFound
+from gitsession.errors import Ambiguous, NotFound
 from gitsession.index.catalogue import Row
 from gitsession.line_text import clock, count, on_a_line, shorten
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall
@@ -98,13 +98,10 @@ def _show_side_files(app: App, address: str, wanted: str) -> int:
     if entry:
         raise click.UsageError("side files belong to a session, not to an entry: omit the entry")
     stored = SessionAttachments(app.objects(), row.sid)
-    if wanted and wanted not in stored.nodes:
-        hint = f"run `gitsession show {row.sid} --side-files` to list its side files"
-        raise NotFound(f"cannot show '{wanted}': session {row.sid} has no such side file", hint=hint)
-    names = [wanted] if wanted else sorted(stored.nodes)
+    names = [_side_file(stored.nodes, wanted, row.sid)] if wanted else sorted(stored.nodes)
     contents = {name: stored.content(name) for name in names}
     if wanted and not wants_json():
-        sys.stdout.buffer.write(contents[wanted])
+        sys.stdout.buffer.write(contents[names[0]])
         return exits.OK
     files = [
         {
@@ -119,6 +116,17 @@ def _show_side_files(app: App, address: str, wanted: str) -> int:
     emit("side-files", {"session": row.sid, "files": files})
     paged([f"{len(contents[name]):>12,}  {on_a_line(name)}" for name in names])
     return exits.OK if names else exits.NOTHING
+
+
+def _side_file(names: Iterable[str], wanted: str, sid: str) -> str:
+    """Return the side file with the name ``wanted``, or the only one whose path ends with it."""
+    found = [name for name in names if name == wanted] or sorted(name for name in names if name.endswith(f"/{wanted}"))
+    if len(found) > 1:
+        raise Ambiguous(f"{wanted!r} matches {len(found)} side files", found, hint="pass more of the path")
+    if not found:
+        hint = f"run `gitsession show {sid} --side-files` to list its side files"
+        raise NotFound(f"cannot show '{wanted}': session {sid} has no such side file", hint=hint)
+    return found[0]
 
 
 def _state(app: App, row: Row, node: Node) -> SessionState:
