@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Lock
@@ -15,13 +14,12 @@ from gitsession.compaction.automatic import AutomaticCompaction, lock_name
 from gitsession.compaction.perform import BackgroundCompaction, perform
 from gitsession.compaction.plan import Plan
 from gitsession.compaction.policy import SUMMARY, CompactionPolicy
-from gitsession.compaction.summarizers.options import Options, from_config
+from gitsession.compaction.summarizers.options import users_options
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import build, profiles
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Context
 from gitsession.errors import Refused, Unavailable
-from gitsession.git import process
 from gitsession.model.entries import Entry
 from gitsession.sessions.node import Node
 from gitsession.store import create
@@ -147,11 +145,6 @@ def _deferred(name: str) -> summarizers.DeferredSummarizer:
     name, _, model = name.partition(":")
     options = dataclasses.replace(users_options(), name=name)
     return summarizers.DeferredSummarizer(name, dataclasses.replace(options, model=model) if model else options)
-
-
-def users_options() -> Options:
-    """Return the summarizer settings in ``git config --global``. Settings in a store's configuration are ignored."""
-    return from_config(process.user_settings("gitsession.summarizer"), os.environ)
 
 
 @contextlib.contextmanager

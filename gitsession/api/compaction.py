@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from gitsession.api.automatic_compaction import automatic_of, limit_for, policy_options, policy_plan, users_options
+from gitsession.api.automatic_compaction import automatic_of, limit_for, policy_options, policy_plan
 from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
 from gitsession.compaction import branch_summary, strategies, summarizers, trigger
 from gitsession.compaction.perform import BackgroundCompaction, perform
 from gitsession.compaction.plan import CompactionRequest, Plan
 from gitsession.compaction.policy import OFF, CompactionPolicy
+from gitsession.compaction.summarizers.options import users_options
 from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.trigger import Answer
 from gitsession.compaction.write_summary import SummaryOptions

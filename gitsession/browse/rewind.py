@@ -311,8 +311,8 @@ def plan_lines(plan: RewindPlan, *, has_checkpoints: bool) -> Iterator[list[Part
 
 def summary_preview(session: Session, prompt: Node) -> ActionPreview:
     """Plan a summary of the entries from a prompt to the tip, as `gitsession compact --strategy from` does."""
-    from gitsession.api.automatic_compaction import users_options
     from gitsession.api.compaction import summarizer
+    from gitsession.compaction.summarizers.options import users_options
 
     plan = session.compaction.plan("from", request=CompactionRequest(at=prompt))
     if plan.nothing:

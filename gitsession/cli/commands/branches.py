@@ -120,8 +120,8 @@ def name_command(app: App, words: tuple[str, ...], generate: bool) -> None:
     session, text = ((*words, "@")[0], "") if generate else _address_and("TEXT", words)
     found = app.session(session)
     if generate:
-        from gitsession.api.automatic_compaction import users_options
         from gitsession.compaction import summarizers
+        from gitsession.compaction.summarizers.options import users_options
 
         found.generate_title(summarizers.make(users_options()))
     else:

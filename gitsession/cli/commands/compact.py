@@ -11,7 +11,6 @@ from typing import Any
 import click
 
 import gitsession
-from gitsession.api.automatic_compaction import users_options
 from gitsession.cli import exits
 from gitsession.cli.commands.context import as_lines, breakdown, profile_option, window_option
 from gitsession.cli.invocation import App
@@ -21,7 +20,7 @@ from gitsession.cli.text import paint, width
 from gitsession.compaction.perform import tokens_after
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
-from gitsession.compaction.summarizers.options import APIS, Options
+from gitsession.compaction.summarizers.options import APIS, Options, users_options
 from gitsession.context import profiles
 from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
