@@ -127,14 +127,33 @@ If two branches share a file, one of them is compacted later.
 def branch_lock(handle: Handle) -> Iterator[None]:
     """Hold the lock for automatic compactions of a branch. Raises ``Refused`` if another thread or process holds it."""
     number = sum(f"{handle.session.id} {handle.session.branch_name}".encode()) % LOCKS
-    path = Path(handle.opened.objects.git_dir, create.CONTROL, "compacting", f"{number:02}.lock")
-    try:
-        path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise Unavailable(f"cannot create '{path.parent}': {error.strerror}") from error
+    objects = handle.opened.objects
+    if objects.local_dir is None:
+        lock = _held(handle.opened.memory_locks[number])
+    else:
+        lock = exclusive_lock(_lock_file(objects.git_dir, number), wait_seconds=0.0)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(exclusive_lock(path, wait_seconds=0.0))
+            stack.enter_context(lock)
         except Unavailable as error:
             raise Refused("no compaction is due: the branch is being compacted already") from error
         yield
+
+
+def _lock_file(git_dir: Path, number: int) -> Path:
+    folder = git_dir / create.CONTROL / "compacting"
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot create '{folder}': {error.strerror}") from error
+    return folder / f"{number:02}.lock"
+
+
+@contextlib.contextmanager
+def _held(lock: Lock) -> Iterator[None]:
+    if not lock.acquire(blocking=False):
+        raise Unavailable("another thread holds the lock")
+    try:
+        yield
+    finally:
+        lock.release()

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
@@ -45,6 +46,8 @@ class OpenStore:
         self.catalogues = Catalogues(objects)
         self.compactions: list[BackgroundCompaction] = []
         """The automatic compactions that may be running."""
+        self.memory_locks = defaultdict[int, threading.Lock](threading.Lock)
+        """The locks of automatic compactions of a store in memory, by number."""
 
     @functools.cached_property
     def compaction(self) -> CompactionPolicy | None:
