@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
+import sys
+import textwrap
+import time
 from pathlib import Path
 
 import pytest
 from builders import pi_file, said
 from commands import Run, document
+from places import ROOT
 
 from gitsession import Message, Store
 
@@ -20,16 +25,20 @@ def configure(**settings: str) -> None:
         subprocess.run(["git", "config", "--global", f"gitsession.{name}", value], check=True)
 
 
-@pytest.fixture
-def sid(here: Path) -> str:
-    """Return a session of about 2,400 tokens in the working directory. A limit of 1,500 is configured."""
+def written(folder: Path) -> str:
+    """Store a session of about 2,400 tokens for ``folder``, configure a limit of 1,500, and return its id."""
     with Store.open() as store:
-        session = store.new_session(agent="test", cwd=str(here))
+        session = store.new_session(agent="test", cwd=str(folder))
         for number in range(3):
             session.append(Message.user(f"Do the task {number}. {LONG}"))
             session.append(Message.assistant(f"The task {number} is done. {LONG}"))
     configure(compaction="client", compactionThreshold="1500", compactionKeepTokens="500")
     return session.id
+
+
+@pytest.fixture
+def sid(here: Path) -> str:
+    return written(here)
 
 
 def kinds(run: Run) -> list[str]:
@@ -129,3 +138,64 @@ def test_branch_under_compaction_is_skipped(run: Run, sid: str) -> None:
         assert run("compact", "--auto") == "no compaction is due: the branch is being compacted already\n"
         assert "summarize  " in run("compact", "--auto", "--dry-run")
     assert "summarized  " in run("compact", "--auto")
+
+
+# ---- the how-to guide
+
+
+PAGE = (ROOT / "docs/how-to/compact-on-a-schedule.md").read_text()
+
+
+@pytest.fixture
+def shop() -> Path:
+    """Return ``~/shop``, a git repository with a session that is due, and install ``~/.local/bin/gitsession``."""
+    program, folder = Path.home() / ".local/bin/gitsession", Path.home() / "shop"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m gitsession "$@"\n')
+    program.chmod(0o755)
+    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    written(folder)
+    return folder
+
+
+def block(language: str) -> str:
+    [found] = re.findall(rf"^  ```{language}\n(.*?)^  ```$", PAGE, re.DOTALL | re.MULTILINE)
+    return textwrap.dedent(found)
+
+
+def stored_kinds() -> list[str]:
+    with Store.open() as store:
+        [row] = store.sessions()
+        return [node.kind for node in store.session(row.sid).history()]
+
+
+def test_line_of_the_crontab_compacts(shop: Path) -> None:
+    schedule, command = block("crontab").strip().split(" cd ", 1)
+    assert re.fullmatch(r"\*/\d+( \*){4}", schedule)
+    environ = {name: value for name, value in os.environ.items() if name.startswith(("HOME", "GIT_", "XDG_"))}
+    words = ["/bin/sh", "-c", f"cd {command}"]
+    done = subprocess.run(words, env={**environ, "PATH": "/usr/bin:/bin"}, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert "compaction" in stored_kinds()
+
+
+def test_hook_of_git_compacts_after_a_commit(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hook = shop / ".git/hooks/post-commit"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(block("sh"))
+    hook.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{Path.home() / '.local/bin'}{os.pathsep}{os.environ['PATH']}")
+    identity = ["-c", "user.name=A", "-c", "user.email=a@b"]
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "Start"], cwd=shop, check=True)
+    for _ in range(600):
+        if "compaction" in stored_kinds():
+            return
+        time.sleep(0.1)
+    pytest.fail("the hook did not compact the session")
+
+
+def test_messages_of_the_guide_are_those_of_the_program() -> None:
+    source = "".join(path.read_text() for path in (ROOT / "gitsession").rglob("compact*.py"))
+    source += (ROOT / "gitsession/compaction/trigger.py").read_text()
+    for message in re.findall(r"^- \*\*`(.*?)`\*\*", PAGE, re.MULTILINE):
+        assert message.replace("claude", "{self._handle.agent}") in source

@@ -27,7 +27,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "context": [["context", "@@leaf"], ["context", "@", "--as", "pi", "--profile", "omp"]],
     "instructions": [["instructions", "--agent", "claude", "--touch", "a.ts"], ["instructions", "@"]],
     "resume": [["resume", "@", "--dry-run"], ["resume", "@", "--in", "claude", "--cwd", "."]],
-    "compact": [["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
+    "compact": [["compact", "@", "--auto"], ["compact", "@", "--strategy", "codex", "--keep-tokens", "0"]],
     "prune-results": [["prune-results", "@", "--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]],
     "append": [["append", "@"], ["append", "--new", "--agent", "program"]],
     "rpc": [["rpc"], ["rpc", "--schema"]],
