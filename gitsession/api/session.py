@@ -481,7 +481,7 @@ class Session:
         """
         self._session.rename(title)
 
-    def generate_title(self, summarizer: str | Summarizer | None = None) -> str:
+    def generate_title(self, summarizer: str | Summarizer | None = None, *, force: bool = False) -> str:
         """Set a title that describes the first prompt, and return it.
 
         Args:
@@ -498,6 +498,10 @@ class Session:
         from gitsession.api import compaction
         from gitsession.compaction import titles
 
+        existing = "" if force else self.names().title
+        if existing:
+            problem = f"session {self.id} has the title {existing!r}"
+            raise Refused(f"cannot generate a title: {problem}", hint="pass --force to replace it")
         by = compaction.PLAINLY.summarizer if summarizer is None else compaction.summarizer(summarizer)
         title = sessions.clean_name(titles.generate(map(self._session.read, self.history()), by))
         self.rename(title)

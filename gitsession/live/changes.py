@@ -34,7 +34,7 @@ ChangeKind: TypeAlias = Literal[
 class Change(NamedTuple):
     """A change of a session.
 
-    ``branch``: the branch that changed; "" for a label, a title or a checkpoint, which no branch contains. ``node``: the
+    ``branch``: the branch that changed; "" for a label, a title or a checkpoint, which is on no branch. ``node``: the
     new entry; for a label or a title, the entry that sets it. ``tip``: the new tip of the branch.
     """
 

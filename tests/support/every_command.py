@@ -35,7 +35,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],
     "label": [["label", "@@leaf", "here"]],
-    "name": [["name", "@", "Named"], ["name", "--generate"]],
+    "name": [["name", "@", "Named"], ["name", "--generate"], ["name", "--generate", "--force"]],
     "rewind": [["rewind", "root", "--dry-run"], ["rewind", "root"]],
     "undo": [["undo"], ["undo"]],
     "redo": [["redo"]],
