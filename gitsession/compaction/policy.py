@@ -97,7 +97,7 @@ class CompactionPolicy:
             limits += [] if self.percent is None else [int(window * self.percent / 100)]
             limits += [window - sum(self.reserve.values())] if self.reserve else []
             if self.percent is None and not self.reserve:
-                limits.append(window - max(agent.reserve, int(window * agent.reserve_share)))
+                limits.append(agent.limit(window))
         return max(min(limits), 0) if limits else None
 
     def management_for(self, model: str | None, window: int | None = None) -> ContextManagement:

@@ -29,9 +29,8 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
         window: Context window of the model, in tokens.
         reserve: Number of tokens to keep free; ``None`` for the agent's reserve.
     """
-    settings = profiles.profile(context.profile).SETTINGS
-    reserved = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
-    return size(context) > window - reserved
+    limit = profiles.profile(context.profile).SETTINGS.limit(window) if reserve is None else window - reserve
+    return size(context) > limit
 
 
 def size(context: Context) -> int:
