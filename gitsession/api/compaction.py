@@ -9,12 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from gitsession.api.automatic_compaction import automatic_of, branch_lock
 from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction import branch_summary, strategies, summarizers, trigger
+from gitsession.compaction import branch_summary, strategies, trigger
 from gitsession.compaction.perform import BackgroundCompaction, perform
 from gitsession.compaction.plan import CompactionRequest, Plan, empty_plan
 from gitsession.compaction.policy import OFF, CompactionPolicy
-from gitsession.compaction.summarizers.options import users_options
-from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.trigger import Answer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import build, profiles
@@ -278,21 +276,3 @@ class SessionCompaction:
 
     def _chain(self, oid: Oid) -> str:
         return to_base64url(load(self._handle.opened.objects, oid).chain)
-
-
-def summarizer(wanted: str | Summarizer) -> Summarizer:
-    """Return a summarizer by name, with the settings in the user's git configuration.
-
-    Args:
-        wanted: The name of a summarizer. A summarizer object is returned unchanged.
-
-    Returns:
-        The summarizer.
-
-    Raises:
-        NotFound: The name is unknown.
-        SummaryFailed: A setting is missing or invalid.
-    """
-    if not isinstance(wanted, str):
-        return wanted
-    return summarizers.make(dataclasses.replace(users_options(), name=wanted))

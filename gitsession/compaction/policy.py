@@ -146,17 +146,15 @@ class CompactionPolicy:
 
         Raises ``SummaryFailed`` if a setting of all summarizers is invalid.
         """
-        names = self.summarizers or (users_options().name,)
+        names = self.summarizers or ("",)  # the configured one
         first, *others = (_deferred(each) if isinstance(each, str) else each for each in names)
         length = self.reserve.get(SUMMARY) or SummaryOptions().max_tokens
         return SummaryOptions(summarizer=first, fallbacks=tuple(others), max_tokens=length)
 
 
-def _deferred(name: str) -> DeferredSummarizer:
-    """Return the summarizer ``NAME[:MODEL]`` with the settings in the user's git configuration."""
-    name, _, model = name.partition(":")
-    options = replace(users_options(), name=name)
-    return DeferredSummarizer(name, replace(options, model=model) if model else options)
+def _deferred(wanted: str) -> DeferredSummarizer:
+    options = users_options(wanted)
+    return DeferredSummarizer(options.name, options)
 
 
 def _check(name: str, value: object, is_valid: bool, hint: str) -> None:
