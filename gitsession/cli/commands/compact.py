@@ -37,7 +37,7 @@ Examples:
   gitsession compact @                     summarize by rules, without a model
   gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
   gitsession compact @ --strategy from --at leaf~10
-  gitsession compact --auto                compact if the configured policy says that it is due
+  gitsession compact --auto                compact by the configured policy, if it is due
   gitsession undo                          undo the compaction
 
 \b
@@ -48,7 +48,7 @@ docs/reference/compaction.md lists the other settings."""
 @option(
     "--auto",
     is_flag=True,
-    help="Compact only if the policy in git's configuration says that it is due, and as it says.",
+    help="Compact by the policy in git's configuration, and only if a compaction is due.",
 )
 @option(
     "--strategy",
