@@ -5,11 +5,12 @@ The modules that update a catalog, build a context or find a project are importe
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -45,6 +46,7 @@ class OpenStore:
         self.catalogues = Catalogues(objects)
         self.compactions: list[BackgroundCompaction] = []
         """The automatic compactions that may be running."""
+        self._keys = threading.Lock()
 
     @functools.cached_property
     def compaction(self) -> CompactionPolicy | None:
@@ -80,6 +82,15 @@ class OpenStore:
         from gitsession.context.history import HistoryCache
 
         return HistoryCache()
+
+    @contextlib.contextmanager
+    def lock_keys(self) -> Iterator[None]:
+        """Hold the lock under which sessions with a key are found or created."""
+        from gitsession.store.lock import exclusive_lock
+
+        folder = self.objects.local_dir
+        with self._keys, contextlib.nullcontext() if folder is None else exclusive_lock(folder / "keys.lock"):
+            yield
 
     def guard(self) -> Guard:
         """Return the rules that detect secrets, even if redaction is disabled in the store."""
