@@ -180,6 +180,17 @@ def test_a_side_file_that_is_too_large_is_reported_by_name(
     assert list(stored(tmp_path)) == [f"tasks/{ID}/1.json"]
 
 
+def test_a_side_file_whose_name_is_not_valid_unicode_is_reported_by_name(home: Home, run: Run, tmp_path: Path) -> None:
+    home.put(f"tasks/{ID}/1.json", b"named")
+    home.put(f"tasks/{ID}/{os.fsdecode(bytes([0xE9, 10]))}.json", b"not named")
+    for _ in range(2):
+        [done] = document(run("import", "--all", "--json"))["sessions"]
+        assert [problem["what"] for problem in done["problems"]] == [
+            f"cannot store side file 'tasks/{ID}/\\xe9\\n.json': its name is not valid UTF-8"
+        ]
+    assert list(stored(tmp_path)) == [f"tasks/{ID}/1.json"]
+
+
 def test_a_side_file_that_changes_alone_is_stored_without_a_new_entry(home: Home, run: Run, tmp_path: Path) -> None:
     home.put(f"{PROJECT}/memory/MEMORY.md", b"one")
     run("import", "--all")
