@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Iterator
@@ -12,12 +11,13 @@ from typing import Any
 
 from gitsession.dataclass import dataclass
 from gitsession.formats.claude.files import folder_of
+from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.markdown_text import blank_code, without_comments
 from gitsession.instructions.place import Place, between, real, upwards
-from gitsession.instructions.reading import InstructionReader, ReadFile, strings, text_of
+from gitsession.instructions.reading import as_json_object, strings, text_of
 from gitsession.instructions.scopes import absolute, below, expand_braces, matches
 from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
-from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.instructions import InstructionFile, Skill
 
 FILES_DEEP_MAX = 5
 """Largest number of files in a chain of imports, including the file that begins it."""
@@ -43,11 +43,6 @@ _TEXT_SUFFIXES = frozenset(_SUFFIXES.split())
 """Suffixes of the files that can be imported. A file without a suffix can be imported too."""
 
 
-def load(place: Place) -> InstructionSet:
-    """Return the instructions of Claude Code in ``place``."""
-    return _Loader(place).load()
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Origin:
     """The part of the hierarchy to which a file and its imports belong.
@@ -65,10 +60,13 @@ class _Origin:
     may_import_any: bool = False
 
 
-class _Loader:
+class ClaudeLoader(Loader):
+    """A loader of the instructions of Claude Code."""
+
+    AGENT = "claude"
+
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.reader = InstructionReader()
+        super().__init__(place)
         self.user = place.folder("CLAUDE_CONFIG_DIR", ".claude")
         is_mac = sys.platform == "darwin"
         self.managed = place.root / ("Library/Application Support/ClaudeCode" if is_mac else "etc/claude-code")
@@ -77,33 +75,30 @@ class _Loader:
         self.seen: set[Path] = set()
         self.conditional: list[InstructionFile] = []
 
-    def load(self) -> InstructionSet:
-        files: list[InstructionFile] = []
-        if not self.place.is_set("CLAUDE_CODE_DISABLE_CLAUDE_MDS"):
-            files += [*self._managed(), *self._user(), *self._project()]
-        files += self._memory()
-        if not self.place.is_set("CLAUDE_CODE_DISABLE_CLAUDE_MDS"):
-            managed_and_user = self.conditional
-            self.conditional = []
-            in_folders = [file for file in managed_and_user if file.scope == "rule"]
-            nested = list(self._nested())
-            files += [file for file in managed_and_user if file.scope != "rule"]
-            files += [*nested, *in_folders]
-        return InstructionSet(
-            agent="claude",
-            cwd=self.place.cwd.as_posix(),
-            files=tuple(files),
-            skills=first_of_each_name(self._skills()),
-            problems=tuple(self.reader.problems),
-        )
+    def files(self) -> Iterator[InstructionFile]:
+        """Yield the files that are always in force, then those of a path: of the user, of folders below, of rules."""
+        is_off = self.place.is_set("CLAUDE_CODE_DISABLE_CLAUDE_MDS")
+        if not is_off:
+            yield from self._managed()
+            yield from self._user()
+            yield from self._project()
+        yield from self._memory()
+        if not is_off:
+            conditional, self.conditional = self.conditional, []
+            yield from (file for file in conditional if file.scope != "rule")
+            yield from self._nested()
+            yield from (file for file in conditional if file.scope == "rule")
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Return the first skill of each name."""
+        return first_of_each_name(self._all_skills())
 
     def _managed(self) -> Iterator[InstructionFile]:
         origin = _Origin(scope="managed", reason="managed policy", may_import_any=self.is_approved)
         yield from self._with_imports(self.managed / "CLAUDE.md", origin)
         policy = self.reader.read(self.managed / "managed-settings.json")
-        if policy and (text := text_of(_json(policy).get("claudeMd"))):
-            reason = "claudeMd of the managed settings"
-            yield _file(policy, text, replace(origin, reason=reason), None)
+        if policy and (text := text_of(as_json_object(policy).get("claudeMd"))):
+            yield to_instructions(policy, origin.scope, "claudeMd of the managed settings", text)
         yield from self._rules(self.managed / _RULES, replace(origin, reason="managed rule"), self.place.cwd)
 
     def _user(self) -> Iterator[InstructionFile]:
@@ -123,7 +118,7 @@ class _Loader:
         """Yield the files of one folder of the project. ``is_local``: only the local ones."""
         any_import = self.is_approved and not nested
         origin = _Origin(
-            scope="project", reason="project memory", within=self._boundary(folder), may_import_any=any_import
+            scope="project", reason="project memory", within=self.place.boundary(folder), may_import_any=any_import
         )
         if not is_local:
             for name in _NAMES:
@@ -176,8 +171,7 @@ class _Loader:
         _, body = self.reader.split(file)
         text, is_truncated = _cut(without_comments(body))
         if text:
-            origin = _Origin(scope="memory", reason="auto memory")
-            yield replace(_file(file, text, origin, None), is_truncated=is_truncated)
+            yield to_instructions(file, "memory", "auto memory", text, is_truncated=is_truncated)
 
     def _with_imports(self, path: Path, origin: _Origin, chain: tuple[Path, ...] = ()) -> Iterator[InstructionFile]:
         """Yield the file, and after it the files that it imports, at any depth."""
@@ -198,8 +192,9 @@ class _Loader:
         text = without_comments(body).strip()
         if not text:
             return
-        found = _file(file, text, origin, chain[-1].as_posix() if chain else None)
-        yield replace(found, patterns=_paths(fields.get("paths")) if origin.reason.endswith("rule") else ())
+        patterns = _paths(fields.get("paths")) if origin.reason.endswith("rule") else ()
+        importer = chain[-1].as_posix() if chain else None
+        yield to_instructions(file, origin.scope, origin.reason, text, patterns=patterns, imported_by=importer)
         for target in _targets(without_comments(body), path.parent, self.place):
             if self._may_import(target, origin):
                 yield from self._with_imports(target, replace(origin, reason="import"), (*chain, path))
@@ -223,10 +218,6 @@ class _Loader:
             return False
         return matches(strings(self.settings.get("claudeMdExcludes")), path.as_posix())
 
-    def _boundary(self, folder: Path) -> Path:
-        root = self.place.git_root
-        return root if root is not None and folder.is_relative_to(root) else folder
-
     def _settings(self) -> dict[str, Any]:
         """Return the settings about memory. Later files win, and their lists are joined."""
         project = (self.place.git_root or self.place.cwd) / ".claude"
@@ -235,7 +226,7 @@ class _Loader:
         excludes: list[str] = []
         for path in [*files, self.managed / "managed-settings.json"]:
             if file := self.reader.read(path):
-                settings = _json(file)
+                settings = as_json_object(file)
                 excludes += strings(settings.get("claudeMdExcludes"))
                 if path.parent == project:  # a project must not move the memory to a folder of its choice
                     settings.pop("autoMemoryDirectory", None)
@@ -246,18 +237,18 @@ class _Loader:
         """Return whether the user approved imports from outside of the project."""
         folder = self.user if self.place.environment.get("CLAUDE_CONFIG_DIR") else self.place.home
         file = self.reader.read(folder / ".claude.json", bytes_max=64 * 1024 * 1024)
-        projects = _json(file).get("projects") if file else None
+        projects = as_json_object(file).get("projects")
         root = (self.place.main_root or self.place.cwd).as_posix()
         project = projects.get(root) if isinstance(projects, dict) else None
         return isinstance(project, dict) and project.get("hasClaudeMdExternalIncludesApproved") is True
 
-    def _skills(self) -> Iterator[Skill]:
+    def _all_skills(self) -> Iterator[Skill]:
         yield from self._skills_in(self.managed / _SKILLS, None)
         yield from self._skills_in(self.user / "skills", None)
         for folder in upwards(self.place.cwd, self.place.git_root or self.place.cwd):
-            yield from self._skills_in(folder / _SKILLS, self._boundary(folder))
+            yield from self._skills_in(folder / _SKILLS, self.place.boundary(folder))
         for folder in self._nested_folders():
-            for skill in self._skills_in(folder / _SKILLS, self._boundary(folder)):
+            for skill in self._skills_in(folder / _SKILLS, self.place.boundary(folder)):
                 yield replace(skill, patterns=skill.patterns or below(folder))
 
     def _skills_in(self, folder: Path, within: Path | None) -> Iterator[Skill]:
@@ -268,17 +259,6 @@ class _Loader:
                 patterns = absolute(_paths(fields.get("paths")), self.place.cwd)
                 description = skill.description or _first_line(skill.content)
                 yield replace(skill, name=name, description=description, patterns=patterns)
-
-
-def _file(file: ReadFile, text: str, origin: _Origin, imported_by: str | None) -> InstructionFile:
-    return InstructionFile(
-        path=file.path.as_posix(),
-        scope=origin.scope,
-        content=text,
-        digest=file.digest,
-        imported_by=imported_by,
-        reason=origin.reason,
-    )
 
 
 def _targets(text: str, base: Path, place: Place) -> list[Path]:
@@ -325,11 +305,3 @@ def _cut(text: str) -> tuple[str, bool]:
 
 def _first_line(text: str) -> str:
     return next((line.lstrip("# ").strip() for line in text.split("\n") if line.strip()), "")
-
-
-def _json(file: ReadFile) -> dict[str, Any]:
-    try:
-        value = json.loads(file.text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

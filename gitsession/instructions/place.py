@@ -47,6 +47,11 @@ class Place:
         """The root of the git work tree that contains ``cwd``."""
         return next((folder for folder in upwards(self.cwd) if (folder / ".git").exists()), None)
 
+    def boundary(self, folder: Path) -> Path:
+        """Return the folder that links below ``folder`` must not leave: the git work tree, otherwise ``folder``."""
+        root = self.git_root
+        return root if root is not None and folder.is_relative_to(root) else folder
+
     @property
     def main_root(self) -> Path | None:
         """The root of the main work tree, if ``cwd`` is in a linked work tree; otherwise ``git_root``."""

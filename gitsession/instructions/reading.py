@@ -206,6 +206,15 @@ def as_yaml(text: str) -> Any:
         raise ValueError(str(error)) from error
 
 
+def as_json_object(file: ReadFile | None) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is none."""
+    try:
+        value = json.loads(file.text) if file else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def strings(value: Any) -> tuple[str, ...]:
     """Return the text or the list of texts of a field."""
     if isinstance(value, str):
