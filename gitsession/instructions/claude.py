@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from gitsession.formats.claude.files import folder_of
 from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.markdown_text import blank_code, without_comments
 from gitsession.instructions.place import Place, between, real, upwards
-from gitsession.instructions.reading import as_json_object, strings, text_of
+from gitsession.instructions.reading import ReadFile, as_json_object, strings, text_of
 from gitsession.instructions.scopes import absolute, below, expand_braces, matches
 from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
 from gitsession.model.instructions import InstructionFile, Skill
@@ -30,6 +31,7 @@ _LOCAL = "CLAUDE.local.md"
 _RULES = ".claude/rules"
 _SKILLS = ".claude/skills"
 _IMPORT = re.compile(r"(?:^|\s)@((?:[^\s\\]|\\ )+)", re.MULTILINE)
+_TRAILING = ".,;:!?)]}\"'"
 _IMPORT_START = re.compile(r"\./|~/|/.|[A-Za-z0-9._-]")
 
 _SUFFIXES = """
@@ -175,11 +177,7 @@ class ClaudeLoader(Loader):
 
     def _with_imports(self, path: Path, origin: _Origin, chain: tuple[Path, ...] = ()) -> Iterator[InstructionFile]:
         """Yield the file, and after it the files that it imports, at any depth."""
-        resolved = real(path)
-        if resolved in [real(each) for each in chain]:
-            self.reader.refuse(path, "it imports itself")
-            return
-        if resolved in self.seen or self._is_excluded(path, origin):
+        if self.refuse_circle(path, chain) or real(path) in self.seen or self._is_excluded(path, origin):
             return
         if len(chain) >= FILES_DEEP_MAX:
             self.reader.refuse(path, f"imported at a depth of more than {FILES_DEEP_MAX - 1} imports")
@@ -187,7 +185,7 @@ class ClaudeLoader(Loader):
         file = self.reader.read(path, within=None if origin.may_import_any else origin.within)
         if file is None:
             return
-        self.seen.add(resolved)
+        self.seen.add(real(path))
         fields, body = self.reader.split(file)
         text = without_comments(body).strip()
         if not text:
@@ -195,16 +193,25 @@ class ClaudeLoader(Loader):
         patterns = _paths(fields.get("paths")) if origin.reason.endswith("rule") else ()
         importer = chain[-1].as_posix() if chain else None
         yield to_instructions(file, origin.scope, origin.reason, text, patterns=patterns, imported_by=importer)
-        for target in _targets(without_comments(body), path.parent, self.place):
+        for target in self._imports(file, body):
             if self._may_import(target, origin):
                 yield from self._with_imports(target, replace(origin, reason="import"), (*chain, path))
 
+    def _imports(self, file: ReadFile, body: str) -> list[Path]:
+        """Return the files that a file imports, each once, and list those that do not exist."""
+        base = file.path.parent
+        names = dict.fromkeys(_names(blank_code(without_comments(body))))
+        targets = {name: self.place.expand(name, base) for name in names}
+        found = {name: target for name, target in targets.items() if self.reader.has_file(target)}
+        missing = [name for name in names if name not in found and _is_path(name)]
+        lines = _lines_of_names(file, body) if missing else {}
+        for name in missing:
+            line = f"line {lines[name]} of " if name in lines else ""
+            if not os.path.isdir(targets[name]):
+                self.reader.refuse(targets[name], f"does not exist, but {line}{self.place.shown(file.path)} imports it")
+        return list(dict.fromkeys(found.values()))
+
     def _may_import(self, target: Path, origin: _Origin) -> bool:
-        try:
-            if not target.exists() or target.is_dir():
-                return False
-        except (OSError, ValueError):  # what follows the @ is no path, or its folder is not readable
-            return False
         if target.suffix and target.suffix.lower() not in _TEXT_SUFFIXES:
             self.reader.refuse(target, "an import of a file that is not text")
             return False
@@ -261,14 +268,28 @@ class ClaudeLoader(Loader):
                 yield replace(skill, name=name, description=description, patterns=patterns)
 
 
-def _targets(text: str, base: Path, place: Place) -> list[Path]:
-    """Return the paths that ``text`` imports, relative to ``base``, each once."""
-    found = []
-    for match in _IMPORT.finditer(blank_code(text)):
+def _names(text: str) -> Iterator[str]:
+    """Yield the names of the files that ``text`` imports, a text without code."""
+    for match in _IMPORT.finditer(text):
         name = match[1].partition("#")[0].replace("\\ ", " ")
         if _IMPORT_START.match(name):
-            found.append(place.expand(name, base))
-    return list(dict.fromkeys(found))
+            yield name
+
+
+def _is_path(name: str) -> bool:
+    """Return whether a name is rather a path than a mention of a user or of a package, such as ``@types/node``."""
+    is_path = name.startswith(("./", "../", "~/", "/"))
+    return is_path or Path(name.rstrip(_TRAILING)).suffix.lower() in _TEXT_SUFFIXES
+
+
+def _lines_of_names(file: ReadFile, body: str) -> dict[str, int]:
+    """Return the number of the first line that imports each name. ``body``: the text after the front matter."""
+    first = 1 + file.text[: len(file.text) - len(body)].count("\n")
+    found: dict[str, int] = {}
+    for number, line in enumerate(blank_code(body).split("\n"), first):
+        for name in _names(line):
+            found.setdefault(name, number)
+    return found
 
 
 def _paths(value: Any) -> tuple[str, ...]:

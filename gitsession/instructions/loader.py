@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
-from gitsession.instructions.place import Place
+from gitsession.instructions.place import Place, real
 from gitsession.instructions.reading import InstructionReader, ReadFile
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
 
@@ -41,6 +42,19 @@ class Loader:
     def skills(self) -> Iterable[Skill]:
         """Return the skills in the order in which the model receives them. ``files`` is called first."""
         return ()
+
+    def refuse_circle(self, path: Path, chain: Sequence[Path]) -> bool:
+        """Refuse the import of ``path`` if it is a file of ``chain``, the files that lead to it. Return whether it is.
+
+        The problem names the files of the circle.
+        """
+        files = [real(each) for each in chain]
+        if real(path) not in files:
+            return False
+        circle = [*chain[files.index(real(path)) :], path]
+        names = " -> ".join(self.place.shown(each) for each in circle)
+        self.reader.refuse(path, f"it imports itself: {names}")
+        return True
 
 
 def to_instructions(

@@ -118,14 +118,9 @@ class OmpLoader(Loader):
         return "".join([*parts, file.text[done:]])
 
     def _imported(self, target: Path, scope: str, chain: tuple[Path, ...], seen: set[Path]) -> ReadFile | None:
-        try:
-            if target.is_dir() or not target.exists():
-                return None
-        except (OSError, ValueError):
+        if not self.reader.has_file(target) or self.refuse_circle(target, chain):
             return None
-        if real(target) in [real(each) for each in chain]:
-            self.reader.refuse(target, "it imports itself")
-        elif len(chain) > IMPORTS_DEEP_MAX:
+        if len(chain) > IMPORTS_DEEP_MAX:
             self.reader.refuse(target, f"imported at a depth of more than {IMPORTS_DEEP_MAX} imports")
         elif scope == "project" and not real(target).is_relative_to(self.root or self.place.cwd):
             self.reader.refuse(target, "an import from outside of the project")

@@ -38,6 +38,13 @@ class Place:
         is_home = path == "~" or path.startswith("~/")
         return Path(os.path.normpath(self.home / path[2:] if is_home else base / path))
 
+    def shown(self, path: Path) -> str:
+        """Return ``path`` as the user would write it: relative to ``cwd``, or below ``~``, if it is there."""
+        for folder, short in ((self.cwd, ""), (self.home, "~/")):
+            if path.is_relative_to(folder):
+                return short + path.relative_to(folder).as_posix()
+        return path.as_posix()
+
     def is_set(self, variable: str) -> bool:
         """Return whether an environment variable has a value that means yes."""
         return self.environment.get(variable, "").lower() in ("1", "true", "yes", "on")

@@ -22,7 +22,7 @@ FILES_MAX = 2_000
 """Largest number of files that one load reads."""
 
 FOLDER_ENTRIES_MAX = 20_000
-"""Largest number of entries of all folders that one load lists."""
+"""Largest number of entries of folders that one load lists, and of imports that it looks for."""
 
 FRONT_MATTER_CHARS_MAX = 64 * 1024
 
@@ -109,6 +109,14 @@ class InstructionReader:
                 return file.read(bytes_max)
         finally:
             os.close(handle)
+
+    def has_file(self, path: Path) -> bool:
+        """Return whether there is a file at ``path``, which a file of instructions names. It need not be a path."""
+        if self._entries >= FOLDER_ENTRIES_MAX:
+            self.refuse(path, f"more than {FOLDER_ENTRIES_MAX:,} files were searched")
+            return False
+        self._entries += 1
+        return os.path.exists(path) and not os.path.isdir(path)  # these accept a name that is too long
 
     def names(self, folder: Path, *, is_sorted: bool = True) -> list[str]:
         """Return the names in ``folder``; none if the folder is absent or refused.

@@ -107,7 +107,10 @@ def test_all_3_a_file_that_imports_itself_is_named(folders: Folders) -> None:
     folders.write({"repo/CLAUDE.md": "@a.md", "repo/a.md": "@b.md", "repo/b.md": "@CLAUDE.md @a.md"})
     found = folders.load("claude")
     assert len(found.files) == 3
-    assert folders.problems(found) == {"repo/CLAUDE.md": "it imports itself", "repo/a.md": "it imports itself"}
+    assert folders.problems(found) == {
+        "repo/CLAUDE.md": "it imports itself: CLAUDE.md -> a.md -> b.md -> CLAUDE.md",
+        "repo/a.md": "it imports itself: a.md -> b.md -> a.md",
+    }
 
 
 def test_all_4_thousands_of_files_are_limited(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
