@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,9 @@ from gitsession.model.instructions import InstructionFile, Skill
 
 FILES_DEEP_MAX = 5
 """Largest number of files in a chain of imports, including the file that begins it."""
+
+GLOBS_MAX = 256
+"""Largest number of globs in the ``paths`` of one file."""
 
 MEMORY_LINES_MAX = 200
 MEMORY_CHARS_MAX = 25_000
@@ -190,7 +194,7 @@ class ClaudeLoader(Loader):
         text = without_comments(body).strip()
         if not text:
             return
-        patterns = _paths(fields.get("paths")) if origin.reason.endswith("rule") else ()
+        patterns = self._globs(file.path, fields) if origin.reason.endswith("rule") else ()
         importer = chain[-1].as_posix() if chain else None
         yield to_instructions(file, origin.scope, origin.reason, text, patterns=patterns, imported_by=importer)
         for target in self._imports(file, body):
@@ -202,14 +206,21 @@ class ClaudeLoader(Loader):
         base = file.path.parent
         names = dict.fromkeys(_names(blank_code(without_comments(body))))
         targets = {name: self.place.expand(name, base) for name in names}
-        found = {name: target for name, target in targets.items() if self.reader.has_file(target)}
-        missing = [name for name in names if name not in found and _is_path(name)]
+        exists = {name: self.reader.has_file(target) for name, target in targets.items()}
+        missing = [name for name in names if exists[name] is False and _is_path(name)]
         lines = _lines_of_names(file, body) if missing else {}
         for name in missing:
             line = f"line {lines[name]} of " if name in lines else ""
             if not os.path.isdir(targets[name]):
                 self.reader.refuse(targets[name], f"does not exist, but {line}{self.place.shown(file.path)} imports it")
-        return list(dict.fromkeys(found.values()))
+        return list(dict.fromkeys(targets[name] for name in names if exists[name]))
+
+    def _globs(self, path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the globs of ``paths`` in front matter; none if they match every path."""
+        found = tuple(islice(_paths(fields.get("paths")), GLOBS_MAX + 1))
+        if len(found) > GLOBS_MAX:
+            self.reader.refuse(path, f"more than {GLOBS_MAX} globs in `paths`: the others are ignored")
+        return () if all(glob == "**" for glob in found) else found[:GLOBS_MAX]
 
     def _may_import(self, target: Path, origin: _Origin) -> bool:
         if target.suffix and target.suffix.lower() not in _TEXT_SUFFIXES:
@@ -243,7 +254,7 @@ class ClaudeLoader(Loader):
     def _is_approved(self) -> bool:
         """Return whether the user approved imports from outside of the project."""
         folder = self.user if self.place.environment.get("CLAUDE_CONFIG_DIR") else self.place.home
-        file = self.reader.read(folder / ".claude.json", bytes_max=64 * 1024 * 1024)
+        file = self.reader.read(folder / ".claude.json", uncounted_max=64 * 1024 * 1024)
         projects = as_json_object(file).get("projects")
         root = (self.place.main_root or self.place.cwd).as_posix()
         project = projects.get(root) if isinstance(projects, dict) else None
@@ -263,7 +274,7 @@ class ClaudeLoader(Loader):
             found = read_skill(self.reader, folder / name / SKILL_FILE, within=within, needs_description=False)
             if found is not None:
                 skill, fields = found
-                patterns = absolute(_paths(fields.get("paths")), self.place.cwd)
+                patterns = absolute(self._globs(Path(skill.path), fields), self.place.cwd)
                 description = skill.description or _first_line(skill.content)
                 yield replace(skill, name=name, description=description, patterns=patterns)
 
@@ -292,14 +303,11 @@ def _lines_of_names(file: ReadFile, body: str) -> dict[str, int]:
     return found
 
 
-def _paths(value: Any) -> tuple[str, ...]:
-    """Return the globs of ``paths``; none if they match every path."""
-    found = []
+def _paths(value: Any) -> Iterator[str]:
+    """Yield the globs of ``paths``."""
     for text in strings(value):
         for pattern in _split(text):
-            found += [glob.removesuffix("/**") for glob in expand_braces(pattern)]
-    found = [glob for glob in found if glob]
-    return () if all(glob == "**" for glob in found) else tuple(found)
+            yield from (name for glob in expand_braces(pattern) if (name := glob.removesuffix("/**")))
 
 
 def _split(text: str) -> list[str]:
