@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gitsession.dataclass import dataclass
+from gitsession.formats import FOLDERS
 from gitsession.formats.claude.files import folder_of
 from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.markdown_text import blank_code, without_comments
@@ -73,7 +74,7 @@ class ClaudeLoader(Loader):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self.user = place.folder("CLAUDE_CONFIG_DIR", ".claude")
+        self.user = place.folder(FOLDERS[self.AGENT])
         is_mac = sys.platform == "darwin"
         self.managed = place.root / ("Library/Application Support/ClaudeCode" if is_mac else "etc/claude-code")
         self.settings = self._settings()
@@ -253,7 +254,7 @@ class ClaudeLoader(Loader):
 
     def _is_approved(self) -> bool:
         """Return whether the user approved imports from outside of the project."""
-        folder = self.user if self.place.environment.get("CLAUDE_CONFIG_DIR") else self.place.home
+        folder = self.user if self.place.environment.get(FOLDERS[self.AGENT].variable) else self.place.home
         file = self.reader.read(folder / ".claude.json", uncounted_max=64 * 1024 * 1024)
         projects = as_json_object(file).get("projects")
         root = (self.place.main_root or self.place.cwd).as_posix()

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gitsession.formats import FOLDERS
 from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.place import Place, between, upwards
 from gitsession.instructions.reading import ReadFile, as_yaml, strings
@@ -27,7 +28,7 @@ class CodexLoader(Loader):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self.user = place.folder("CODEX_HOME", ".codex")
+        self.user = place.folder(FOLDERS[self.AGENT])
         self.settings = self._settings()
 
     def _settings(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gitsession.formats import FOLDERS
 from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.markdown_text import blank_code
 from gitsession.instructions.place import Place, real, upwards
@@ -31,7 +32,7 @@ class OmpLoader(Loader):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self.user = place.folder("PI_CODING_AGENT_DIR", f"{OWN}/agent")
+        self.user = place.folder(FOLDERS[self.AGENT])
         self.root = place.git_root
         self.on_demand: list[Skill] = []
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gitsession.formats import CONFIG
 from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.place import Place, between, upwards
 from gitsession.instructions.reading import strings
@@ -27,8 +28,7 @@ class OpencodeLoader(Loader):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        config_home = place.folder("XDG_CONFIG_HOME", ".config")
-        self.user = config_home / "opencode"
+        self.user = place.folder(CONFIG) / "opencode"
         self.root = place.git_root or place.cwd
         is_off = place.is_set("OPENCODE_DISABLE_CLAUDE_CODE") or place.is_set("OPENCODE_DISABLE_CLAUDE_CODE_PROMPT")
         self.names = ("AGENTS.md", *(() if is_off else ("CLAUDE.md",)), "CONTEXT.md")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from gitsession.formats import FOLDERS
 from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.place import Place, upwards
 from gitsession.instructions.reading import as_json_object
@@ -22,7 +23,7 @@ class PiLoader(Loader):
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
-        self.user = place.folder("PI_CODING_AGENT_DIR", ".pi/agent")
+        self.user = place.folder(FOLDERS[self.AGENT])
         self.project = place.cwd / ".pi"
         self.is_trusted = self._is_trusted()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gitsession.dataclass import dataclass
+from gitsession.formats import AgentFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,9 +30,9 @@ class Place:
     nested: bool = False
     root: Path = Path("/")
 
-    def folder(self, variable: str, default: str) -> Path:
-        """Return the folder that an environment variable names, or ``default`` below the home directory."""
-        return self.expand(self.environment.get(variable) or f"~/{default}", self.cwd)
+    def folder(self, folder: AgentFolder) -> Path:
+        """Return the folder that an environment variable names, or the default below the home directory."""
+        return self.expand(self.environment.get(folder.variable) or f"~/{folder.home}", self.cwd)
 
     def expand(self, path: str, base: Path) -> Path:
         """Return ``path`` as a path below ``base``. ``~/`` at the start stands for the home directory."""
