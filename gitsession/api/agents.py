@@ -144,8 +144,10 @@ class AgentSessions:
         if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
             done = self._with_history(format, source, path, cwd, done, earlier)
         if path is not None and not dry_run and not done.is_purged:
-            files = [*loaded.side_files, *self.find_side_files(format, path, source, finder or SideFileFinder())]
+            finder = finder or SideFileFinder()
+            files = [*loaded.side_files, *self.find_side_files(format, path, source, finder)]
             done = self._with_side_files(done, path, files, begin or self._objects.transaction)
+            done = done.with_problems(*finder.take_problems())
         missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
         return done.with_problems(*missing)
 
@@ -179,7 +181,8 @@ class AgentSessions:
         """Import only the side files of a session whose file has not changed since its import."""
         begin = self._begin(path, group) if logged else self._objects.transaction
         done = ImportResult(session=sid, entries=0, new=0, rewritten=None, branch="", moves=(), problems=())
-        return self._with_side_files(done, path, self.find_side_files(format, path, None, finder), begin)
+        done = self._with_side_files(done, path, self.find_side_files(format, path, None, finder), begin)
+        return done.with_problems(*finder.take_problems())
 
     def _with_side_files(self, done: ImportResult, path: Path, files: Iterable[SideFile], begin: Begin) -> ImportResult:
         """Store side files. If this fails, the entries stay imported."""

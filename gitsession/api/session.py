@@ -387,7 +387,8 @@ class Session:
         """Create a session that continues this one at an entry.
 
         A fork shares the history and the checkpoints of this session. The fork adds only one ref and one entry to the
-        store. Its title is that of this session with a number, such as ``Login (fork #2)``.
+        store. Its title is that of this session with a number, such as ``Login (fork #2)``. If instructions that are
+        recorded beside an imported session are in force at the entry, the fork records them in a second entry.
 
         Args:
             at: The entry.
@@ -404,7 +405,11 @@ class Session:
             raise NotFound(f"cannot fork session {self.id}: it has no entries yet")
         called = names.names(catalogue, self.id)
         title = names.fork_title(catalogue, called.title) if called.title else None
-        forked = self._session.fork(at, agent=row.agent, cwd=row.project, title=title, labels=called.chains)
+        node = self._session.resolve(at)
+        beside = self._handle.instructions_beside(node)
+        forked = self._session.fork(
+            node, agent=row.agent, cwd=row.project, title=title, labels=called.chains, instructions=beside
+        )
         return Session(self._opened, forked)
 
     @restoring

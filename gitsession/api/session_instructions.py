@@ -45,6 +45,21 @@ def record(handle: Handle, found: InstructionSet, at_ms: int) -> Node | None:
     return session.append(entry if known is None else dataclasses.replace(known, files=entry.files, at_ms=entry.at_ms))
 
 
+def inherit(handle: Handle, parent: Handle, agent: str, cwd: str | None) -> None:
+    """Record the set in force at the tip of ``parent`` in a new session, if that has the same agent and folder.
+
+    A set is what one agent loads in one folder, so it does not apply to another agent or folder.
+    """
+    if parent.session.pending_agent:
+        of, found = parent.session.pending_agent, parent.pending_set
+    else:
+        row = parent.opened.catalogues.get().session(parent.session.id)
+        of = row.agent if row is not None else ""
+        found = recorded_set(parent.context_line().instructions) if of == agent else None
+    if of == agent and found is not None and found.cwd == cwd:
+        record(handle, found, 0)
+
+
 def capture(handle: Handle, at_ms: int, *, is_start: bool, home: Path, environment: Mapping[str, str]) -> None:
     """Load the instructions of the agent of an imported session, and record them if they have changed.
 

@@ -280,7 +280,8 @@ class Store:
                 session uses the profile ``"pi"``. See ``Session.context``.
             cwd: The working directory of the session. The project of this folder is recorded too.
             parent: The session that starts the new one, as an agent starts a sub-agent. Its tip is recorded as the
-                entry at which the new session began (``Session.origin``).
+                entry at which the new session began (``Session.origin``). If both have the same agent and the same
+                folder, the new session records the set of instructions that is in force there.
 
         Returns:
             The new session.
@@ -303,7 +304,12 @@ class Store:
         project = None if folder is None else identity_of(Path(folder))
         starter = None if parent is None else parent._session
         session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project, starter, key)
-        return Session(self._opened, session)
+        opened = Session(self._opened, session)
+        if parent is not None:
+            from gitsession.api import session_instructions
+
+            session_instructions.inherit(opened._handle, parent._handle, agent, folder)
+        return opened
 
     def keyed_session(self, key: str, *, agent: str, cwd: str | None = None) -> Session:
         """Return the session that a program knows by an id of its own. Create and store it if there is none.

@@ -81,6 +81,12 @@ class SideFileFinder:
         self._names: dict[str, list[str]] = {}
         self._lines: dict[tuple[str, str], dict[str, list[_Line]]] = {}
         self._files: dict[tuple[str, str], dict[bytes, list[str]]] = {}
+        self._problems: list[str] = []
+
+    def take_problems(self) -> list[str]:
+        """Return the problems of shared files since the last call. Each shared file has at most one."""
+        found, self._problems = self._problems, []
+        return found
 
     def find(self, wanted: SideFiles, known: Iterable[str] = ()) -> Iterator[SideFile]:
         """Yield the side files that exist. ``known``: names of further files that were side files before."""
@@ -133,8 +139,12 @@ class SideFileFinder:
             by_id: dict[str, list[_Line]] = {}
             try:
                 lines = _rows(path, wanted) if wanted.table else _read(path, SHARED_BYTES_MAX).split(b"\n")[:-1]
-            except (OSError, GitSessionError):
+            except (FileNotFoundError, NotADirectoryError):
                 lines = []
+            except (OSError, GitSessionError) as error:
+                lines = []
+                reason = error.strerror if isinstance(error, OSError) else error
+                self._problems.append(f"cannot store the sessions' lines of '{path}': {reason}")
             for line in lines:
                 value = jsonl.parse(line)
                 if not isinstance(value, LineFailure):

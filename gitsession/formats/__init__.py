@@ -41,9 +41,14 @@ if TYPE_CHECKING:
     from gitsession.formats.base.record import Record, Source, SourceProblem, SplitState
 
 __all__ = [
+    "CONFIG",
+    "DATA",
+    "FOLDERS",
     "FORMATS",
     "ROOTS",
+    "STATE",
     "Accompanied",
+    "AgentFolder",
     "Continuing",
     "Counting",
     "Database",
@@ -99,6 +104,33 @@ class SearchRoot(NamedTuple):
         return path[: path.partition("*")[0].rindex("/") + 1]
 
 
+class AgentFolder(NamedTuple):
+    """A folder below the home directory, and the environment variable that can contain the path of another folder."""
+
+    home: str
+    variable: str
+
+    def root(self, pattern: str) -> SearchRoot:
+        """Return a glob in the folder."""
+        return SearchRoot(self.home, pattern, self.variable)
+
+
+FOLDERS = {
+    "claude": AgentFolder(".claude", "CLAUDE_CONFIG_DIR"),
+    "codex": AgentFolder(".codex", "CODEX_HOME"),
+    "librecode": AgentFolder(".librecode", "LIBRECODE_HOME"),
+    "omp": AgentFolder(".omp/agent", "PI_CODING_AGENT_DIR"),
+    "opencode": AgentFolder(".config/opencode", "OPENCODE_CONFIG_DIR"),
+    "pi": AgentFolder(".pi/agent", "PI_CODING_AGENT_DIR"),
+}
+"""The folder of each agent. Aider has none, because its files are in the projects."""
+
+CONFIG = AgentFolder(".config", "XDG_CONFIG_HOME")
+DATA = AgentFolder(".local/share", "XDG_DATA_HOME")
+STATE = AgentFolder(".local/state", "XDG_STATE_HOME")
+"""Folders of all programs, in which some agents have a folder of their own."""
+
+
 class _KnownAgent(NamedTuple):
     """The properties of an agent that are available before the agent's modules are loaded.
 
@@ -117,37 +149,35 @@ _AGENTS = {
         "claude.agent",
         rb'"(?:parentUuid|leafUuid|sessionId)"',
         (
-            SearchRoot(".claude", "projects/*/*.jsonl", "CLAUDE_CONFIG_DIR"),
-            SearchRoot(".claude", "projects/*/*/subagents/**/agent-*.jsonl", "CLAUDE_CONFIG_DIR"),
+            FOLDERS["claude"].root("projects/*/*.jsonl"),
+            FOLDERS["claude"].root("projects/*/*/subagents/**/agent-*.jsonl"),
         ),
     ),
     "codex": _KnownAgent(
         "codex.agent",
         rb'\A\x28\xb5\x2f\xfd|"session_meta"',
         (
-            SearchRoot(".codex", "sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
-            SearchRoot(".codex", "archived_sessions/**/rollout-*.jsonl*", "CODEX_HOME"),
+            FOLDERS["codex"].root("sessions/**/rollout-*.jsonl*"),
+            FOLDERS["codex"].root("archived_sessions/**/rollout-*.jsonl*"),
         ),
     ),
-    "librecode": _KnownAgent(
-        "librecode.agent", rb'"created_at"', (SearchRoot(".librecode", "librecode.db", "LIBRECODE_HOME"),)
+    "librecode": _KnownAgent("librecode.agent", rb'"created_at"', (FOLDERS["librecode"].root("librecode.db"),)),
+    "omp": _KnownAgent(
+        "pi.agent",
+        rb'"(?:session|title)"',
+        (FOLDERS["omp"].root("sessions/**/*.jsonl")._replace(variable=""),),  # pi's root has the same variable
     ),
-    "omp": _KnownAgent("pi.agent", rb'"(?:session|title)"', (SearchRoot(".omp/agent", "sessions/**/*.jsonl"),)),
     "opencode": _KnownAgent(
         "opencode.agent",
         rb'\A(?:\xef\xbb\xbf)?\s*\{\s*"(?:info|id)"',
         # The folders are listed first. opencode did not delete them when it moved to the database, so the database is
         # searched last and takes precedence.
         (
-            SearchRoot(".local/share", "opencode/storage/session/*/ses_*.json", "XDG_DATA_HOME"),
-            SearchRoot(".local/share", "opencode/opencode*.db", "XDG_DATA_HOME"),
+            DATA.root("opencode/storage/session/*/ses_*.json"),
+            DATA.root("opencode/opencode*.db"),
         ),
     ),
-    "pi": _KnownAgent(
-        "pi.agent",
-        rb'"(?:session|title)"',
-        (SearchRoot(".pi/agent", "sessions/**/*.jsonl", "PI_CODING_AGENT_DIR"),),
-    ),
+    "pi": _KnownAgent("pi.agent", rb'"(?:session|title)"', (FOLDERS["pi"].root("sessions/**/*.jsonl"),)),
 }
 """The agents by name. The formats are tried on a file in this order: the formats with stricter patterns come first."""
 

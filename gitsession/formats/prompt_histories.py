@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
-from gitsession.formats import SearchRoot
+from gitsession.formats import DATA, FOLDERS, STATE, SearchRoot
 from gitsession.formats.base.fields import INT_MAX, object_in, plain, text_of, to_ms
 from gitsession.formats.base.jsonl import Object
 from gitsession.pattern import pattern
@@ -42,14 +42,14 @@ ReadBeside: TypeAlias = Callable[[str], str | None]
 """A function that returns the text of a file, given its path relative to the history; ``None`` if it cannot be read."""
 
 HISTORY_ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {
-    "claude": (SearchRoot(".claude", "history.jsonl", "CLAUDE_CONFIG_DIR"),),
-    "codex": (SearchRoot(".codex", "history.jsonl", "CODEX_HOME"),),
+    "claude": (FOLDERS["claude"].root("history.jsonl"),),
+    "codex": (FOLDERS["codex"].root("history.jsonl"),),
     "omp": (
-        SearchRoot(".omp/agent", "history.db", "PI_CODING_AGENT_DIR"),
+        FOLDERS["omp"].root("history.db"),
         SearchRoot(".omp", "profiles/*/agent/history.db"),
-        SearchRoot(".local/share", "omp/history.db", "XDG_DATA_HOME"),
+        DATA.root("omp/history.db"),
     ),
-    "opencode": (SearchRoot(".local/state", "opencode/prompt-history.jsonl", "XDG_STATE_HOME"),),
+    "opencode": (STATE.root("opencode/prompt-history.jsonl"),),
 }
 """The prompt histories of each agent, except Aider's, which is in the folder of the project."""
 

@@ -5,60 +5,50 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from gitsession.instructions.place import Place, real
-from gitsession.instructions.reading import InstructionReader, as_yaml, strings
-from gitsession.model.instructions import InstructionFile, InstructionSet
+from gitsession.instructions.loader import Loader, to_instructions
+from gitsession.instructions.place import real
+from gitsession.instructions.reading import as_yaml, strings
+from gitsession.model.instructions import InstructionFile
 
 CONFIG = ".aider.conf.yml"
 
 
-def load(place: Place) -> InstructionSet:
-    """Return the read-only files of Aider in ``place``."""
-    reader = InstructionReader()
-    return InstructionSet(
-        agent="aider",
-        cwd=place.cwd.as_posix(),
-        files=tuple(_files(reader, place)),
-        problems=tuple(reader.problems),
-    )
+class AiderLoader(Loader):
+    """A loader of the read-only files of Aider, which has no skills."""
 
+    AGENT = "aider"
 
-def _files(reader: InstructionReader, place: Place) -> Iterator[InstructionFile]:
-    seen: set[Path] = set()
-    for name, origin in _named(reader, place):
-        path = place.expand(name, place.cwd)
-        expanded = sorted(reader.walk(path)) if path.is_dir() else [path]
-        for each in expanded:
-            if real(each) in seen:
-                continue
-            seen.add(real(each))
-            if not each.exists():
-                reader.refuse(each, "absent")
-            elif file := reader.read(each):
-                yield InstructionFile(
-                    path=each.as_posix(),
-                    scope="convention",
-                    content=file.text,
-                    digest=file.digest,
-                    reason=f"read: of {origin}",
-                )
+    def files(self) -> Iterator[InstructionFile]:
+        """Yield the files that the configuration names, each once."""
+        seen: set[Path] = set()
+        for name, origin in self._named():
+            path = self.place.expand(name, self.place.cwd)
+            expanded = sorted(self.reader.walk(path)) if path.is_dir() else [path]
+            for each in expanded:
+                if real(each) in seen:
+                    continue
+                seen.add(real(each))
+                if not each.exists():
+                    self.reader.refuse(each, "absent")
+                elif file := self.reader.read(each):
+                    yield to_instructions(file, "convention", f"read: of {origin}")
 
-
-def _named(reader: InstructionReader, place: Place) -> Iterator[tuple[str, str]]:
-    """Yield the paths of ``AIDER_READ`` or of the last configuration file with ``read``, which replaces the others."""
-    if chosen := place.environment.get("AIDER_READ"):
-        yield chosen, "$AIDER_READ"
-        return
-    folders = [place.home, *([place.git_root] if place.git_root else []), place.cwd]
-    for folder in reversed(list(dict.fromkeys(folders))):
-        file = reader.read(folder / CONFIG)
-        if file is None:
-            continue
-        try:
-            settings = as_yaml(file.text)
-        except ValueError:
-            reader.refuse(file.path, "not a YAML file")
-            continue
-        if isinstance(settings, dict) and "read" in settings:
-            yield from ((name, file.path.as_posix()) for name in strings(settings["read"]))
+    def _named(self) -> Iterator[tuple[str, str]]:
+        """Yield the paths of ``AIDER_READ`` or of the last configuration file with ``read``, and their origin."""
+        place = self.place
+        if chosen := place.environment.get("AIDER_READ"):
+            yield chosen, "$AIDER_READ"
             return
+        folders = [place.home, *([place.git_root] if place.git_root else []), place.cwd]
+        for folder in reversed(list(dict.fromkeys(folders))):
+            file = self.reader.read(folder / CONFIG)
+            if file is None:
+                continue
+            try:
+                settings = as_yaml(file.text)
+            except ValueError:
+                self.reader.refuse(file.path, "not a YAML file")
+                continue
+            if isinstance(settings, dict) and "read" in settings:
+                yield from ((name, file.path.as_posix()) for name in strings(settings["read"]))
+                return

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from gitsession.dataclass import dataclass
+from gitsession.formats import FOLDERS
 from gitsession.formats.claude.files import folder_of
+from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.markdown_text import blank_code, without_comments
 from gitsession.instructions.place import Place, between, real, upwards
-from gitsession.instructions.reading import InstructionReader, ReadFile, strings, text_of
+from gitsession.instructions.reading import ReadFile, as_json_object, strings, text_of
 from gitsession.instructions.scopes import absolute, below, expand_braces, matches
 from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
-from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.instructions import InstructionFile, Skill
 
 FILES_DEEP_MAX = 5
 """Largest number of files in a chain of imports, including the file that begins it."""
+
+GLOBS_MAX = 256
+"""Largest number of globs in the ``paths`` of one file."""
 
 MEMORY_LINES_MAX = 200
 MEMORY_CHARS_MAX = 25_000
@@ -30,6 +36,7 @@ _LOCAL = "CLAUDE.local.md"
 _RULES = ".claude/rules"
 _SKILLS = ".claude/skills"
 _IMPORT = re.compile(r"(?:^|\s)@((?:[^\s\\]|\\ )+)", re.MULTILINE)
+_TRAILING = ".,;:!?)]}\"'"
 _IMPORT_START = re.compile(r"\./|~/|/.|[A-Za-z0-9._-]")
 
 _SUFFIXES = """
@@ -41,11 +48,6 @@ _SUFFIXES = """
 """
 _TEXT_SUFFIXES = frozenset(_SUFFIXES.split())
 """Suffixes of the files that can be imported. A file without a suffix can be imported too."""
-
-
-def load(place: Place) -> InstructionSet:
-    """Return the instructions of Claude Code in ``place``."""
-    return _Loader(place).load()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,11 +67,14 @@ class _Origin:
     may_import_any: bool = False
 
 
-class _Loader:
+class ClaudeLoader(Loader):
+    """A loader of the instructions of Claude Code."""
+
+    AGENT = "claude"
+
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.reader = InstructionReader()
-        self.user = place.folder("CLAUDE_CONFIG_DIR", ".claude")
+        super().__init__(place)
+        self.user = place.folder(FOLDERS[self.AGENT])
         is_mac = sys.platform == "darwin"
         self.managed = place.root / ("Library/Application Support/ClaudeCode" if is_mac else "etc/claude-code")
         self.settings = self._settings()
@@ -77,33 +82,30 @@ class _Loader:
         self.seen: set[Path] = set()
         self.conditional: list[InstructionFile] = []
 
-    def load(self) -> InstructionSet:
-        files: list[InstructionFile] = []
-        if not self.place.is_set("CLAUDE_CODE_DISABLE_CLAUDE_MDS"):
-            files += [*self._managed(), *self._user(), *self._project()]
-        files += self._memory()
-        if not self.place.is_set("CLAUDE_CODE_DISABLE_CLAUDE_MDS"):
-            managed_and_user = self.conditional
-            self.conditional = []
-            in_folders = [file for file in managed_and_user if file.scope == "rule"]
-            nested = list(self._nested())
-            files += [file for file in managed_and_user if file.scope != "rule"]
-            files += [*nested, *in_folders]
-        return InstructionSet(
-            agent="claude",
-            cwd=self.place.cwd.as_posix(),
-            files=tuple(files),
-            skills=first_of_each_name(self._skills()),
-            problems=tuple(self.reader.problems),
-        )
+    def files(self) -> Iterator[InstructionFile]:
+        """Yield the files that are always in force, then those of a path: of the user, of folders below, of rules."""
+        is_off = self.place.is_set("CLAUDE_CODE_DISABLE_CLAUDE_MDS")
+        if not is_off:
+            yield from self._managed()
+            yield from self._user()
+            yield from self._project()
+        yield from self._memory()
+        if not is_off:
+            conditional, self.conditional = self.conditional, []
+            yield from (file for file in conditional if file.scope != "rule")
+            yield from self._nested()
+            yield from (file for file in conditional if file.scope == "rule")
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Return the first skill of each name."""
+        return first_of_each_name(self._all_skills())
 
     def _managed(self) -> Iterator[InstructionFile]:
         origin = _Origin(scope="managed", reason="managed policy", may_import_any=self.is_approved)
         yield from self._with_imports(self.managed / "CLAUDE.md", origin)
         policy = self.reader.read(self.managed / "managed-settings.json")
-        if policy and (text := text_of(_json(policy).get("claudeMd"))):
-            reason = "claudeMd of the managed settings"
-            yield _file(policy, text, replace(origin, reason=reason), None)
+        if policy and (text := text_of(as_json_object(policy).get("claudeMd"))):
+            yield to_instructions(policy, origin.scope, "claudeMd of the managed settings", text)
         yield from self._rules(self.managed / _RULES, replace(origin, reason="managed rule"), self.place.cwd)
 
     def _user(self) -> Iterator[InstructionFile]:
@@ -123,7 +125,7 @@ class _Loader:
         """Yield the files of one folder of the project. ``is_local``: only the local ones."""
         any_import = self.is_approved and not nested
         origin = _Origin(
-            scope="project", reason="project memory", within=self._boundary(folder), may_import_any=any_import
+            scope="project", reason="project memory", within=self.place.boundary(folder), may_import_any=any_import
         )
         if not is_local:
             for name in _NAMES:
@@ -176,16 +178,11 @@ class _Loader:
         _, body = self.reader.split(file)
         text, is_truncated = _cut(without_comments(body))
         if text:
-            origin = _Origin(scope="memory", reason="auto memory")
-            yield replace(_file(file, text, origin, None), is_truncated=is_truncated)
+            yield to_instructions(file, "memory", "auto memory", text, is_truncated=is_truncated)
 
     def _with_imports(self, path: Path, origin: _Origin, chain: tuple[Path, ...] = ()) -> Iterator[InstructionFile]:
         """Yield the file, and after it the files that it imports, at any depth."""
-        resolved = real(path)
-        if resolved in [real(each) for each in chain]:
-            self.reader.refuse(path, "it imports itself")
-            return
-        if resolved in self.seen or self._is_excluded(path, origin):
+        if self.refuse_circle(path, chain) or real(path) in self.seen or self._is_excluded(path, origin):
             return
         if len(chain) >= FILES_DEEP_MAX:
             self.reader.refuse(path, f"imported at a depth of more than {FILES_DEEP_MAX - 1} imports")
@@ -193,23 +190,40 @@ class _Loader:
         file = self.reader.read(path, within=None if origin.may_import_any else origin.within)
         if file is None:
             return
-        self.seen.add(resolved)
+        self.seen.add(real(path))
         fields, body = self.reader.split(file)
         text = without_comments(body).strip()
         if not text:
             return
-        found = _file(file, text, origin, chain[-1].as_posix() if chain else None)
-        yield replace(found, patterns=_paths(fields.get("paths")) if origin.reason.endswith("rule") else ())
-        for target in _targets(without_comments(body), path.parent, self.place):
+        patterns = self._globs(file.path, fields) if origin.reason.endswith("rule") else ()
+        importer = chain[-1].as_posix() if chain else None
+        yield to_instructions(file, origin.scope, origin.reason, text, patterns=patterns, imported_by=importer)
+        for target in self._imports(file, body):
             if self._may_import(target, origin):
                 yield from self._with_imports(target, replace(origin, reason="import"), (*chain, path))
 
+    def _imports(self, file: ReadFile, body: str) -> list[Path]:
+        """Return the files that a file imports, each once, and list those that do not exist."""
+        base = file.path.parent
+        names = dict.fromkeys(_names(blank_code(without_comments(body))))
+        targets = {name: self.place.expand(name, base) for name in names}
+        exists = {name: self.reader.has_file(target) for name, target in targets.items()}
+        missing = [name for name in names if exists[name] is False and _is_path(name)]
+        lines = _lines_of_names(file, body) if missing else {}
+        for name in missing:
+            line = f"line {lines[name]} of " if name in lines else ""
+            if not os.path.isdir(targets[name]):
+                self.reader.refuse(targets[name], f"does not exist, but {line}{self.place.shown(file.path)} imports it")
+        return list(dict.fromkeys(targets[name] for name in names if exists[name]))
+
+    def _globs(self, path: Path, fields: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the globs of ``paths`` in front matter; none if they match every path."""
+        found = tuple(islice(_paths(fields.get("paths")), GLOBS_MAX + 1))
+        if len(found) > GLOBS_MAX:
+            self.reader.refuse(path, f"more than {GLOBS_MAX} globs in `paths`: the others are ignored")
+        return () if all(glob == "**" for glob in found) else found[:GLOBS_MAX]
+
     def _may_import(self, target: Path, origin: _Origin) -> bool:
-        try:
-            if not target.exists() or target.is_dir():
-                return False
-        except (OSError, ValueError):  # what follows the @ is no path, or its folder is not readable
-            return False
         if target.suffix and target.suffix.lower() not in _TEXT_SUFFIXES:
             self.reader.refuse(target, "an import of a file that is not text")
             return False
@@ -223,10 +237,6 @@ class _Loader:
             return False
         return matches(strings(self.settings.get("claudeMdExcludes")), path.as_posix())
 
-    def _boundary(self, folder: Path) -> Path:
-        root = self.place.git_root
-        return root if root is not None and folder.is_relative_to(root) else folder
-
     def _settings(self) -> dict[str, Any]:
         """Return the settings about memory. Later files win, and their lists are joined."""
         project = (self.place.git_root or self.place.cwd) / ".claude"
@@ -235,7 +245,7 @@ class _Loader:
         excludes: list[str] = []
         for path in [*files, self.managed / "managed-settings.json"]:
             if file := self.reader.read(path):
-                settings = _json(file)
+                settings = as_json_object(file)
                 excludes += strings(settings.get("claudeMdExcludes"))
                 if path.parent == project:  # a project must not move the memory to a folder of its choice
                     settings.pop("autoMemoryDirectory", None)
@@ -244,20 +254,20 @@ class _Loader:
 
     def _is_approved(self) -> bool:
         """Return whether the user approved imports from outside of the project."""
-        folder = self.user if self.place.environment.get("CLAUDE_CONFIG_DIR") else self.place.home
-        file = self.reader.read(folder / ".claude.json", bytes_max=64 * 1024 * 1024)
-        projects = _json(file).get("projects") if file else None
+        folder = self.user if self.place.environment.get(FOLDERS[self.AGENT].variable) else self.place.home
+        file = self.reader.read(folder / ".claude.json", uncounted_max=64 * 1024 * 1024)
+        projects = as_json_object(file).get("projects")
         root = (self.place.main_root or self.place.cwd).as_posix()
         project = projects.get(root) if isinstance(projects, dict) else None
         return isinstance(project, dict) and project.get("hasClaudeMdExternalIncludesApproved") is True
 
-    def _skills(self) -> Iterator[Skill]:
+    def _all_skills(self) -> Iterator[Skill]:
         yield from self._skills_in(self.managed / _SKILLS, None)
         yield from self._skills_in(self.user / "skills", None)
         for folder in upwards(self.place.cwd, self.place.git_root or self.place.cwd):
-            yield from self._skills_in(folder / _SKILLS, self._boundary(folder))
+            yield from self._skills_in(folder / _SKILLS, self.place.boundary(folder))
         for folder in self._nested_folders():
-            for skill in self._skills_in(folder / _SKILLS, self._boundary(folder)):
+            for skill in self._skills_in(folder / _SKILLS, self.place.boundary(folder)):
                 yield replace(skill, patterns=skill.patterns or below(folder))
 
     def _skills_in(self, folder: Path, within: Path | None) -> Iterator[Skill]:
@@ -265,40 +275,40 @@ class _Loader:
             found = read_skill(self.reader, folder / name / SKILL_FILE, within=within, needs_description=False)
             if found is not None:
                 skill, fields = found
-                patterns = absolute(_paths(fields.get("paths")), self.place.cwd)
+                patterns = absolute(self._globs(Path(skill.path), fields), self.place.cwd)
                 description = skill.description or _first_line(skill.content)
                 yield replace(skill, name=name, description=description, patterns=patterns)
 
 
-def _file(file: ReadFile, text: str, origin: _Origin, imported_by: str | None) -> InstructionFile:
-    return InstructionFile(
-        path=file.path.as_posix(),
-        scope=origin.scope,
-        content=text,
-        digest=file.digest,
-        imported_by=imported_by,
-        reason=origin.reason,
-    )
-
-
-def _targets(text: str, base: Path, place: Place) -> list[Path]:
-    """Return the paths that ``text`` imports, relative to ``base``, each once."""
-    found = []
-    for match in _IMPORT.finditer(blank_code(text)):
+def _names(text: str) -> Iterator[str]:
+    """Yield the names of the files that ``text`` imports, a text without code."""
+    for match in _IMPORT.finditer(text):
         name = match[1].partition("#")[0].replace("\\ ", " ")
         if _IMPORT_START.match(name):
-            found.append(place.expand(name, base))
-    return list(dict.fromkeys(found))
+            yield name
 
 
-def _paths(value: Any) -> tuple[str, ...]:
-    """Return the globs of ``paths``; none if they match every path."""
-    found = []
+def _is_path(name: str) -> bool:
+    """Return whether a name is rather a path than a mention of a user or of a package, such as ``@types/node``."""
+    is_path = name.startswith(("./", "../", "~/", "/"))
+    return is_path or Path(name.rstrip(_TRAILING)).suffix.lower() in _TEXT_SUFFIXES
+
+
+def _lines_of_names(file: ReadFile, body: str) -> dict[str, int]:
+    """Return the number of the first line that imports each name. ``body``: the text after the front matter."""
+    first = 1 + file.text[: len(file.text) - len(body)].count("\n")
+    found: dict[str, int] = {}
+    for number, line in enumerate(blank_code(body).split("\n"), first):
+        for name in _names(line):
+            found.setdefault(name, number)
+    return found
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Yield the globs of ``paths``."""
     for text in strings(value):
         for pattern in _split(text):
-            found += [glob.removesuffix("/**") for glob in expand_braces(pattern)]
-    found = [glob for glob in found if glob]
-    return () if all(glob == "**" for glob in found) else tuple(found)
+            yield from (name for glob in expand_braces(pattern) if (name := glob.removesuffix("/**")))
 
 
 def _split(text: str) -> list[str]:
@@ -325,11 +335,3 @@ def _cut(text: str) -> tuple[str, bool]:
 
 def _first_line(text: str) -> str:
     return next((line.lstrip("# ").strip() for line in text.split("\n") if line.strip()), "")
-
-
-def _json(file: ReadFile) -> dict[str, Any]:
-    try:
-        value = json.loads(file.text)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gitsession.formats import FOLDERS
+from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.place import Place, between, upwards
-from gitsession.instructions.reading import InstructionReader, ReadFile, as_yaml, strings
+from gitsession.instructions.reading import ReadFile, as_yaml, strings
 from gitsession.instructions.skills import skills_below
-from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.instructions import InstructionFile, Skill
 
 OVERRIDE = "AGENTS.override.md"
 DEFAULT = "AGENTS.md"
@@ -19,26 +21,15 @@ PROJECT_BYTES_MAX = 32 * 1024
 """Total size of the project's files that the model receives, unless ``project_doc_max_bytes`` has another value."""
 
 
-def load(place: Place) -> InstructionSet:
-    """Return the instructions of codex in ``place``."""
-    return _Loader(place).load()
+class CodexLoader(Loader):
+    """A loader of the instructions of codex."""
 
+    AGENT = "codex"
 
-class _Loader:
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.reader = InstructionReader()
-        self.user = place.folder("CODEX_HOME", ".codex")
+        super().__init__(place)
+        self.user = place.folder(FOLDERS[self.AGENT])
         self.settings = self._settings()
-
-    def load(self) -> InstructionSet:
-        return InstructionSet(
-            agent="codex",
-            cwd=self.place.cwd.as_posix(),
-            files=(*self._global(), *self._project()),
-            skills=tuple(self._skills()),
-            problems=tuple(self.reader.problems),
-        )
 
     def _settings(self) -> dict[str, Any]:
         file = self.reader.read(self.user / "config.toml")
@@ -48,11 +39,16 @@ class _Loader:
             self.reader.refuse(self.user / "config.toml", "not a TOML file")
             return {}
 
+    def files(self) -> Iterator[InstructionFile]:
+        """Yield the file of the user, and then those of the project."""
+        yield from self._global()
+        yield from self._project()
+
     def _global(self) -> Iterator[InstructionFile]:
         for name in (OVERRIDE, DEFAULT):
             file = self.reader.read(self.user / name)
             if file and (text := file.text.strip()):
-                yield _file(file, text, "user", "first of AGENTS.override.md and AGENTS.md in codex's folder")
+                yield to_instructions(file, "user", "first of AGENTS.override.md and AGENTS.md in codex's folder", text)
                 return
 
     def _project(self) -> Iterator[InstructionFile]:
@@ -64,8 +60,8 @@ class _Loader:
             data = file.text.encode()
             text = data[:remaining].decode("utf-8", "replace")
             if text.strip():
-                found = _file(file, text, "project", "first of the names of project files in its folder")
-                yield replace(found, is_truncated=len(data) > remaining)
+                reason = "first of the names of project files in its folder"
+                yield to_instructions(file, "project", reason, text, is_truncated=len(data) > remaining)
                 remaining -= min(len(data), remaining)
 
     def _folders(self) -> list[Path]:
@@ -98,7 +94,7 @@ class _Loader:
         value = self.settings.get("project_doc_max_bytes")
         return value if isinstance(value, int) and value >= 0 else PROJECT_BYTES_MAX
 
-    def _skills(self) -> Iterator[Skill]:
+    def skills(self) -> Iterator[Skill]:
         """Yield the skills by origin, and those of one origin by name."""
         folders = self._folders()
         project = [folder / name for folder in folders for name in (".codex/skills", ".agents/skills")]
@@ -123,7 +119,3 @@ class _Loader:
             return True
         policy = settings.get("policy") if isinstance(settings, dict) else None
         return not (isinstance(policy, dict) and policy.get("allow_implicit_invocation") is False)
-
-
-def _file(file: ReadFile, text: str, scope: str, reason: str) -> InstructionFile:
-    return InstructionFile(path=file.path.as_posix(), scope=scope, content=text, digest=file.digest, reason=reason)

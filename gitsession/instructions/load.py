@@ -8,11 +8,22 @@ from importlib import import_module
 from pathlib import Path
 
 from gitsession.errors import NotFound
+from gitsession.instructions.loader import Loader
 from gitsession.instructions.place import Place, real
 from gitsession.model.instructions import InstructionSet
 
-AGENTS = ("aider", "claude", "codex", "omp", "opencode", "pi")
-"""Agents whose instructions can be loaded. Each name is also the name of a module of this package."""
+_LOADERS = {
+    "aider": "AiderLoader",
+    "claude": "ClaudeLoader",
+    "codex": "CodexLoader",
+    "omp": "OmpLoader",
+    "opencode": "OpencodeLoader",
+    "pi": "PiLoader",
+}
+"""The class of each agent, in the module with the name of the agent."""
+
+AGENTS = tuple(_LOADERS)
+"""Agents whose instructions can be loaded."""
 
 
 def load(
@@ -53,8 +64,8 @@ def load(
         nested=nested,
         root=root,
     )
-    found: InstructionSet = import_module(f"gitsession.instructions.{agent}").load(place)
-    return found
+    loader: type[Loader] = getattr(import_module(f"gitsession.instructions.{agent}"), _LOADERS[agent])
+    return loader(place).load()
 
 
 def _below(resolved: Path, cwd: Path, path: Path) -> Path:

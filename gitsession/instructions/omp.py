@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gitsession.formats import FOLDERS
+from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.markdown_text import blank_code
 from gitsession.instructions.place import Place, real, upwards
-from gitsession.instructions.reading import InstructionReader, ReadFile, strings, text_of
+from gitsession.instructions.reading import ReadFile, strings, text_of
 from gitsession.instructions.skills import first_of_each_name, skills_in
-from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.instructions import InstructionFile, Skill
 
 IMPORTS_DEEP_MAX = 5
 AGENTS_MD = "AGENTS.md"
@@ -23,29 +25,28 @@ _IMPORT = re.compile(r"(?:^|(?<=[ \t]))@([./~A-Za-z0-9_-]\S*)", re.MULTILINE)
 _TRAILING = ".,;:!?)]}\"'"
 
 
-def load(place: Place) -> InstructionSet:
-    """Return the instructions of omp in ``place``."""
-    return _Loader(place).load()
+class OmpLoader(Loader):
+    """A loader of the instructions of omp."""
 
+    AGENT = "omp"
 
-class _Loader:
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.reader = InstructionReader()
-        self.user = place.folder("PI_CODING_AGENT_DIR", f"{OWN}/agent")
+        super().__init__(place)
+        self.user = place.folder(FOLDERS[self.AGENT])
         self.root = place.git_root
         self.on_demand: list[Skill] = []
 
-    def load(self) -> InstructionSet:
-        system, append = (list(self._system(name)) for name in ("SYSTEM.md", "APPEND_SYSTEM.md"))
-        rules = list(self._rules())
-        return InstructionSet(
-            agent="omp",
-            cwd=self.place.cwd.as_posix(),
-            files=(*system, *rules, *self._context_files(), *append),
-            skills=(*_by_name(first_of_each_name(self._skills())), *_by_name(self.on_demand)),
-            problems=tuple(self.reader.problems),
-        )
+    def files(self) -> Iterator[InstructionFile]:
+        """Yield the files. The rules that the model reads on demand are kept for ``skills``."""
+        yield from self._system("SYSTEM.md")
+        yield from self._rules()
+        yield from self._context_files()
+        yield from self._system("APPEND_SYSTEM.md")
+
+    def skills(self) -> Iterator[Skill]:
+        """Yield the skills and then the rules on demand, both by name."""
+        yield from _by_name(first_of_each_name(self._all_skills()))
+        yield from _by_name(self.on_demand)
 
     def _system(self, name: str) -> Iterator[InstructionFile]:
         """Yield the project's file for the system prompt, otherwise the user's."""
@@ -54,7 +55,7 @@ class _Loader:
         project = [(folder / name, "project")] if folder is not None else []
         for path, scope in [*project, (self.user / name, "user")]:
             if (file := self._read(path, scope)) and file.text:
-                yield _file(file, file.text, scope, reason)
+                yield to_instructions(file, scope, reason)
                 return
 
     def _nearest(self) -> Path | None:
@@ -97,15 +98,11 @@ class _Loader:
         for path in paths:
             if (file := self._read(path, scope)) and file.text:
                 names = "first context file of " + ("the user" if scope == "user" else "its folder")
-                yield _file(file, self._expanded(file, scope, (path,), set()), scope, names)
+                yield to_instructions(file, scope, names, self._expanded(file, scope, (path,), set()))
                 return
 
     def _read(self, path: Path, scope: str) -> ReadFile | None:
-        if scope == "user":
-            return self.reader.read(path)
-        root = self.root
-        within = root if root is not None and path.is_relative_to(root) else path.parent
-        return self.reader.read(path, within=within)
+        return self.reader.read(path, within=None if scope == "user" else self.place.boundary(path.parent))
 
     def _expanded(self, file: ReadFile, scope: str, chain: tuple[Path, ...], seen: set[Path]) -> str:
         """Return the text with the imported files in place of ``@path``."""
@@ -122,14 +119,9 @@ class _Loader:
         return "".join([*parts, file.text[done:]])
 
     def _imported(self, target: Path, scope: str, chain: tuple[Path, ...], seen: set[Path]) -> ReadFile | None:
-        try:
-            if target.is_dir() or not target.exists():
-                return None
-        except (OSError, ValueError):
+        if not self.reader.has_file(target) or self.refuse_circle(target, chain):
             return None
-        if real(target) in [real(each) for each in chain]:
-            self.reader.refuse(target, "it imports itself")
-        elif len(chain) > IMPORTS_DEEP_MAX:
+        if len(chain) > IMPORTS_DEEP_MAX:
             self.reader.refuse(target, f"imported at a depth of more than {IMPORTS_DEEP_MAX} imports")
         elif scope == "project" and not real(target).is_relative_to(self.root or self.place.cwd):
             self.reader.refuse(target, "an import from outside of the project")
@@ -153,7 +145,7 @@ class _Loader:
                 text = "applies when the output matches its condition"
                 self.on_demand.append(replace(_skill(file, name, text, body), is_listed=False))
             elif is_sticky or fields.get("alwaysApply") is True:
-                yield _file(file, body.strip(), "rule", "rule that applies always")
+                yield to_instructions(file, "rule", "rule that applies always", body.strip())
             elif description := text_of(fields.get("description")):
                 globs = ", ".join(strings(fields.get("globs")))
                 self.on_demand.append(_skill(file, name, f"{description} ({globs})" if globs else description, body))
@@ -189,7 +181,7 @@ class _Loader:
             if name.endswith(suffixes) and not name.startswith("."):
                 yield folder / name, scope, False
 
-    def _skills(self) -> Iterator[Skill]:
+    def _all_skills(self) -> Iterator[Skill]:
         cwd, home = self.place.cwd, self.place.home
         folders = list(upwards(cwd, self.root or home))
         for name in (OWN, ".claude", *SHARED):
@@ -205,8 +197,7 @@ class _Loader:
         yield from self._skills_in(self.user / "managed-skills", None)
 
     def _skills_in(self, folder: Path, base: Path | None) -> Iterator[Skill]:
-        within = None if base is None else self.root if self.root and base.is_relative_to(self.root) else base
-        yield from skills_in(self.reader, folder, within=within)
+        yield from skills_in(self.reader, folder, within=None if base is None else self.place.boundary(base))
 
 
 def _by_name(skills: Iterable[Skill]) -> list[Skill]:
@@ -228,7 +219,3 @@ def _skill(file: ReadFile, name: str, description: str, body: str) -> Skill:
     return Skill(
         name=name, description=description, path=file.path.as_posix(), digest=file.digest, content=body.strip()
     )
-
-
-def _file(file: ReadFile, text: str, scope: str, reason: str) -> InstructionFile:
-    return InstructionFile(path=file.path.as_posix(), scope=scope, content=text, digest=file.digest, reason=reason)

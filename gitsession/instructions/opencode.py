@@ -4,49 +4,47 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gitsession.formats import CONFIG
+from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.place import Place, between, upwards
-from gitsession.instructions.reading import InstructionReader, strings
+from gitsession.instructions.reading import strings
 from gitsession.instructions.scopes import absolute, below, matches
 from gitsession.instructions.skills import first_of_each_name, skills_below
-from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.instructions import InstructionFile, Skill
 
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _STRING_OR_LAST_COMMA = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
 _CONFIGS = ("config.json", "opencode.json", "opencode.jsonc")
 
 
-def load(place: Place) -> InstructionSet:
-    """Return the instructions of opencode in ``place``."""
-    return _Loader(place).load()
+class OpencodeLoader(Loader):
+    """A loader of the instructions of opencode."""
 
+    AGENT = "opencode"
 
-class _Loader:
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.reader = InstructionReader()
-        config_home = place.folder("XDG_CONFIG_HOME", ".config")
-        self.user = config_home / "opencode"
+        super().__init__(place)
+        self.user = place.folder(CONFIG) / "opencode"
         self.root = place.git_root or place.cwd
         is_off = place.is_set("OPENCODE_DISABLE_CLAUDE_CODE") or place.is_set("OPENCODE_DISABLE_CLAUDE_CODE_PROMPT")
         self.names = ("AGENTS.md", *(() if is_off else ("CLAUDE.md",)), "CONTEXT.md")
         self.is_claude_off = is_off
         self.has_project = not place.is_set("OPENCODE_DISABLE_PROJECT_CONFIG")
 
-    def load(self) -> InstructionSet:
+    def files(self) -> Iterable[InstructionFile]:
+        """Return the files, each once."""
         files: dict[str, InstructionFile] = {}
         for file in (*self._global(), *self._project(), *self._configured(), *self._nested()):
             files.setdefault(file.path, file)
-        return InstructionSet(
-            agent="opencode",
-            cwd=self.place.cwd.as_posix(),
-            files=tuple(files.values()),
-            skills=tuple(sorted(first_of_each_name(self._skills()), key=lambda skill: skill.name)),
-            problems=tuple(self.reader.problems),
-        )
+        return files.values()
+
+    def skills(self) -> list[Skill]:
+        """Return the first skill of each name, by name."""
+        return sorted(first_of_each_name(self._all_skills()), key=lambda skill: skill.name)
 
     def _global(self) -> Iterator[InstructionFile]:
         claude = () if self.is_claude_off else (self.place.home / ".claude/CLAUDE.md",)
@@ -132,16 +130,9 @@ class _Loader:
         self, path: Path, scope: str, reason: str, within: Path | None = None, patterns: tuple[str, ...] = ()
     ) -> Iterator[InstructionFile]:
         if (file := self.reader.read(path, within=within)) and file.text:
-            yield InstructionFile(
-                path=path.as_posix(),
-                scope=scope,
-                content=file.text,
-                digest=file.digest,
-                patterns=patterns,
-                reason=reason,
-            )
+            yield to_instructions(file, scope, reason, patterns=patterns)
 
-    def _skills(self) -> Iterator[Skill]:
+    def _all_skills(self) -> Iterator[Skill]:
         outside = [".agents", *([] if self.is_claude_off else [".claude"])]
         for name in outside:
             yield from skills_below(self.reader, self.place.home / name / "skills")

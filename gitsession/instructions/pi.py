@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from gitsession.formats import FOLDERS
+from gitsession.instructions.loader import Loader, to_instructions
 from gitsession.instructions.place import Place, upwards
-from gitsession.instructions.reading import InstructionReader
+from gitsession.instructions.reading import as_json_object
 from gitsession.instructions.skills import SKILL_FILE, first_of_each_name, read_skill
-from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
+from gitsession.model.instructions import InstructionFile, Skill
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "AGENTS.MD", "CLAUDE.md", "CLAUDE.MD")
 SYSTEM, APPEND = "SYSTEM.md", "APPEND_SYSTEM.md"
 
 
-def load(place: Place) -> InstructionSet:
-    """Return the instructions of pi in ``place``."""
-    return _Loader(place).load()
+class PiLoader(Loader):
+    """A loader of the instructions of pi."""
 
+    AGENT = "pi"
 
-class _Loader:
     def __init__(self, place: Place) -> None:
-        self.place = place
-        self.reader = InstructionReader()
-        self.user = place.folder("PI_CODING_AGENT_DIR", ".pi/agent")
+        super().__init__(place)
+        self.user = place.folder(FOLDERS[self.AGENT])
         self.project = place.cwd / ".pi"
         self.is_trusted = self._is_trusted()
 
-    def load(self) -> InstructionSet:
-        return InstructionSet(
-            agent="pi",
-            cwd=self.place.cwd.as_posix(),
-            files=(*self._system(SYSTEM), *self._system(APPEND), *self._context_files()),
-            skills=first_of_each_name(self._skills()),
-            problems=tuple(self.reader.problems),
-        )
+    def files(self) -> Iterator[InstructionFile]:
+        """Yield the files of the system prompt, and then the context files."""
+        yield from self._system(SYSTEM)
+        yield from self._system(APPEND)
+        yield from self._context_files()
+
+    def skills(self) -> tuple[Skill, ...]:
+        """Return the first skill of each name."""
+        return first_of_each_name(self._all_skills())
 
     def _system(self, name: str) -> Iterator[InstructionFile]:
         """Yield the file that replaces or extends the system prompt: the project's, otherwise the user's."""
@@ -57,8 +57,7 @@ class _Loader:
             name = next((name for name in NAMES if (folder / name).is_file()), None)
             if name is None or folder / name == shadowed:
                 continue
-            root = self.place.git_root
-            within = (root if root and folder.is_relative_to(root) else folder) if scope == "project" else None
+            within = self.place.boundary(folder) if scope == "project" else None
             for file in self._file(folder / name, scope, f"first of {', '.join(NAMES)} in its folder", within):
                 if file.path not in seen:
                     seen.add(file.path)
@@ -73,23 +72,15 @@ class _Loader:
 
     def _file(self, path: Path, scope: str, reason: str, within: Path | None) -> Iterator[InstructionFile]:
         if file := self.reader.read(path, within=within):
-            yield InstructionFile(
-                path=path.as_posix(), scope=scope, content=file.text, digest=file.digest, reason=reason
-            )
+            yield to_instructions(file, scope, reason)
 
     def _is_trusted(self) -> bool:
         """Return whether the user's newest decision about the folder, or about the nearest above, is trust."""
-        file = self.reader.read(self.user / "trust.json")
-        try:
-            decisions = json.loads(file.text) if file else {}
-        except (ValueError, RecursionError):
-            return False
-        if not isinstance(decisions, dict):
-            return False
+        decisions = as_json_object(self.reader.read(self.user / "trust.json"))
         found = (decisions.get(folder.as_posix()) for folder in upwards(self.place.cwd))
         return next((each for each in found if isinstance(each, bool)), False)
 
-    def _skills(self) -> Iterator[Skill]:
+    def _all_skills(self) -> Iterator[Skill]:
         last = self.place.git_root
         in_project = [folder / ".agents/skills" for folder in upwards(self.place.cwd, last)]
         users = [self.user / "skills", self.place.home / ".agents/skills"]

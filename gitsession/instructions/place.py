@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from gitsession.dataclass import dataclass
+from gitsession.formats import AgentFolder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,14 +30,21 @@ class Place:
     nested: bool = False
     root: Path = Path("/")
 
-    def folder(self, variable: str, default: str) -> Path:
-        """Return the folder that an environment variable names, or ``default`` below the home directory."""
-        return self.expand(self.environment.get(variable) or f"~/{default}", self.cwd)
+    def folder(self, folder: AgentFolder) -> Path:
+        """Return the folder that an environment variable names, or the default below the home directory."""
+        return self.expand(self.environment.get(folder.variable) or f"~/{folder.home}", self.cwd)
 
     def expand(self, path: str, base: Path) -> Path:
         """Return ``path`` as a path below ``base``. ``~/`` at the start stands for the home directory."""
         is_home = path == "~" or path.startswith("~/")
         return Path(os.path.normpath(self.home / path[2:] if is_home else base / path))
+
+    def shown(self, path: Path) -> str:
+        """Return ``path`` as the user would write it: relative to ``cwd``, or below ``~``, if it is there."""
+        for folder, short in ((self.cwd, ""), (self.home, "~/")):
+            if path.is_relative_to(folder):
+                return short + path.relative_to(folder).as_posix()
+        return path.as_posix()
 
     def is_set(self, variable: str) -> bool:
         """Return whether an environment variable has a value that means yes."""
@@ -46,6 +54,11 @@ class Place:
     def git_root(self) -> Path | None:
         """The root of the git work tree that contains ``cwd``."""
         return next((folder for folder in upwards(self.cwd) if (folder / ".git").exists()), None)
+
+    def boundary(self, folder: Path) -> Path:
+        """Return the folder that links below ``folder`` must not leave: the git work tree, otherwise ``folder``."""
+        root = self.git_root
+        return root if root is not None and folder.is_relative_to(root) else folder
 
     @property
     def main_root(self) -> Path | None:

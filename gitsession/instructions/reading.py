@@ -21,8 +21,14 @@ FILE_BYTES_MAX = 4 * 1024 * 1024
 FILES_MAX = 2_000
 """Largest number of files that one load reads."""
 
+TOTAL_BYTES_MAX = 8 * 1024 * 1024
+"""Largest size of all files that one load reads."""
+
+PROBLEMS_MAX = 500
+"""Largest number of problems that are listed."""
+
 FOLDER_ENTRIES_MAX = 20_000
-"""Largest number of entries of all folders that one load lists."""
+"""Largest number of entries of folders that one load lists, and of imports that it looks for."""
 
 FRONT_MATTER_CHARS_MAX = 64 * 1024
 
@@ -44,36 +50,51 @@ class ReadFile:
 
 
 class InstructionReader:
-    """A reader that refuses what no agent should follow, and records each refusal.
-
-    Attributes:
-        problems: The refused paths, each with the reason.
-    """
+    """A reader that refuses what no agent should follow, and records each refusal."""
 
     def __init__(self) -> None:
-        self.problems: list[tuple[str, str]] = []
+        self._refused: dict[tuple[str, str], None] = {}
+        self._unlisted = 0
+        self._left_out: dict[tuple[Path, str], set[Path]] = {}
         self._files = 0
+        self._bytes = 0
         self._entries = 0
 
     def refuse(self, path: Path | str, reason: str) -> None:
         """Record that ``path`` was refused, once for each reason."""
         problem = (path if isinstance(path, str) else path.as_posix(), reason)
-        if problem not in self.problems:
-            self.problems.append(problem)
+        if problem not in self._refused and len(self._refused) >= PROBLEMS_MAX:
+            self._unlisted += 1
+        else:
+            self._refused[problem] = None
 
-    def read(self, path: Path, *, within: Path | None = None, bytes_max: int = FILE_BYTES_MAX) -> ReadFile | None:
+    def leave_out(self, path: Path, limit: str) -> None:
+        """Record that a file exceeded a limit of the load. Such files are counted by folder."""
+        self._left_out.setdefault((path.parent, limit), set()).add(path)
+
+    def problems(self, folder: Path) -> list[tuple[str, str]]:
+        """Return the refused paths, each with the reason. Problems that are not listed count as those of ``folder``."""
+        left_out = [
+            (place.as_posix(), f"{limit}: {len(paths):,} {'file' if len(paths) == 1 else 'files'} left out")
+            for (place, limit), paths in self._left_out.items()
+        ]
+        unlisted = self._unlisted + max(len(left_out) - PROBLEMS_MAX, 0)
+        rest = [(folder.as_posix(), f"{unlisted:,} more problems are not listed")] if unlisted else []
+        return [*self._refused, *left_out[:PROBLEMS_MAX], *rest]
+
+    def read(self, path: Path, *, within: Path | None = None, uncounted_max: int = 0) -> ReadFile | None:
         """Return the file at ``path``, or ``None`` if there is none or it is refused.
 
         Args:
             within: A folder that the file, after resolving symbolic links, must be in.
-            bytes_max: Largest size of the file.
+            uncounted_max: Largest size of a file that does not count towards the limits of the load, in bytes.
         """
         try:
             if within is not None and not real(path).is_relative_to(real(within)):
                 if path.exists():
                     self.refuse(path, f"a symbolic link leads out of {within.as_posix()}")
                 return None
-            data = self._read(path, bytes_max)
+            data = self._read(path, uncounted_max)
         except ValueError:  # a null character or a surrogate
             return None
         except OSError as error:
@@ -88,7 +109,8 @@ class InstructionReader:
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         return ReadFile(path=path, text=text, digest=hash_of(data).hex())
 
-    def _read(self, path: Path, bytes_max: int) -> bytes | None:
+    def _read(self, path: Path, uncounted_max: int) -> bytes | None:
+        bytes_max = uncounted_max or FILE_BYTES_MAX
         # O_NONBLOCK: opening a named pipe would wait for a writer
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -101,14 +123,36 @@ class InstructionReader:
             if status.st_size > bytes_max:
                 self.refuse(path, f"larger than {bytes_max:,} bytes")
                 return None
-            if self._files >= FILES_MAX:
-                self.refuse(path.parent, f"more than {FILES_MAX:,} files of instructions")
+            if not uncounted_max and not self._fits(path, status.st_size):
                 return None
-            self._files += 1
             with os.fdopen(os.dup(handle), "rb") as file:
-                return file.read(bytes_max)
+                data = file.read(bytes_max)
+            self._bytes += 0 if uncounted_max else len(data)
+            return data
         finally:
             os.close(handle)
+
+    def _fits(self, path: Path, size: int) -> bool:
+        """Count a file of this size, unless the load has read too many files or bytes."""
+        if self._files >= FILES_MAX:
+            self.leave_out(path, f"more than {FILES_MAX:,} files of instructions")
+        elif self._bytes + size > TOTAL_BYTES_MAX:
+            self.leave_out(path, f"more than {TOTAL_BYTES_MAX:,} bytes of instructions")
+        else:
+            self._files += 1
+            return True
+        return False
+
+    def has_file(self, path: Path) -> bool | None:
+        """Return whether there is a file at ``path``, which need not be a valid path.
+
+        Return ``None`` if the load has searched too many files.
+        """
+        if self._entries >= FOLDER_ENTRIES_MAX:
+            self.leave_out(path, f"more than {FOLDER_ENTRIES_MAX:,} files were searched")
+            return None
+        self._entries += 1
+        return os.path.exists(path) and not os.path.isdir(path)  # these accept a name that is too long
 
     def names(self, folder: Path, *, is_sorted: bool = True) -> list[str]:
         """Return the names in ``folder``; none if the folder is absent or refused.
@@ -204,6 +248,15 @@ def as_yaml(text: str) -> Any:
         return loader.get_single_data()
     except (yaml.YAMLError, RecursionError, ValueError, LookupError, AttributeError) as error:
         raise ValueError(str(error)) from error
+
+
+def as_json_object(file: ReadFile | None) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is none."""
+    try:
+        value = json.loads(file.text) if file else {}
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def strings(value: Any) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from pathlib import PurePath
 from gitsession.model.instructions import InstructionFile, InstructionSet
 
 ALTERNATIVES_MAX = 256
-"""Largest number of globs to which the braces of one glob are expanded."""
+EXPANDED_CHARS_MAX = 64 * 1024
+"""Largest number and total length of the globs to which the braces of one glob are expanded."""
 
 ANY_DEPTH = "**"
 
@@ -99,9 +100,14 @@ def expand_braces(pattern: str) -> tuple[str, ...]:
     """Return the globs of ``a.{b,c}``: ``a.b`` and ``a.c``. Too many alternatives leave the glob unchanged."""
     found = [pattern]
     for _ in range(pattern.count("{")):
-        found = [expanded for glob in found for expanded in _expand_one(glob)]
-        if len(found) > ALTERNATIVES_MAX:
-            return (pattern,)
+        expanded: list[str] = []
+        chars = 0
+        for each in (each for glob in found for each in _expand_one(glob)):
+            chars += len(each)
+            if len(expanded) == ALTERNATIVES_MAX or chars > EXPANDED_CHARS_MAX:
+                return (pattern,)
+            expanded.append(each)
+        found = expanded
     return tuple(found)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
+from gitsession.formats import CONFIG, FOLDERS
 from gitsession.live import events
 
 SECONDS = 30
@@ -22,8 +23,6 @@ class HookSettings:
     """A JSON settings file with hooks in Claude Code's format. ``events``: events that the agent supports."""
 
     agent: str
-    variable: str
-    home: str
     name: str
     events: Sequence[str]
     then: str = ""
@@ -39,8 +38,6 @@ class Extension:
     """A file that gitsession creates and the agent loads. ``text``: template with ``@PROGRAM@`` and ``@AGENT@``."""
 
     agent: str
-    variable: str
-    home: str
     name: str
     text: str
     then: str = ""
@@ -131,13 +128,11 @@ export default function (pi) {
 _TRUST = "codex runs a hook only after you have reviewed it: review it at the next start, or enter /hooks in codex"
 
 AGENTS: dict[str, HookSettings | Extension] = {
-    "claude": HookSettings(
-        "claude", "CLAUDE_CONFIG_DIR", ".claude", "settings.json", _CLAUDE, status_line="statusLine"
-    ),
-    "codex": HookSettings("codex", "CODEX_HOME", ".codex", "hooks.json", _CODEX, then=_TRUST, seconds=_CODEX_SECONDS),
-    "omp": Extension("omp", "PI_CODING_AGENT_DIR", ".omp/agent", "extensions/gitsession.js", _PI),
-    "opencode": Extension("opencode", "OPENCODE_CONFIG_DIR", ".config/opencode", "plugin/gitsession.js", _OPENCODE),
-    "pi": Extension("pi", "PI_CODING_AGENT_DIR", ".pi/agent", "extensions/gitsession.js", _PI),
+    "claude": HookSettings("claude", "settings.json", _CLAUDE, status_line="statusLine"),
+    "codex": HookSettings("codex", "hooks.json", _CODEX, then=_TRUST, seconds=_CODEX_SECONDS),
+    "omp": Extension("omp", "extensions/gitsession.js", _PI),
+    "opencode": Extension("opencode", "plugin/gitsession.js", _OPENCODE),
+    "pi": Extension("pi", "extensions/gitsession.js", _PI),
 }
 
 WATCHED = ("aider", "librecode")
@@ -159,13 +154,15 @@ def find(agent: str) -> HookSettings | Extension:
 def file_of(hooks: HookSettings | Extension, home: Path, environment: Mapping[str, str]) -> Path:
     """Return the path of the file that contains the hooks.
 
-    If the environment variable ``hooks.variable`` is set, it replaces the default folder of the agent.
+    If the environment variable of the agent's folder is set, it replaces the default folder.
     """
-    folder = environment.get(hooks.variable)
-    if folder:
-        return Path(folder).expanduser() / hooks.name
-    config = environment.get("XDG_CONFIG_HOME") if hooks.home.startswith(".config/") else None
-    return (Path(config) / hooks.home.removeprefix(".config/") if config else home / hooks.home) / hooks.name
+    folder = FOLDERS[hooks.agent]
+    custom = environment.get(folder.variable)
+    if custom:
+        return Path(custom).expanduser() / hooks.name
+    below = folder.home.removeprefix(f"{CONFIG.home}/")
+    config = environment.get(CONFIG.variable) if below != folder.home else None
+    return (Path(config) / below if config else home / folder.home) / hooks.name
 
 
 def command(agent: str, event: str, program: Sequence[str]) -> str:

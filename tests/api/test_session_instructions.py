@@ -211,3 +211,75 @@ def test_every_clone_has_the_recorded_set(store: Store, imported: Session, tmp_p
         copy = other.session(imported.id)
         assert copy.instructions() == FULL
         assert copy.context().digest == expected
+
+
+# Forks and sub-agents
+
+
+def test_a_fork_of_an_imported_session_has_the_set_in_force_where_it_forked(imported: Session) -> None:
+    first, second = imported.history()[1:]
+    imported.record_instructions(made("claude", PROJECT), at_ms=first.author_seconds * 1000)
+    imported.record_instructions(made("claude", USER), at_ms=second.author_seconds * 1000)
+    assert imported.fork(at=first).instructions() == made("claude", PROJECT)
+    fork = imported.fork()
+    assert fork.instructions() == made("claude", USER)
+    fork.append(Message.user("go on"))
+    assert fork.instructions() == made("claude", USER)
+    assert "Be brief." in str(fork.context().request("anthropic")["messages"][0])
+    assert fork.fork().instructions() == made("claude", USER)
+    assert_clean(imported._opened.objects)
+
+
+def test_a_fork_records_its_own_sets_after_the_inherited_one(imported: Session) -> None:
+    imported.record_instructions(made("claude", PROJECT), at_ms=START_MS)
+    fork = imported.fork()
+    assert fork.record_instructions(made("claude", PROJECT)) is None
+    fork.record_instructions(made("claude", USER))
+    assert fork.instructions() == made("claude", USER)
+    assert imported.instructions() == made("claude", PROJECT)
+
+
+def test_a_fork_keeps_its_set_after_the_older_session_was_removed(store: Store, imported: Session) -> None:
+    imported.record_instructions(FULL, at_ms=START_MS)
+    fork = imported.fork()
+    store.trash.put(imported.id)
+    assert store.session(fork.id).instructions() == FULL
+
+
+def test_a_fork_without_recorded_sets_is_one_entry(imported: Session, session: Session) -> None:
+    assert len(imported.fork().history()) == len(imported.history()) + 1
+    session.record_instructions(FULL)
+    fork = session.fork()
+    assert len(fork.history()) == len(session.history()) + 1
+    assert fork.instructions() == FULL
+
+
+def test_undo_removes_a_fork_together_with_its_set(store: Store, imported: Session) -> None:
+    imported.record_instructions(FULL, at_ms=START_MS)
+    fork = imported.fork()
+    store.undo()
+    with pytest.raises(NotFound):
+        store.session(fork.id)
+
+
+@pytest.mark.parametrize("prompts", [0, 1])
+def test_a_sub_agent_in_the_same_folder_has_the_set_of_its_parent(store: Store, prompts: int) -> None:
+    parent = store.new_session(agent="mine", cwd="/work")
+    parent.record_instructions(FULL)
+    for _ in range(prompts):
+        parent.append(Message.user("hi"))
+    child = store.new_session(agent="mine", cwd="/work", parent=parent)
+    child.append(Message.user("search"))
+    assert child.instructions() == FULL
+    assert child.record_instructions(FULL) is None
+
+
+@pytest.mark.parametrize(("agent", "cwd"), [("other", "/work"), ("mine", "/elsewhere"), ("mine", None)])
+def test_another_agent_or_folder_has_no_set_of_the_parent(store: Store, agent: str, cwd: str | None) -> None:
+    parent = store.new_session(agent="mine", cwd="/work")
+    parent.append(Message.user("hi"))
+    parent.append(Instructions(system_prompt="Be kind"))
+    parent.record_instructions(FULL)
+    child = store.new_session(agent=agent, cwd=cwd, parent=parent)
+    child.append(Message.user("search"))
+    assert child.instructions() is None

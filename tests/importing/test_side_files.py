@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -191,6 +191,26 @@ def test_a_side_file_whose_name_is_not_valid_unicode_is_reported_by_name(home: H
             f"cannot store side file 'tasks/{ID}/\\xe9\\n.json': its name is not valid UTF-8"
         ]
     assert list(stored(tmp_path)) == [f"tasks/{ID}/1.json"]
+
+
+SKIPPED = {
+    "too large": (lambda path: None, "the file is too large: 300 bytes (limit: 100)"),
+    "a folder": (lambda path: (path.unlink(), path.mkdir()), "not a regular file"),
+}
+
+
+@pytest.mark.parametrize(("change", "reason"), SKIPPED.values(), ids=SKIPPED)
+def test_a_prompt_history_that_cannot_be_read_is_reported_once(
+    home: Home, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], Any], reason: str
+) -> None:
+    monkeypatch.setattr(discovery, "SHARED_BYTES_MAX", 100)
+    home.put(f"{PROJECT}/{OTHER}.jsonl", home.file.read_bytes().replace(ID.encode(), OTHER.encode()))
+    change(home.put("history.jsonl", b"x" * 300))
+    done = document(run("import", "--all", "--json"))["sessions"]
+    assert [problem["what"] for each in done for problem in each["problems"]] == [
+        f"cannot store the sessions' lines of '{home.path}/history.jsonl': {reason}"
+    ]
+    assert len(done) == 2
 
 
 def test_a_side_file_that_changes_alone_is_stored_without_a_new_entry(home: Home, run: Run, tmp_path: Path) -> None:

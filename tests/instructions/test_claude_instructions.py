@@ -113,6 +113,29 @@ def test_claude_7_imports_are_relative_to_their_file_or_to_the_home_directory(fo
     assert [text.split()[0] for text in folders.texts("claude")] == ["user", "own", "project", "a", "b"]
 
 
+MISSING = {
+    "a full stop after the name": ("See @gone.md.", "repo/gone.md.", 1),
+    "a nested list": ("- a\n    - @gone.md", "repo/gone.md", 2),
+    "a file": ("text\n\nSee @docs/gone.md\n", "repo/docs/gone.md", 3),
+    "a file in the home directory": ("@~/gone", "home/gone", 1),
+    "a file above": ("\n@../gone.txt", "gone.txt", 2),
+    "a file after front matter and a comment": ("---\na: b\n---\n<!-- note -->\n`@b.md`\n@b.md", "repo/b.md", 6),
+}
+
+
+@pytest.mark.parametrize(("text", "path", "line"), MISSING.values(), ids=MISSING)
+def test_claude_7_a_missing_import_is_listed_with_its_line(folders: Folders, text: str, path: str, line: int) -> None:
+    folders.write({"repo/CLAUDE.md": text})
+    found = folders.load("claude")
+    assert len(found.files) == 1
+    assert folders.problems(found) == {path: f"does not exist, but line {line} of CLAUDE.md imports it"}
+
+
+def test_claude_7_names_that_look_like_no_file_are_not_listed(folders: Folders) -> None:
+    folders.write({"repo/CLAUDE.md": "@alice @types/node @param x @README `@docs/gone.md` @v1.2"})
+    assert folders.problems(folders.load("claude")) == {}
+
+
 def test_claude_8_a_chain_of_imports_has_five_files(folders: Folders) -> None:
     folders.write({"repo/CLAUDE.md": "0 @1.md"})
     folders.write({f"repo/{n}.md": f"{n} @{n + 1}.md" for n in range(1, 9)})
@@ -126,7 +149,8 @@ def test_claude_9_imports_from_outside_need_the_users_approval(folders: Folders)
     found = folders.load("claude")
     assert [file.content for file in found.files] == ["project @../secret.md @~/missing.md"]
     reason = "an import from outside of the working directory that the user did not approve"
-    assert folders.problems(found) == {"secret.md": reason}
+    missing = "does not exist, but line 1 of CLAUDE.md imports it"
+    assert folders.problems(found) == {"secret.md": reason, "home/missing.md": missing}
     projects = {str(folders.repo): {"hasClaudeMdExternalIncludesApproved": True}}
     folders.write({"home/.claude.json": json.dumps({"projects": projects})})
     assert folders.texts("claude")[1:] == ["secret"]

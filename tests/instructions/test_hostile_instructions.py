@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from instruction_files import Folders
 
-from gitsession.instructions import reading
+from gitsession import Message, Store
+from gitsession.instructions import loader, reading
 from gitsession.instructions.load import AGENTS
 from gitsession.instructions.scopes import absolute, expand_braces, matches
 
@@ -107,7 +108,10 @@ def test_all_3_a_file_that_imports_itself_is_named(folders: Folders) -> None:
     folders.write({"repo/CLAUDE.md": "@a.md", "repo/a.md": "@b.md", "repo/b.md": "@CLAUDE.md @a.md"})
     found = folders.load("claude")
     assert len(found.files) == 3
-    assert folders.problems(found) == {"repo/CLAUDE.md": "it imports itself", "repo/a.md": "it imports itself"}
+    assert folders.problems(found) == {
+        "repo/CLAUDE.md": "it imports itself: CLAUDE.md -> a.md -> b.md -> CLAUDE.md",
+        "repo/a.md": "it imports itself: a.md -> b.md -> a.md",
+    }
 
 
 def test_all_4_thousands_of_files_are_limited(folders: Folders, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,9 +120,71 @@ def test_all_4_thousands_of_files_are_limited(folders: Folders, monkeypatch: pyt
     folders.write({f"repo/.claude/rules/{n}.md": f"{n}" for n in range(30)})
     found = folders.load("claude")
     assert len(found.files) == 20
-    assert "more than 20 files of instructions" in folders.problems(found).values()
+    problem = "more than 20 files of instructions: 10 files left out"
+    assert folders.problems(found) == {"repo/.claude/rules": problem}
     folders.write({f"repo/folder{n}/a/b": "" for n in range(200)})
     assert "more than 100 files were searched" in folders.problems(folders.load("claude", nested=True)).values()
+
+
+def test_all_4_the_total_size_is_limited_and_smaller_files_are_still_read(folders: Folders) -> None:
+    folders.write({f"repo/.claude/rules/{n:04}.md": f"{n:04}" + "x" * 65_532 for n in range(200)})
+    folders.write({"home/.claude/CLAUDE.md": "Be brief.", "repo/CLAUDE.local.md": "Use tabs."})
+    found = folders.load("claude")
+    assert folders.problems(found) == {
+        "repo/.claude/rules": f"more than {reading.TOTAL_BYTES_MAX:,} bytes of instructions: 73 files left out"
+    }
+    assert len(found.files) == 129
+    assert found.files[0].content == "Be brief."
+    assert found.files[-1].content == "Use tabs."
+
+
+@pytest.mark.parametrize(("agent", "name"), [("codex", "skills/s{n}/SKILL.md"), ("pi", "skills/s{n}/SKILL.md")])
+def test_all_4_the_total_size_of_skills_is_limited(folders: Folders, agent: str, name: str) -> None:
+    head = "---\ndescription: d\n---\n"
+    home = {"codex": "home/.codex", "pi": "home/.pi/agent"}[agent]
+    folders.write({f"{home}/{name.format(n=n)}": f"{head}{'x' * 3_000_000}" for n in range(4)})
+    found = folders.load(agent)
+    assert len(found.skills) == 2
+    assert [reason.endswith(": 1 file left out") for reason in folders.problems(found).values()] == [True, True]
+
+
+def test_all_4_few_bytes_of_globs_do_not_become_a_large_set(folders: Folders) -> None:
+    for n in range(400):
+        globs = ", ".join(f"{n}/{{{','.join(map(str, range(100)))}}}/{k}" for k in range(20))
+        folders.write({f"repo/.claude/rules/{n}.md": f"---\npaths: '{globs}'\n---\nrule"})
+    found = folders.load("claude", "repo/" + "deep" * 50)
+    kept = sum(len(glob) for file in found.files for glob in file.patterns)
+    assert 1_000_000 < kept < loader.SET_BYTES_MAX
+    assert "more than 256 globs in `paths`: the others are ignored" in folders.problems(found).values()
+    wide = "{" + ",".join("a" * 200) + "}" + "x" * 30_000
+    assert expand_braces(wide) == (wide,)
+
+
+def test_all_4_a_recorded_set_of_the_largest_size_fits_into_an_entry(folders: Folders, tmp_path: Path) -> None:
+    folders.write({f"repo/.claude/rules/{n}.md": "x\n" * 32_768 for n in range(200)})
+    found = folders.load("claude")
+    with Store.create(tmp_path / "store.git") as store:
+        session = store.new_session(agent="claude")
+        session.append(Message.user("hi"))
+        session.record_instructions(found)
+        assert session.instructions() == found
+
+
+def test_all_4_thousands_of_problems_are_counted(folders: Folders) -> None:
+    folders.write({"repo/CLAUDE.md": "".join(f"@../{n}.md\n" for n in range(10_000))})
+    found = folders.load("claude")
+    assert len(found.problems) == reading.PROBLEMS_MAX + 1
+    assert folders.problems(found)["repo"] == "9,500 more problems are not listed"
+
+
+def test_all_4_imports_that_are_not_looked_for_are_not_called_missing(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "FOLDER_ENTRIES_MAX", 2)
+    folders.write({"repo/CLAUDE.md": "@a.md @b.md @c.md @d.md", "repo/d.md": "not looked for"})
+    problems = folders.problems(folders.load("claude"))
+    assert problems.pop("repo") == "more than 2 files were searched: 2 files left out"
+    assert list(problems) == ["repo/a.md", "repo/b.md"]
 
 
 FRONT_MATTER = {

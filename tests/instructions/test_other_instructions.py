@@ -196,7 +196,7 @@ def test_omp_3_imports_replace_their_address(folders: Folders) -> None:
     found = folders.load("omp")
     assert [file.content for file in found.files] == ["See A B @a.md!. `@docs/a.md` @../secret @none"]
     assert folders.problems(found) == {
-        "repo/docs/a.md": "it imports itself",
+        "repo/docs/a.md": "it imports itself: docs/a.md -> docs/b.md -> docs/a.md",
         "secret": "an import from outside of the project",
     }
 
