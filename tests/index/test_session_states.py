@@ -151,6 +151,22 @@ def test_todos_modes_and_plans_of_claude_code(store: Store) -> None:
     assert (before.modes, before.todos) == ({"mode": "plan"}, ())
 
 
+def test_a_mode_before_a_line_that_is_no_message_counts(store: Store) -> None:
+    session = imported(
+        store,
+        "claude",
+        joined(
+            claude.user("a", None),
+            claude.assistant("b", "a", claude.call("c1", "Read", file_path="/w/a")),
+            claude.note("permission-mode", permissionMode="plan"),
+            claude.note("custom-title", customTitle="T"),
+            claude.user("c", "b"),
+        ),
+        claude.SESSION,
+    )
+    assert session.state().modes == {"mode": "plan"}
+
+
 def test_tasks_of_claude_code_are_changed_one_by_one(store: Store) -> None:
     session = imported(
         store,
@@ -190,6 +206,73 @@ def test_plan_items_and_settings_of_codex(store: Store) -> None:
     assert lines_of(state) == ["completed: Mend", "in_progress: Test"]
     assert state.modes == {"approval": "never", "sandbox": "danger-full-access", "mode": "plan"}
     assert state.plan == "# Steps"
+
+
+def goal(status: str, objective: object = "Release 2.0") -> codex.Lines:
+    times = {"tokensUsed": 0, "timeUsedSeconds": 0, "createdAt": 0, "updatedAt": 0}
+    stated = {"threadId": codex.THREAD, "objective": objective, "status": status, **times}
+    return codex.event("thread_goal_updated", threadId=codex.THREAD, goal=stated)
+
+
+def test_the_goal_of_codex_is_a_mark(store: Store) -> None:
+    session = imported(
+        store,
+        "codex",
+        codex.rollout(
+            codex.user("begin"),
+            goal("paused"),
+            goal("active"),
+            codex.assistant("one"),
+            goal("active", objective=["none"]),
+            codex.event("thread_goal_updated", goal=None),
+            codex.assistant("two"),
+            goal("complete"),
+            codex.settings(),
+        ),
+        "rollout",
+    )
+    assert [session.state(node).marks.get("goal") for node in session.history()] == [
+        None,
+        None,
+        "active: Release 2.0",
+        "active: Release 2.0",
+        "complete: Release 2.0",
+    ]
+    assert store.sessions()[0].marked == "goal"
+
+
+PROFILES: dict[str, tuple[object, str | None]] = {
+    "disabled": ({"type": "disabled"}, "disabled"),
+    "managed": (
+        {
+            "type": "managed",
+            "file_system": {
+                "type": "restricted",
+                "entries": [
+                    {"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"},
+                    {"path": {"type": "path", "path": "/w"}, "access": "write"},
+                    {"path": {"type": "glob_pattern", "pattern": "*.key"}, "access": "none"},
+                ],
+            },
+            "network": "restricted",
+        },
+        "managed, read root, write /w, none *.key, network restricted",
+    ),
+    "unrestricted": (
+        {"type": "managed", "file_system": {"type": "unrestricted"}, "network": "enabled"},
+        "managed, unrestricted files, network enabled",
+    ),
+    "older": ({"network": {"enabled": False}, "file_system": {"entries": []}}, "network restricted"),
+    "malformed": ({"type": 1, "file_system": {"entries": [1, {"path": 2}]}, "network": []}, None),
+    "a text": ("managed", None),
+}
+
+
+@pytest.mark.parametrize(("profile", "shown"), PROFILES.values(), ids=PROFILES)
+def test_the_permission_profile_of_codex_is_a_mode(store: Store, profile: object, shown: str | None) -> None:
+    settings = codex.settings(permission_profile=profile)
+    session = imported(store, "codex", codex.rollout(codex.user("begin"), settings), "rollout")
+    assert session.state().modes.get("permission_profile") == shown
 
 
 def test_todos_marks_and_permissions_of_opencode(store: Store) -> None:
