@@ -14,6 +14,7 @@ from gitsession.dataclass import dataclass
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import (
     TODO_STATUSES,
+    TYPE_PREFIX,
     Custom,
     Entry,
     Mark,
@@ -144,7 +145,7 @@ def _of_message(message: Message) -> StateChanges:
             elif isinstance(block, Text) and "<proposed_plan>" in block.text:  # codex in plan mode
                 plan = block.text.partition("<proposed_plan>")[2].partition("</proposed_plan>")[0].strip()
                 changes = changes._replace(plan=plan)
-    elif message.role == "tool" and isinstance(message.details, Mapping):
+    elif message.role == "tool" and not message.is_error and isinstance(message.details, Mapping):
         changes = _of_result(message.details)
     stated = _text(message.extra.get("planContent")) if message.extra else None
     return changes if stated is None else changes._replace(plan=stated)
@@ -332,18 +333,59 @@ def _rule_of_files(rule: Mapping[str, Any]) -> str | None:
     return f"{access} {name[:VALUE_CHARS_MAX]}" if access else None
 
 
+USER_TODO_EDIT = "user_todo_edit"
+"""The type of the custom entry with omp's todo list after the user edited it."""
+
+
 def _of_custom(entry: Custom) -> StateChanges:
     data = entry.data
     if entry.custom_type == "tag":  # Claude Code
         return StateChanges(marks={"tag": _value(data) or None})
     if not isinstance(data, Mapping):
         return _NONE
-    if entry.custom_type == "user_todo_edit" and isinstance(data.get("phases"), list):  # omp
+    if entry.custom_type == USER_TODO_EDIT and isinstance(data.get("phases"), list):  # omp
         return StateChanges(todos=_phases(data["phases"]))
     if entry.custom_type == "plan-mode":  # pi's extension
         mode = {"mode": "plan" if data.get("enabled") is True else None} if "enabled" in data else {}
         return StateChanges(modes=mode, todos=todo_items(data.get("todos")))
-    return _NONE
+    own = _own_entry(entry.custom_type.removeprefix(TYPE_PREFIX), data)
+    return _of_kind(own) if own is not None and entry.custom_type.startswith(TYPE_PREFIX) else _NONE
+
+
+def _own_entry(kind: str, data: Mapping[str, Any]) -> Entry | None:
+    """Return gitsession's entry that an export wrote as a custom entry; ``None`` if it does not state a state."""
+    texts = {name: value for name, value in data.items() if isinstance(value, str)}
+    match kind:
+        case Todo.kind:
+            items = _own_items(data.get("items"))
+            return None if items is None else Todo(items=items)
+        case Permission.kind if "decision" in texts:
+            tool, pattern, scope = texts.get("tool"), texts.get("pattern"), texts.get("scope", "once")
+            return Permission(decision=texts["decision"], tool=tool, pattern=pattern, scope=scope)
+        case PlanChange.kind:
+            return PlanChange(plan=texts.get("plan"))
+        case Mark.kind if "name" in texts:
+            return Mark(name=texts["name"], value=texts.get("value"))
+        case ModeChange.kind if "mode" in texts:
+            return ModeChange(mode=texts["mode"], data=data.get("data"))
+    return None
+
+
+def _own_items(value: Any) -> tuple[TodoItem, ...] | None:
+    listed = value if isinstance(value, list | tuple) else [None]
+    items = [item for item in listed if isinstance(item, Mapping) and isinstance(item.get("text"), str)]
+    return tuple(map(_own_item, items)) if len(items) == len(listed) else None
+
+
+def _own_item(item: Mapping[str, Any]) -> TodoItem:
+    priority, id, extra = (item.get(name) for name in ("priority", "id", "extra"))
+    return TodoItem(
+        str(item.get("text")),
+        _status(item.get("status")),
+        priority if isinstance(priority, str) else None,
+        id if isinstance(id, str) else None,
+        extra if isinstance(extra, Mapping) else {},
+    )
 
 
 def _of_header(header: SessionHeader) -> StateChanges:
