@@ -324,6 +324,31 @@ def test_todos_of_an_extension_of_pi(store: Store) -> None:
     assert session.state().todos == (TodoItem("Mend", "completed", id="1"),)
 
 
+def test_the_size_of_a_state_is_limited(store: Store) -> None:
+    session = store.new_session(agent="a", cwd="/w")
+    session.append(Message.user("begin"))
+    for number in range(60):
+        session.append(Permission(decision="allow", tool=str(number), pattern="x" * 900, scope="session"))
+        session.append(Mark(name=f"n{number}", value="y" * 900))
+    state = session.state()
+    rules = [rule.partition("(")[0] for rule in state.permissions]
+    assert rules == [str(number) for number in range(60 - len(rules), 60)]  # the newest ones
+    assert 5_000 < sum(map(len, (*state.permissions, *state.permissions.values()))) <= history_state.CHARS_MAX
+    largest = store.catalogue().db.execute("SELECT max(length(said)) FROM anchors").fetchone()[0]
+    assert largest < 2 * history_state.CHARS_MAX + 2_000
+    assert_catalog_equals_walk(store)
+
+
+def test_rows_for_the_catalog_do_not_grow_with_the_list(store: Store) -> None:
+    session = store.new_session(agent="a", cwd="/w")
+    session.append(Message.user("begin"))
+    items = (TodoItem("x" * 1_000_000, "in_progress"), *(TodoItem(f"item {number}") for number in range(10_000)))
+    session.append(Todo(items=items))
+    assert session.state().todos == items
+    assert store.catalogue().db.execute("SELECT max(length(said)) FROM anchors").fetchone()[0] < 200
+    assert (store.sessions()[0].done, store.sessions()[0].todos) == (0, 10_001)
+
+
 DAMAGED: dict[str, Callable[[], bytes]] = {
     "a list that is text": lambda: claude.assistant("b", "a", claude.call("c1", "TodoWrite", todos="none")),
     "an item without text": lambda: claude.assistant("b", "a", claude.call("c1", "TodoWrite", todos=[{"x": 1}])),
