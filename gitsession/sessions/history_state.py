@@ -53,7 +53,9 @@ class HistoryState:
 
     ``model``: the model of the newest model change or answer. ``assistant``: the model of the newest answer.
     ``models``: the newest model changes by role. Models are written as ``provider/model``. ``rules``: the names of
-    injected rules, the oldest first.
+    injected rules, the oldest first. ``mode``: the mode of the newest mode change. It is not ``modes["mode"]``, which
+    messages can state too: the digest of a context contains ``mode``, and a context without a catalog reads no messages
+    for its state.
 
     The other fields are those of ``SessionState``. ``todos``: the entry with the todo list. ``tasks``: the list if
     entries change single items of it: the id, the status and the text of each item. ``progress``: the numbers of done

@@ -26,6 +26,8 @@ from gitsession import (
 )
 from gitsession.api import Store
 from gitsession.cli.session_format import formatted
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.formats import FORMATS
 from gitsession.index import entry_rows
 from gitsession.sessions import content, graph, history_state
@@ -149,6 +151,24 @@ def test_todos_modes_and_plans_of_claude_code(store: Store) -> None:
     assert state.modes == {"mode": "acceptEdits", "worktree": "/w/tree"}
     before = session.state(claude.uuid("c"))
     assert (before.modes, before.todos) == ({"mode": "plan"}, ())
+
+
+def test_the_mode_in_a_context_does_not_depend_on_the_catalog(store: Store) -> None:
+    said = claude.assistant("b", "a", {"type": "text", "text": "x"})
+    lines = joined(claude.user("a", None, permissionMode="plan"), said)
+    session = imported(store, "claude", lines, claude.SESSION)
+    context = session.context()
+    alone = build.context(ContextHistory(store.objects, session.history()[-1].oid), profile="claude")
+    assert (context.mode, context.digest) == (alone.mode, alone.digest)
+    assert context.mode is None
+    assert session.state().modes == {"mode": "plan"}
+
+
+def test_an_unknown_permission_mode_is_shown_as_it_is(store: Store) -> None:
+    lines = joined(claude.user("a", None, permissionMode="askTwice"), claude.user("b", "a", permissionMode="m" * 9_000))
+    session = imported(store, "claude", lines, claude.SESSION)
+    first, last = (session.state(claude.uuid(name)).modes["mode"] for name in "ab")
+    assert (first, len(last), last[-1]) == ("askTwice", 300, "…")
 
 
 def test_a_mode_before_a_line_that_is_no_message_counts(store: Store) -> None:
