@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from builders import Clock
+from builders import Clock, entry, header, joined, said
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,8 +49,8 @@ def stores(tmp_path: Path) -> Iterator[list[Store]]:
 def session_with(store: Store, entries: list[Entry]) -> Session:
     session = store.new_session(agent="mine", cwd="/w")
     session.append(Message.user("begin"))
-    for entry in entries:
-        session.append(entry)
+    for each in entries:
+        session.append(each)
     session.append(Message.assistant("well"))
     return session
 
@@ -110,3 +110,25 @@ def test_no_export_grants_a_permission_or_adds_a_call(stores: list[Store], agent
     for word in (b"bypassPermissions", b"Mend", b'"permission"'):
         assert word not in exported
     assert len([note for note in result.notes if "left out: " in note]) == len(stated)
+
+
+MALFORMED: dict[str, tuple[str, object]] = {
+    "no list": ("todo", {"items": 1}),
+    "items that are numbers": ("todo", {"items": [1]}),
+    "a text that is a number": ("todo", {"items": [{"text": 1}]}),
+    "no decision": ("permission", {"tool": "bash", "scope": "always"}),
+    "a decision that is a list": ("permission", {"decision": ["allow"], "tool": "bash", "scope": "always"}),
+    "a rule without a scope": ("permission", {"decision": "allow", "tool": "bash"}),
+    "no name": ("mark", {"value": "x"}),
+    "a mode that is true": ("mode_change", {"mode": True}),
+    "an unknown kind": ("telepathy", {"mode": "plan"}),
+    "no object": ("todo", [1]),
+}
+
+
+@pytest.mark.parametrize(("kind", "data"), MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("agent", ["pi", "omp"])
+def test_a_malformed_custom_entry_states_nothing(stores: list[Store], agent: str, kind: str, data: object) -> None:
+    line = entry("custom", "b", "a", customType=f"gitsession:{kind}", data=data)
+    session = imported(stores[0], agent, joined(header(), said("a", None), line))
+    assert session.state() == SessionState()
