@@ -24,6 +24,7 @@ from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock
 from gitsession.model.entries import Entry, Label, Opaque
+from gitsession.model.session_state import without_goal
 from gitsession.sessions import graph, session_facts
 from gitsession.sessions import marks as rules
 from gitsession.sessions.active_branch import active, derived
@@ -294,7 +295,7 @@ class _Gatherer:
         line_node = line_node or node
         is_agents_own = line_node.source is not None and line_node.source.agent == self.format.AGENT
         if node.source is not None and not is_agents_own:
-            entry = self.attached.view(node, entry)  # the target agent cannot read the files
+            entry = without_goal(self.attached.view(node, entry))  # the target agent cannot read the files
         return OutgoingEntry(
             key=self.keys[node.oid],
             parent=self._parent_key(node),

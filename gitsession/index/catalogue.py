@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 25
+VERSION = 26
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 

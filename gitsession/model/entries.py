@@ -312,6 +312,11 @@ class Usage(Entry):
     usage: Any = None
 
 
+TYPE_PREFIX = "gitsession:"
+"""The prefix of every ``custom_type`` that gitsession defines. In a file of an agent without an equivalent of an entry,
+the entry is a custom entry whose type is this prefix and the entry's kind."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Permission(Entry):
     """A permission that the user granted or denied.

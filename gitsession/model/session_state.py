@@ -7,13 +7,14 @@ their lines, each in another form. No function in this module raises an exceptio
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Any, NamedTuple
 
 from gitsession.dataclass import dataclass
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import (
     TODO_STATUSES,
+    TYPE_PREFIX,
     Custom,
     Entry,
     Mark,
@@ -39,12 +40,12 @@ class SessionState:
     """The state of a session at an entry, beside the settings of the next answer (``Context.state``).
 
     Attributes:
-        modes: The agent's modes by name: ``mode`` (such as ``plan``), ``approval``, ``sandbox``, ``service_tier``,
-            ``worktree``.
+        modes: The agent's modes by name: ``mode`` (such as ``plan``), ``approval``, ``sandbox``,
+            ``permission_profile``, ``service_tier``, ``worktree``.
         permissions: The permissions in force: rules such as ``bash(git push *)``, each with the decision.
         todos: The todo list.
         plan: The plan; ``None`` if there is none.
-        marks: The marks by name, such as ``shared`` (with the address), ``archived``, and ``tag``.
+        marks: The marks by name, such as ``shared`` (with the address), ``archived``, ``tag``, and ``goal``.
         added: The number of lines that the entries up to this one added to files.
         removed: The number of lines that they removed.
         files: The number of files that they changed.
@@ -80,31 +81,38 @@ _NONE = StateChanges()
 
 def changes_in(entry: Entry) -> StateChanges | None:
     """Return the changes of the state that an entry makes; ``None`` if there are none."""
+    changes = _of_kind(entry)
+    if entry.extra:
+        role = entry.role if isinstance(entry, Message) else ""
+        modes, marks = _modes_of_line(entry.extra, role), _goal_of_line(entry.extra)
+        changes = changes._replace(modes={**changes.modes, **modes}, marks={**changes.marks, **marks})
+    return None if changes == _NONE else changes
+
+
+def _of_kind(entry: Entry) -> StateChanges:
     match entry:
         case Message():
-            changes = _of_message(entry)
+            return _of_message(entry)
         case ModelChange():
-            changes = StateChanges(modes=_modes_of_turn(entry.extra)) if entry.extra else _NONE
+            return StateChanges(modes=_modes_of_turn(entry.extra)) if entry.extra else _NONE
         case ModeChange():
             is_tier = entry.mode == SERVICE_TIER
-            changes = StateChanges(modes={SERVICE_TIER: _value(entry.data)} if is_tier else {"mode": _cut(entry.mode)})
+            return StateChanges(modes={SERVICE_TIER: _value(entry.data)} if is_tier else {"mode": _cut(entry.mode)})
         case Permission():
             decision = None if entry.decision == "ask" else _value(entry.decision)
             is_kept = entry.scope in ("session", "always") and (entry.tool or entry.pattern)
-            changes = StateChanges(permissions={rule_of(entry): decision}) if is_kept else _NONE
+            return StateChanges(permissions={rule_of(entry): decision}) if is_kept else _NONE
         case Todo():
-            changes = StateChanges(todos=entry.items)
+            return StateChanges(todos=entry.items)
         case PlanChange():
-            changes = StateChanges(plan=entry.plan or "")
+            return StateChanges(plan=entry.plan or "")
         case Mark():
-            changes = StateChanges(marks={_cut(entry.name): _value(entry.value)})
+            return StateChanges(marks={_cut(entry.name): _value(entry.value)})
         case Custom():
-            changes = _of_custom(entry)
+            return _of_custom(entry)
         case SessionHeader():
-            changes = _of_header(entry)
-        case _:
-            return None
-    return None if changes == _NONE else changes
+            return _of_header(entry)
+    return _NONE
 
 
 def rule_of(permission: Permission) -> str:
@@ -137,12 +145,10 @@ def _of_message(message: Message) -> StateChanges:
             elif isinstance(block, Text) and "<proposed_plan>" in block.text:  # codex in plan mode
                 plan = block.text.partition("<proposed_plan>")[2].partition("</proposed_plan>")[0].strip()
                 changes = changes._replace(plan=plan)
-    elif message.role == "tool" and isinstance(message.details, Mapping):
+    elif message.role == "tool" and not message.is_error and isinstance(message.details, Mapping):
         changes = _of_result(message.details)
-    if message.extra:
-        modes, stated = _modes_of_line(message.extra, message.role), _text(message.extra.get("planContent"))
-        changes = changes._replace(modes=modes, plan=stated or changes.plan)
-    return changes
+    stated = _text(message.extra.get("planContent")) if message.extra else None
+    return changes if stated is None else changes._replace(plan=stated)
 
 
 _LIST_CALLS = {
@@ -254,7 +260,7 @@ def todo_items(value: Any) -> tuple[TodoItem, ...] | None:
 
 
 def _modes_of_line(extra: Mapping[str, Any], role: str) -> dict[str, str | None]:
-    """Return the modes in the fields of a message: Claude Code's permission mode, or the agent of opencode."""
+    """Return the modes in the fields of a line: Claude Code's permission mode, or the agent of opencode."""
     modes: dict[str, str | None] = {}
     if isinstance(extra.get("permissionMode"), str):
         modes["mode"] = _cut(extra["permissionMode"])
@@ -264,6 +270,26 @@ def _modes_of_line(extra: Mapping[str, Any], role: str) -> dict[str, str | None]
         worktree = extra["worktreeSession"]
         modes["worktree"] = _value(worktree.get("worktreePath")) if isinstance(worktree, Mapping) else None
     return modes
+
+
+GOAL = "thread_goal"
+"""The field in which the goal of codex is read: the goal that the accompanying lines of a record state last."""
+
+
+def without_goal(entry: Entry) -> Entry:
+    """Return ``entry`` without the field that its own line does not have, so that it can become another agent's."""
+    if GOAL not in entry.extra:
+        return entry
+    return replace(entry, extra={name: value for name, value in entry.extra.items() if name != GOAL})
+
+
+def _goal_of_line(extra: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the mark with the status and the objective of codex's goal, such as ``active: Release 2.0``."""
+    goal = extra.get(GOAL)
+    objective = _text(goal.get("objective")) if isinstance(goal, Mapping) else None
+    if objective is None or not isinstance(goal, Mapping):
+        return {}
+    return {"goal": _cut(f"{_text(goal.get('status')) or 'active'}: {objective[:VALUE_CHARS_MAX]}")}
 
 
 def _modes_of_turn(extra: Mapping[str, Any]) -> dict[str, str | None]:
@@ -279,7 +305,36 @@ def _modes_of_turn(extra: Mapping[str, Any]) -> dict[str, str | None]:
         value = _text(stated.get(inner) if isinstance(stated, Mapping) else stated)
         if value is not None:
             modes[name] = _cut(value)
+    if isinstance(extra.get("permission_profile"), Mapping):
+        modes["permission_profile"] = _profile(extra["permission_profile"])
     return modes
+
+
+def _profile(profile: Mapping[str, Any]) -> str | None:
+    """Return codex's permissions of a turn in a line, such as ``managed, read root, write /w, network restricted``."""
+    files, network = profile.get("file_system"), profile.get("network")
+    parts = [_text(profile.get("type"))]
+    if isinstance(files, Mapping):
+        listed = files.get("entries")
+        rules = listed[:VALUE_CHARS_MAX] if isinstance(listed, list | tuple) else [{"access": files.get("type")}]
+        parts += [_rule_of_files(rule) for rule in rules if isinstance(rule, Mapping)]
+    if isinstance(network, Mapping):
+        network = "enabled" if network.get("enabled") is True else "restricted"
+    parts.append(f"network {network}" if _text(network) else None)
+    return _cut(", ".join(filter(None, parts))) or None
+
+
+def _rule_of_files(rule: Mapping[str, Any]) -> str | None:
+    path, access = rule.get("path"), _text(rule.get("access"))
+    found = path if isinstance(path, Mapping) else {}
+    special = found.get("value")
+    names = (found.get("path"), found.get("pattern"), special.get("kind") if isinstance(special, Mapping) else None)
+    name = next(filter(None, map(_text, names)), "files")
+    return f"{access} {name[:VALUE_CHARS_MAX]}" if access else None
+
+
+USER_TODO_EDIT = "user_todo_edit"
+"""The type of the custom entry with omp's todo list after the user edited it."""
 
 
 def _of_custom(entry: Custom) -> StateChanges:
@@ -288,12 +343,49 @@ def _of_custom(entry: Custom) -> StateChanges:
         return StateChanges(marks={"tag": _value(data) or None})
     if not isinstance(data, Mapping):
         return _NONE
-    if entry.custom_type == "user_todo_edit" and isinstance(data.get("phases"), list):  # omp
+    if entry.custom_type == USER_TODO_EDIT and isinstance(data.get("phases"), list):  # omp
         return StateChanges(todos=_phases(data["phases"]))
     if entry.custom_type == "plan-mode":  # pi's extension
         mode = {"mode": "plan" if data.get("enabled") is True else None} if "enabled" in data else {}
         return StateChanges(modes=mode, todos=todo_items(data.get("todos")))
-    return _NONE
+    own = _own_entry(entry.custom_type.removeprefix(TYPE_PREFIX), data)
+    return _of_kind(own) if own is not None and entry.custom_type.startswith(TYPE_PREFIX) else _NONE
+
+
+def _own_entry(kind: str, data: Mapping[str, Any]) -> Entry | None:
+    """Return gitsession's entry that an export wrote as a custom entry; ``None`` if it does not state a state."""
+    texts = {name: value for name, value in data.items() if isinstance(value, str)}
+    match kind:
+        case Todo.kind:
+            items = _own_items(data.get("items"))
+            return None if items is None else Todo(items=items)
+        case Permission.kind if "decision" in texts:
+            tool, pattern, scope = texts.get("tool"), texts.get("pattern"), texts.get("scope", "once")
+            return Permission(decision=texts["decision"], tool=tool, pattern=pattern, scope=scope)
+        case PlanChange.kind:
+            return PlanChange(plan=texts.get("plan"))
+        case Mark.kind if "name" in texts:
+            return Mark(name=texts["name"], value=texts.get("value"))
+        case ModeChange.kind if "mode" in texts:
+            return ModeChange(mode=texts["mode"], data=data.get("data"))
+    return None
+
+
+def _own_items(value: Any) -> tuple[TodoItem, ...] | None:
+    listed = value if isinstance(value, list | tuple) else [None]
+    items = [item for item in listed if isinstance(item, Mapping) and isinstance(item.get("text"), str)]
+    return tuple(map(_own_item, items)) if len(items) == len(listed) else None
+
+
+def _own_item(item: Mapping[str, Any]) -> TodoItem:
+    priority, id, extra = (item.get(name) for name in ("priority", "id", "extra"))
+    return TodoItem(
+        str(item.get("text")),
+        _status(item.get("status")),
+        priority if isinstance(priority, str) else None,
+        id if isinstance(id, str) else None,
+        extra if isinstance(extra, Mapping) else {},
+    )
 
 
 def _of_header(header: SessionHeader) -> StateChanges:

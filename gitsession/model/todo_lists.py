@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from gitsession.model.entries import TodoItem
+from gitsession.model.headline import clean
 
 _BOXES = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
 
 def todo_line(item: TodoItem) -> str:
-    """Return an item with a box for its status, such as ``[x] Mend the parser``."""
-    return f"{_BOXES.get(item.status, '[?]')} {item.text}"
+    """Return an item on one line, with a box for its status, such as ``[x] Mend the parser``."""
+    text = clean(item.text).replace("\n", " ")  # a line feed would begin an item that is not in the list
+    return f"{_BOXES.get(item.status, '[?]')} {text}"
 
 
 def progress_of(statuses: Iterable[str]) -> tuple[int, ...]:

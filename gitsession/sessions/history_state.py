@@ -6,9 +6,10 @@ for each entry, so that only one row must be read to resume a session of 100,000
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from gitsession.dataclass import dataclass
 from gitsession.git.types import Oid
@@ -52,12 +53,14 @@ class HistoryState:
 
     ``model``: the model of the newest model change or answer. ``assistant``: the model of the newest answer.
     ``models``: the newest model changes by role. Models are written as ``provider/model``. ``rules``: the names of
-    injected rules, the oldest first.
+    injected rules, the oldest first. ``mode``: the mode of the newest mode change. It is not ``modes["mode"]``, which
+    messages can state too: the digest of a context contains ``mode``, and a context without a catalog reads no messages
+    for its state.
 
     The other fields are those of ``SessionState``. ``todos``: the entry with the todo list. ``tasks``: the list if
     entries change single items of it: the id, the status and the text of each item. ``progress``: the numbers of done
     and of all items; empty if there is no list. ``plan``: the entry with the plan. Mappings and ``tasks`` have only the
-    ``VALUES_MAX`` newest values.
+    ``VALUES_MAX`` newest values, with at most ``CHARS_MAX`` characters.
     """
 
     thinking: str | None = None
@@ -79,7 +82,8 @@ class HistoryState:
     plan: Oid | None = None
 
 
-VALUES_MAX = 100
+VALUES_MAX, CHARS_MAX = 100, 6_000
+"""Limits of a mapping or a list in a state. A catalog has such a state for each entry that changes it."""
 
 EMPTY_STATE = HistoryState()
 
@@ -138,7 +142,18 @@ def _merged(values: Mapping[str, str], changes: Mapping[str, str | None]) -> dic
     """Return ``values`` with the changes, the newest last."""
     kept = {name: value for name, value in values.items() if changes.get(name, value) == value}
     new = {name: value for name, value in changes.items() if value is not None and name not in kept}
-    return dict([*kept.items(), *new.items()][-VALUES_MAX:])
+    return dict(_newest([*kept.items(), *new.items()]))
+
+
+_Texts = TypeVar("_Texts", bound=tuple[str, ...])
+
+
+def _newest(values: list[_Texts]) -> list[_Texts]:
+    """Return the newest values, which are the last ones, within the limits. At least one value is kept."""
+    newest = values[-VALUES_MAX:]
+    sizes = itertools.accumulate(sum(map(len, value)) for value in reversed(newest))
+    kept = sum(size <= CHARS_MAX for size in sizes)
+    return newest[-max(kept, 1) :]
 
 
 def _with_tasks(
@@ -152,7 +167,7 @@ def _with_tasks(
         elif old is not None or text is not None:  # a change of an unknown task has no text
             before = old or ("pending", "")
             known[id] = status or before[0], before[1] if text is None else text
-    return tuple((id, *value) for id, value in [*known.items()][-VALUES_MAX:])
+    return tuple(_newest([(id, *value) for id, value in known.items()]))
 
 
 def walk(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,8 @@ from builders import joined
 from claude_code import SESSION, assistant, call, result, user
 from commands import Run, document
 
+from gitsession import Mark, Message, ModeChange, Permission, PlanChange, Todo, TodoItem
+from gitsession.api import Store
 from gitsession.cli import output
 from gitsession.cli import text as terminal
 from gitsession.cli.commands import show
@@ -101,3 +104,51 @@ def test_read_file_is_highlighted(run: Run, here: Path) -> None:
 def test_without_color_code_is_plain(run: Run, here: Path) -> None:
     text = "```python\ndef f(): pass\n```"
     assert shown(run, here, {"type": "text", "text": text}) == [f"    {line}" for line in text.split("\n")]
+
+
+def test_the_checkpoint_of_an_entry_has_the_files_at_that_entry(
+    run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "store.git"))
+    (here / "a.txt").write_text("one\n")
+    with Store.create(tmp_path / "store.git") as store:
+        session, other = (store.new_session(agent="agent", cwd=str(here)) for _ in range(2))
+        session.append(Message.user("change it"))
+        with session.files.checkpoint(here, reason="edit"):
+            (here / "a.txt").write_text("two\n")
+        session.append(Message.user("and again"))
+        other.append(Message.user("no files"))
+    for name, content in (("leaf~1", "one\n"), ("leaf", "two\n")):
+        found = document(run("show", f"{session.id}@{name}", "--json"))["checkpoint"]
+        assert git(tmp_path / "store.git", "show", f"{found}:files/a.txt") == content
+        [row] = [line for line in run("show", f"{session.id}@{name}").splitlines() if line.startswith("  files  ")]
+        assert row == f"  files  gitsession git ls-tree -r {found[:12]} files/"
+    assert git(tmp_path / "store.git", *row.split()[3:]).split()[1::2] == ["blob", "files/a.txt"]
+    assert document(run("show", other.id, "--json"))["checkpoint"] is None
+    assert "\n  files  " not in run("show", other.id)
+
+
+def test_values_of_the_state_cannot_imitate_other_lines(run: Run, here: Path) -> None:
+    with Store.create(here / "s.git") as store:
+        session = store.new_session(agent="agent", cwd=str(here))
+        session.append(Message.user("begin"))
+        evil = "e\x1b[2J\r\n  chain  forged\n"
+        session.append(Todo(items=(TodoItem(evil, "in_progress"), TodoItem("x" * 10_000))))
+        session.append(Permission(decision=evil, tool=evil, pattern=evil, scope="always"))
+        session.append(ModeChange(mode=evil))
+        session.append(Mark(name=evil, value=evil))
+        session.append(PlanChange(plan=evil))
+        sid = session.id
+    shown, whole = (run("--store", "s.git", "show", sid, *words) for words in ((), ("--state",)))
+    for text in (shown, whole):
+        assert "\x1b" not in text
+        [chain] = [line for line in text.splitlines() if line.startswith("  chain  ")]
+        assert "forged" not in chain
+        assert max(map(len, text.partition("\n\n")[0].splitlines())) < 1_000
+    listed = whole.partition("Todo list:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line[:10] for line in listed] == ["      [>] ", "      [ ] "]
+    assert len(whole.partition("Permissions:\n")[2].partition("\n\n")[0].splitlines()) == 1
+
+
+def git(repository: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", repository, *words], check=True, capture_output=True, text=True).stdout

@@ -13,6 +13,7 @@ from commands import Run
 from opencode_files import SES, START_MS, Database, answer, export, info, tool, user
 
 import gitsession
+from gitsession import TodoItem
 from gitsession.discovery import databases
 from gitsession.errors import GitSessionError
 from gitsession.formats.opencode import side_files, split_file
@@ -47,8 +48,8 @@ def database(path: Path) -> sqlite3.Connection:
     for at, (content, status) in enumerate([("Write tests", "pending"), ("Mend the parser", "in_progress")]):
         db.execute("INSERT INTO todo VALUES (?, ?, ?, 'high', ?, 1, 1)", (SES, content, status, 1 - at))
     db.execute("INSERT INTO todo VALUES ('ses_other', 'Not mine', 'pending', 'low', 0, 1, 1)")
-    db.execute("INSERT INTO permission VALUES ('per_1', 'p1', 'allow', 'bash: git push *', 1, 1)")
-    db.execute("INSERT INTO permission VALUES ('per_2', 'p2', 'allow', 'another project', 1, 1)")
+    db.execute("INSERT INTO permission VALUES ('psv_1', 'p1', 'bash', 'git push *', 1, 1)")
+    db.execute("INSERT INTO permission VALUES ('psv_2', 'p2', 'bash', 'another project', 1, 1)")
     return db
 
 
@@ -66,7 +67,7 @@ def test_rows_of_a_session_become_documents(tmp_path: Path) -> None:
             {"content": "Mend the parser", "status": "in_progress", "priority": "high"},
             {"content": "Write tests", "status": "pending", "priority": "high"},
         ],
-        "opencode.db/permission": [{"action": "allow", "resource": "bash: git push *"}],
+        "opencode.db/permission": [{"action": "bash", "resource": "git push *"}],
         "opencode.db/session_share": [{"url": URL}],
     }
 
@@ -202,6 +203,47 @@ def test_a_changed_list_is_stored_again_and_its_removal_too(folder: Path, here: 
         contents.append(stored(here, sid)["opencode.db/todo"])
     assert json.loads(contents[0])[0]["status"] == "completed"
     assert contents[1] == b""
+
+
+def test_rows_of_todos_and_permissions_are_the_current_state(folder: Path, here: Path, run: Run) -> None:
+    sid, _ = take(run)
+    with gitsession.Store.open(here / "s.git") as store:
+        state, first = store.session(sid).state(), store.session(sid).state("root")
+    todos = (
+        TodoItem("Mend the parser", "in_progress", "high"),
+        TodoItem("Write tests", "pending", "high"),
+    )
+    assert (state.todos, state.permissions) == (todos, {"bash(git push *)": "allow"})
+    assert (first.todos, first.permissions) == ((), {"bash(git push *)": "allow"})
+    shown = run("--store", "s.git", "show", sid, "--state")
+    assert "[>] Mend the parser" in shown
+    assert "allow bash(git push *)" in shown
+
+
+def test_a_list_in_the_history_comes_before_the_rows(folder: Path, here: Path, run: Run) -> None:
+    sid, _ = take(run)
+    with gitsession.Store.open(here / "s.git") as store:
+        session = store.session(sid)
+        session.append(gitsession.Todo(items=(TodoItem("Own"),)))
+        assert session.state().todos == (TodoItem("Own"),)
+
+
+MALFORMED = {
+    "no JSON": b"{",
+    "too deep": b"[" * 100_000,
+    "a number": b"1",
+    "numbers": b"[1, 2]",
+    "no text": b'[{"content": 1, "action": 2, "resource": []}]',
+    "empty": b"",
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED)
+@pytest.mark.parametrize("name", side_files.STATES)
+def test_a_malformed_document_states_nothing(name: str, data: bytes) -> None:
+    found = side_files.stated(name, data)
+    assert not found.todos
+    assert not found.permissions
 
 
 def test_a_session_without_side_files_stores_none(folder: Path, here: Path, run: Run) -> None:

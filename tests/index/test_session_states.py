@@ -26,6 +26,8 @@ from gitsession import (
 )
 from gitsession.api import Store
 from gitsession.cli.session_format import formatted
+from gitsession.context import build
+from gitsession.context.history import ContextHistory
 from gitsession.formats import FORMATS
 from gitsession.index import entry_rows
 from gitsession.sessions import content, graph, history_state
@@ -151,6 +153,40 @@ def test_todos_modes_and_plans_of_claude_code(store: Store) -> None:
     assert (before.modes, before.todos) == ({"mode": "plan"}, ())
 
 
+def test_the_mode_in_a_context_does_not_depend_on_the_catalog(store: Store) -> None:
+    said = claude.assistant("b", "a", {"type": "text", "text": "x"})
+    lines = joined(claude.user("a", None, permissionMode="plan"), said)
+    session = imported(store, "claude", lines, claude.SESSION)
+    context = session.context()
+    alone = build.context(ContextHistory(store.objects, session.history()[-1].oid), profile="claude")
+    assert (context.mode, context.digest) == (alone.mode, alone.digest)
+    assert context.mode is None
+    assert session.state().modes == {"mode": "plan"}
+
+
+def test_an_unknown_permission_mode_is_shown_as_it_is(store: Store) -> None:
+    lines = joined(claude.user("a", None, permissionMode="askTwice"), claude.user("b", "a", permissionMode="m" * 9_000))
+    session = imported(store, "claude", lines, claude.SESSION)
+    first, last = (session.state(claude.uuid(name)).modes["mode"] for name in "ab")
+    assert (first, len(last), last[-1]) == ("askTwice", 300, "…")
+
+
+def test_a_mode_before_a_line_that_is_no_message_counts(store: Store) -> None:
+    session = imported(
+        store,
+        "claude",
+        joined(
+            claude.user("a", None),
+            claude.assistant("b", "a", claude.call("c1", "Read", file_path="/w/a")),
+            claude.note("permission-mode", permissionMode="plan"),
+            claude.note("custom-title", customTitle="T"),
+            claude.user("c", "b"),
+        ),
+        claude.SESSION,
+    )
+    assert session.state().modes == {"mode": "plan"}
+
+
 def test_tasks_of_claude_code_are_changed_one_by_one(store: Store) -> None:
     session = imported(
         store,
@@ -190,6 +226,73 @@ def test_plan_items_and_settings_of_codex(store: Store) -> None:
     assert lines_of(state) == ["completed: Mend", "in_progress: Test"]
     assert state.modes == {"approval": "never", "sandbox": "danger-full-access", "mode": "plan"}
     assert state.plan == "# Steps"
+
+
+def goal(status: str, objective: object = "Release 2.0") -> codex.Lines:
+    times = {"tokensUsed": 0, "timeUsedSeconds": 0, "createdAt": 0, "updatedAt": 0}
+    stated = {"threadId": codex.THREAD, "objective": objective, "status": status, **times}
+    return codex.event("thread_goal_updated", threadId=codex.THREAD, goal=stated)
+
+
+def test_the_goal_of_codex_is_a_mark(store: Store) -> None:
+    session = imported(
+        store,
+        "codex",
+        codex.rollout(
+            codex.user("begin"),
+            goal("paused"),
+            goal("active"),
+            codex.assistant("one"),
+            goal("active", objective=["none"]),
+            codex.event("thread_goal_updated", goal=None),
+            codex.assistant("two"),
+            goal("complete"),
+            codex.settings(),
+        ),
+        "rollout",
+    )
+    assert [session.state(node).marks.get("goal") for node in session.history()] == [
+        None,
+        None,
+        "active: Release 2.0",
+        "active: Release 2.0",
+        "complete: Release 2.0",
+    ]
+    assert store.sessions()[0].marked == "goal"
+
+
+PROFILES: dict[str, tuple[object, str | None]] = {
+    "disabled": ({"type": "disabled"}, "disabled"),
+    "managed": (
+        {
+            "type": "managed",
+            "file_system": {
+                "type": "restricted",
+                "entries": [
+                    {"path": {"type": "special", "value": {"kind": "root"}}, "access": "read"},
+                    {"path": {"type": "path", "path": "/w"}, "access": "write"},
+                    {"path": {"type": "glob_pattern", "pattern": "*.key"}, "access": "none"},
+                ],
+            },
+            "network": "restricted",
+        },
+        "managed, read root, write /w, none *.key, network restricted",
+    ),
+    "unrestricted": (
+        {"type": "managed", "file_system": {"type": "unrestricted"}, "network": "enabled"},
+        "managed, unrestricted files, network enabled",
+    ),
+    "older": ({"network": {"enabled": False}, "file_system": {"entries": []}}, "network restricted"),
+    "malformed": ({"type": 1, "file_system": {"entries": [1, {"path": 2}]}, "network": []}, None),
+    "a text": ("managed", None),
+}
+
+
+@pytest.mark.parametrize(("profile", "shown"), PROFILES.values(), ids=PROFILES)
+def test_the_permission_profile_of_codex_is_a_mode(store: Store, profile: object, shown: str | None) -> None:
+    settings = codex.settings(permission_profile=profile)
+    session = imported(store, "codex", codex.rollout(codex.user("begin"), settings), "rollout")
+    assert session.state().modes.get("permission_profile") == shown
 
 
 def test_todos_marks_and_permissions_of_opencode(store: Store) -> None:
@@ -239,6 +342,31 @@ def test_todos_of_an_extension_of_pi(store: Store) -> None:
         store, "pi", joined(header(), said("a", None), said("b", "a", role="toolResult", details=details, **tool))
     )
     assert session.state().todos == (TodoItem("Mend", "completed", id="1"),)
+
+
+def test_the_size_of_a_state_is_limited(store: Store) -> None:
+    session = store.new_session(agent="a", cwd="/w")
+    session.append(Message.user("begin"))
+    for number in range(60):
+        session.append(Permission(decision="allow", tool=str(number), pattern="x" * 900, scope="session"))
+        session.append(Mark(name=f"n{number}", value="y" * 900))
+    state = session.state()
+    rules = [rule.partition("(")[0] for rule in state.permissions]
+    assert rules == [str(number) for number in range(60 - len(rules), 60)]  # the newest ones
+    assert 5_000 < sum(map(len, (*state.permissions, *state.permissions.values()))) <= history_state.CHARS_MAX
+    largest = store.catalogue().db.execute("SELECT max(length(said)) FROM anchors").fetchone()[0]
+    assert largest < 2 * history_state.CHARS_MAX + 2_000
+    assert_catalog_equals_walk(store)
+
+
+def test_rows_for_the_catalog_do_not_grow_with_the_list(store: Store) -> None:
+    session = store.new_session(agent="a", cwd="/w")
+    session.append(Message.user("begin"))
+    items = (TodoItem("x" * 1_000_000, "in_progress"), *(TodoItem(f"item {number}") for number in range(10_000)))
+    session.append(Todo(items=items))
+    assert session.state().todos == items
+    assert store.catalogue().db.execute("SELECT max(length(said)) FROM anchors").fetchone()[0] < 200
+    assert (store.sessions()[0].done, store.sessions()[0].todos) == (0, 10_001)
 
 
 DAMAGED: dict[str, Callable[[], bytes]] = {

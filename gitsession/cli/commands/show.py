@@ -143,24 +143,25 @@ def _state_facts(state: SessionState) -> dict[str, str]:
     """Return the state in short, by name."""
     rules = [f"{decision} {rule}" for rule, decision in state.permissions.items()]
     shown, more = ", ".join(rules[:_RULES_MAX]), len(rules) - _RULES_MAX
-    return {
+    facts = {
         "mode": ", ".join(value if name == "mode" else f"{name} {value}" for name, value in state.modes.items()),
-        "todo": todo_summary(state.todos) if state.todos else "",
+        "todo": shorten(todo_summary(state.todos), _TEXT_CHARS_MAX) if state.todos else "",
         "rules": shown + (f", and {more} more" if more > 0 else ""),
-        "plan": shorten(on_a_line(state.plan), _PLAN_CHARS_MAX) if state.plan else "",
+        "plan": shorten(state.plan, _TEXT_CHARS_MAX) if state.plan else "",
         "marks": ", ".join(f"{name} {value}".rstrip() for name, value in state.marks.items()),
         "changes": f"{count(state.files, 'file')}, +{state.added:,} -{state.removed:,}" if state.files else "",
     }
+    return {name: on_a_line(fact) for name, fact in facts.items()}  # a line feed in a value would begin another row
 
 
-_RULES_MAX, _PLAN_CHARS_MAX = 4, 80
+_RULES_MAX, _TEXT_CHARS_MAX = 4, 80
 
 
 def _state_lines(state: SessionState) -> list[str]:
     """Return the todo list, the permissions and the plan in full."""
     parts = {
         "Todo list": [todo_line(item) for item in state.todos],
-        "Permissions": [f"{decision} {rule}" for rule, decision in state.permissions.items()],
+        "Permissions": [on_a_line(f"{decision} {rule}") for rule, decision in state.permissions.items()],
         "Plan": _text_lines(state.plan) if state.plan else [],
     }
     lines = [line for name, part in parts.items() if part for line in (f"{name}:", *(f"  {each}" for each in part), "")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from gitsession.errors import Malformed
 from gitsession.formats.base.file_changes import RecordedChange
@@ -18,6 +18,9 @@ from gitsession.formats.base.record import Source, SplitState
 from gitsession.model.entries import Entry, SessionHeader
 from gitsession.model.headline import Headline
 from gitsession.model.usage import AnswerUsage
+
+if TYPE_CHECKING:
+    from gitsession.model.session_state import StateChanges
 
 
 class Workspace(NamedTuple):
@@ -321,6 +324,13 @@ class WithSideFiles(Format):
 
     BACKUPS: str = "\0"
     """The beginning of the names of side files that are backups of the user's files."""
+
+    STATES: Collection[str] = ()
+    """The names of the side files that state a part of the session's state, as of the import."""
+
+    def stated(self, name: str, data: bytes) -> StateChanges | None:
+        """Return the state in ``data``, the content of the side file ``name`` of ``STATES``. Never raises."""
+        return None
 
     @abstractmethod
     def side_files(self, name: str, source: Source | None) -> SideFiles | None:

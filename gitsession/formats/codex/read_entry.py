@@ -2,25 +2,27 @@
 
 The kind of an entry does not change, because the kind is part of the headline.
 
-An entry is derived from the record line alone. The accompanying lines are not used. If the type of a record is unknown,
-the record becomes an ``UnknownEntry`` with the name of the type. Each response item is one entry. So reasoning, a call,
-and the result of the call are three entries, as in codex's files. The token counts of an answer are in a
-``token_count`` event, which is an accompanying line of the item after the answer.
+An entry is derived from the record line. Of the accompanying lines, only the goal is used. If the type of a record is
+unknown, the record becomes an ``UnknownEntry`` with the name of the type. Each response item is one entry. So
+reasoning, a call, and the result of the call are three entries, as in codex's files. The token counts of an answer are
+in a ``token_count`` event, which is an accompanying line of the item after the answer.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gitsession.formats.base.blocks import image
 from gitsession.formats.base.fields import Fields, object_in, to_ms
-from gitsession.formats.base.jsonl import LineFailure, Object, parse, record_line
+from gitsession.formats.base.jsonl import LF, LineFailure, Object, parse, record_line
 from gitsession.formats.codex.split_file import injected
 from gitsession.model import entries
 from gitsession.model.blocks import Block, File, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Custom, CustomMessage, Entry, Message, Opaque, UnknownEntry
+from gitsession.model.session_state import GOAL
 from gitsession.model.usage import TOKENS_MAX, AnswerUsage, token_counts
 
 PASSED_THROUGH = "internal_chat_message_metadata_passthrough"
@@ -256,9 +258,23 @@ def entry_of(payload: bytes) -> Entry:
         elif isinstance(name, str):
             read = (_BY_EVENT.get(str(body.get("type"))) if name == "event_msg" else None) or _BY_TYPE.get(name)
             found = read(at_ms, Fields(body)) if read else None
-    if found is not None:
-        return found
-    return UnknownEntry(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
+    if found is None:
+        found = UnknownEntry(at_ms=at_ms, name=name if isinstance(name, str) and name else "unknown", body=line)
+    goal = _goal_in(payload)
+    return replace(found, extra={**found.extra, GOAL: goal}) if goal is not None else found
+
+
+_GOAL_UPDATED = b'"thread_goal_updated"'
+
+
+def _goal_in(payload: bytes) -> Object | None:
+    """Return the goal of the thread that the accompanying lines of a record state last; ``None`` if they state none."""
+    for line in reversed(payload.split(LF)[:-1]) if _GOAL_UPDATED in payload else ():
+        parsed = parse(line) if _GOAL_UPDATED in line else LineFailure("")
+        event = {} if isinstance(parsed, LineFailure) else object_in(parsed, "payload")
+        if event.get("type") == "thread_goal_updated" and isinstance(event.get("goal"), dict):
+            return object_in(event, "goal")
+    return None
 
 
 def _session(at_ms: int, fields: Fields) -> Entry:

@@ -35,6 +35,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     FILES = ("*.json", "*.db")
     TABLES = rows.TABLES
     COLUMNS = side_files.COLUMNS
+    STATES = side_files.STATES
     RECORDED = "recorded by opencode"
 
     split = staticmethod(split_file.split)
@@ -45,6 +46,7 @@ class Opencode(Database, Delegating, Document, Importing, Remembering, Scattered
     session_stamps = staticmethod(rows.session_stamps)
     session = staticmethod(rows.session)
     documents = staticmethod(side_files.documents)
+    stated = staticmethod(side_files.stated)
     side_files = staticmethod(side_files.of_session)
     copy_folders = staticmethod(files.copy_folders)
     file_changes = staticmethod(files.file_changes)

@@ -15,6 +15,8 @@ from typing import Any
 from gitsession.errors import Malformed
 from gitsession.formats.base.format import Columns, Query, SideFiles, column_list
 from gitsession.formats.base.record import Source
+from gitsession.model.entries import Permission
+from gitsession.model.session_state import StateChanges, rule_of, todo_items
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "todo": ("session_id", "position", "content", "status", "priority", "time_updated"),
@@ -25,6 +27,8 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 TODOS, PERMISSIONS, SHARE = "opencode.db/todo", "opencode.db/permission", "opencode.db/session_share"
 """The names of the documents. They cannot be paths of files, because ``opencode.db`` is a file."""
+
+STATES = (TODOS, PERMISSIONS)
 
 _ROWS_MAX = 10_000
 
@@ -61,6 +65,23 @@ def documents(query: Query, columns: Columns, id: str) -> Iterator[tuple[str, by
 
 def _text(value: Any) -> Any:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def stated(name: str, data: bytes) -> StateChanges:
+    """Return the state in a document with rows. A row of permissions is one that the user always allows."""
+    try:
+        rows = json.loads(data or b"[]")
+    except (ValueError, RecursionError):
+        return StateChanges()
+    if name == TODOS:
+        return StateChanges(todos=todo_items(rows))
+    allowed = {}
+    for row in rows if isinstance(rows, list) else ():
+        found = row if isinstance(row, dict) else {}
+        action, resource = found.get("action"), found.get("resource")
+        if isinstance(action, str) and action and isinstance(resource, str):
+            allowed[rule_of(Permission(decision="allow", tool=action, pattern=resource or None))] = "allow"
+    return StateChanges(permissions=allowed)
 
 
 def of_session(name: str, source: Source | None) -> SideFiles | None:

@@ -36,7 +36,7 @@ VERSION = "1.18.33"
 """The version of opencode whose message format this module writes."""
 
 UNKNOWN = ("unknown", "unknown")
-_SILENTLY_OMITTED = ("title", "model_change", "usage", "label", "checkpoint", "permission")
+_SILENTLY_OMITTED = ("title", "model_change", "usage", "label", "checkpoint")
 """The kinds of entries that are omitted without a note.
 
 These entries are represented elsewhere in the file, or are not part of the conversation.

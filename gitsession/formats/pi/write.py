@@ -16,8 +16,8 @@ from gitsession.formats.base.fields import to_iso, to_ms
 from gitsession.formats.base.jsonl import LineFailure, Object, dumps
 from gitsession.formats.base.outgoing import Outgoing, OutgoingEntry, OutgoingLine, WrittenFile
 from gitsession.formats.pi.messages import Json
-from gitsession.formats.pi.write_entries import TYPE_PREFIX, PiEntryContext, TypedFields, lines_of
-from gitsession.model.entries import Custom, Entry, Message, ModelChange, Reset, ThinkingChange, Title
+from gitsession.formats.pi.write_entries import PiEntryContext, TypedFields, lines_of
+from gitsession.model.entries import TYPE_PREFIX, Custom, Entry, Message, ModelChange, Reset, ThinkingChange, Title
 
 VERSION = 3
 SLOT_BYTES = 256

@@ -15,13 +15,11 @@ from gitsession.dataclass import dataclass
 from gitsession.formats.pi import messages
 from gitsession.formats.pi.messages import Json
 from gitsession.model import entries as kinds
-from gitsession.model.entries import CLEARED, SYSTEM, Entry, kind_of
+from gitsession.model.entries import CLEARED, SYSTEM, TYPE_PREFIX, Entry, kind_of
+from gitsession.model.session_state import USER_TODO_EDIT
 
 TypedFields: TypeAlias = tuple[str, Json]
 """The type of a line, and the fields of the line without the id, the parent id, and the time."""
-
-TYPE_PREFIX = "gitsession:"
-"""The prefix of every ``customType`` that gitsession defines."""
 
 KNOWN_ROLES = {"user", "assistant", "toolResult", "bashExecution", "custom", "system", "hookMessage"}
 OMP_ROLES = KNOWN_ROLES | {"developer", "pythonExecution", "fileMention"}
@@ -91,6 +89,8 @@ def _lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields] | None
             return [("title_change", {"title": entry.title or "", "source": "user", **entry.extra})]
         case kinds.Title():
             return [("session_info", {"name": entry.title or "", **entry.extra})]
+        case kinds.Todo() if context.omp:
+            return _todo(entry)
         case kinds.Custom():
             data = _optional_field("data", entry.data)
             return [("custom", {"customType": entry.custom_type, **data, **entry.extra})]
@@ -229,6 +229,26 @@ def _reset(entry: kinds.Reset, context: PiEntryContext) -> list[TypedFields]:
     if context.thinking is not None:
         lines.append(("thinking_level_change", {"thinkingLevel": context.thinking}))
     return lines
+
+
+def _todo(entry: kinds.Todo) -> list[TypedFields] | None:
+    """Return the entry with which omp records a list that the user edited; ``None`` if it cannot represent the list.
+
+    omp's model does not receive this entry.
+    """
+    if any(not item.text or item.extra or item.priority == "" for item in entry.items) or entry.extra:
+        return None
+    tasks = [
+        {
+            "content": item.text,
+            "status": "abandoned" if item.status == "cancelled" else item.status,
+            **_optional_field("priority", item.priority),
+            **_optional_field("id", item.id),
+        }
+        for item in entry.items
+    ]
+    phases = [{"name": "Todos", "tasks": tasks}] if tasks else []
+    return [("custom", {"customType": USER_TODO_EDIT, "data": {"phases": phases}})]
 
 
 def _custom_message(entry: kinds.CustomMessage, context: PiEntryContext) -> list[TypedFields]:
