@@ -28,10 +28,10 @@ from gitsession.redaction.original import Original
 from gitsession.sessions import commit_writer, content, graph, layout, operation_log, tombstone_set
 from gitsession.sessions.commit_writer import Draft
 from gitsession.sessions.merge_remote_branches import reconcile
-from gitsession.sessions.node import Node
+from gitsession.sessions.node import Node, copy_key, copy_problem
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.validation import history_rules
+from gitsession.validation import copies, history_rules
 from gitsession.verify import entry_check
 
 LINES_MAX = 10_000_000
@@ -163,8 +163,8 @@ def _values(stream: BinaryIO) -> Iterator[tuple[int, Any]]:
             _fail(number, str(error))
 
 
-def _fail(number: int, text: str) -> NoReturn:
-    raise Malformed(text, where=f"line {number}")
+def _fail(number: int, text: str, hint: str = "") -> NoReturn:
+    raise Malformed(text, where=f"line {number}", hint=hint)
 
 
 def _text(value: Mapping[str, Any], key: str, number: int) -> str:
@@ -331,6 +331,7 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
         if problem is not None:
             _fail(entry.line, problem)
     _check_root(file, nodes[file.root], forks, staged, store)
+    _check_copies(file, nodes, staged, store)
     by_oid = {nodes[id].oid: (entry.line, nodes[id]) for id, entry in file.entries.items()}
     for name, id in file.tips.items():
         if id not in nodes or not refs.is_session_ref(refs.leaf(file.sid, name)) or refs.is_files(name):
@@ -343,6 +344,31 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
             if not entry_check.is_allowed_on(node, refs.META if refs.is_meta(name) else "branch"):
                 _fail(line, f"{node.kind[:40]!r} is not allowed on {name!r}")
             at = node.parent
+
+
+def _check_copies(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: ObjectStore) -> None:
+    """Check that no entry is a forged copy of a stored one. Raises ``Malformed``."""
+    starts = [node for node in nodes.values() if node.starts_session]
+    found: dict[object, Oid] = {}
+    for sid in copies.sessions_that_share(staged, starts) | {file.sid}:
+        found |= {copy_key(node): node.oid for node in _stored_entries(store, sid)}
+    for id, entry in file.entries.items():
+        key, oid = copy_key(nodes[id]), nodes[id].oid
+        other = found.get(key, oid) if key is not None else oid
+        if other != oid:
+            hint = f"the chain digest does not include the part that differs: import a file with the original, {other}"
+            _fail(entry.line, copy_problem(other), hint)
+
+
+def _stored_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
+    """Yield the entries of a session's branches and of ``meta``."""
+    seen: set[Oid] = set()
+    for name, tip in store.refs(refs.session(sid)).items():
+        for node in graph.history(store, tip) if not refs.is_files(name.rpartition("/")[2]) else ():
+            if node.oid in seen:
+                break
+            seen.add(node.oid)
+            yield node
 
 
 def _check_root(file: _File, root: Node, forks: set[str | None], staged: _Staged, store: ObjectStore) -> None:
