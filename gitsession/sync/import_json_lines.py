@@ -23,7 +23,7 @@ from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
 from gitsession.importing.import_session import UPGRADE, ImportResult
 from gitsession.model import entries as kinds
-from gitsession.model.headline import VIEW
+from gitsession.model.headline import VIEW, Headline
 from gitsession.redaction.original import Original
 from gitsession.sessions import commit_writer, content, graph, layout, operation_log, tombstone_set
 from gitsession.sessions.commit_writer import Draft
@@ -31,10 +31,11 @@ from gitsession.sessions.merge_remote_branches import reconcile
 from gitsession.sessions.node import Node, copy_key, copy_problem
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.validation import copies, history_rules
+from gitsession.validation import copies, entry_rules, history_rules
 from gitsession.verify import entry_check
 
 LINES_MAX = 10_000_000
+_PURGED_HINT = "a file does not transfer purges: run `gitsession sync` in both stores, then export the session again"
 
 
 class _Entry(NamedTuple):
@@ -210,7 +211,7 @@ def _record(line: Mapping[str, Any], number: int, id: str) -> _Entry:
         entry_json.bytes_of(line["holes"], "holes") if "holes" in line else b"",
         tuple(map(_blob, blobs)),
     )
-    form, source = line.get("form"), _source(line["source"]) if "source" in line else None
+    form, source = str(line.get("form")), _source(line["source"]) if "source" in line else None
     contents = {(digest, encoding): data for digest, encoding, data in stored.lifted}
 
     def fetch(digest: bytes, encoding: Encoding) -> bytes:
@@ -219,22 +220,28 @@ def _record(line: Mapping[str, Any], number: int, id: str) -> _Entry:
         return contents[digest, encoding]
 
     data = holes.fill(stored.payload, stored.holes, fetch)
+    headline, of = _headline(form, data, source)
     try:
-        of = bytes.fromhex(line["replaces"]) if isinstance(line.get("replaces"), str) else b""
+        of = of or (bytes.fromhex(line["replaces"]) if isinstance(line.get("replaces"), str) else b"")
     except ValueError:
         raise Malformed("expected a digest", where="replaces") from None
-    if source is not None:
-        if source.agent not in FORMATS or form != FORMATS[source.agent].FORM:
-            raise Malformed(f"unknown agent or form: {source.agent[:40]!r}, {str(form)[:40]!r}", where="source")
-        headline = FORMATS[source.agent].headline(data)
-    elif form == layout.OWN:
-        entry = payload.decode(data)[0]
-        of = bytes.fromhex(entry.of) if isinstance(entry, kinds.Tombstone) else of
-        headline = payload.headline(entry)
-    else:
-        raise Malformed("expected a source", where="source")
     parent, merges = (line.get(key) if isinstance(line.get(key), str) else None for key in ("parent", "merges"))
     return _Entry(number, parent, merges, Draft(form, stored, headline, source, of=of), id)
+
+
+def _headline(form: str, data: bytes, source: SourceRef | None) -> tuple[Headline, bytes]:
+    """Return the headline of a payload and, for a tombstone, the digest of the purged entry. Raises ``Malformed``."""
+    if form == layout.OWN:
+        entry = payload.decode(data)[0]
+        if isinstance(entry, kinds.Tombstone):  # it keeps the source of an agent's entry
+            return payload.headline(entry), bytes.fromhex(entry.of)
+        if source is None:
+            return payload.headline(entry), b""
+    if source is None:
+        raise Malformed("expected a source", where="source")
+    if source.agent not in FORMATS or form != FORMATS[source.agent].FORM:
+        raise Malformed(f"unknown agent or form: {source.agent[:40]!r}, {form[:40]!r}", where="source")
+    return FORMATS[source.agent].headline(data), b""
 
 
 def _blob(value: Any) -> tuple[bytes, Encoding, bytes]:
@@ -324,12 +331,13 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
     for id, entry in file.entries.items():
         node, parent = nodes[id], nodes[entry.parent] if entry.parent is not None else None
         try:
-            problem = next(entry_check.check(staged, node, parent, tombstones=tombstones), None)
+            problem = next(entry_check.check(staged, node, parent), None)
+            purged = entry_rules.purge_problem(staged, node, tombstones)
             forks.add(history_rules.facts_of(staged, node).fork)
         except GitSessionError as error:
-            problem = str(error)
-        if problem is not None:
-            _fail(entry.line, problem)
+            problem, purged = str(error), None
+        if problem or purged:
+            _fail(entry.line, problem or purged or "", "" if problem else _PURGED_HINT)
     _check_root(file, nodes[file.root], forks, staged, store)
     _check_copies(file, nodes, staged, store)
     by_oid = {nodes[id].oid: (entry.line, nodes[id]) for id, entry in file.entries.items()}
