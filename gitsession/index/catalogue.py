@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 22
+VERSION = 24
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 
@@ -139,7 +139,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         project: The working directory in which the session began.
         created_ms: The time of the first entry, Unix time in ms.
         updated_ms: The time of the newest entry, Unix time in ms.
-        entries: The number of entries, without the first one (the root or the fork entry).
+        entries: The number of entries on the branches, without the root. Those before a fork are included.
         branches: The oid of each branch's tip, by branch name.
         active: The name of the active branch.
         tokens: The number of tokens that providers reported for the session.

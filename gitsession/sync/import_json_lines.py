@@ -92,9 +92,10 @@ def import_lines(
     nodes = _write(file, staged)
     _check(file, nodes, staged, store)
     tips = {refs.leaf(file.sid, name): nodes[id].oid for name, id in file.tips.items()}
-    new = sum(not store.contains(node.oid) for node in nodes.values())
+    listed = _on_branches(file, nodes)
+    new = sum(not store.contains(oid) for oid in listed)
     result = ImportResult(
-        session=file.sid, entries=len(nodes), new=new, rewritten=None, branch=file.active, moves=(), problems=()
+        session=file.sid, entries=len(listed), new=new, rewritten=None, branch=file.active, moves=(), problems=()
     )
     if dry_run:
         return result
@@ -108,6 +109,17 @@ def import_lines(
         if is_new and len(file.tips) > 1:
             tx.move(refs.active(file.sid), refs.symbolic(refs.leaf(file.sid, file.active)), expected=None)
     return replace(result, moves=tuple(tx.moves))
+
+
+def _on_branches(file: _File, nodes: Mapping[str, Node]) -> set[Oid]:
+    """Return the entries that ``ls`` counts: those on the branches, without the root."""
+    parents = {node.oid: node.parent for node in nodes.values()}
+    found: set[Oid] = set()
+    for at in (nodes[id].oid for name, id in file.tips.items() if refs.is_branch(name)):
+        while at not in found and (parent := parents[at]) is not None:
+            found.add(at)
+            at = parent
+    return found
 
 
 # ---- the file
