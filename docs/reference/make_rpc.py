@@ -50,7 +50,7 @@ look for changes fails, it sends a notification with the method `error` and the 
 | `branch-moved` | A branch moved to another entry than the next one, for example by an undo. |
 | `branch-removed` | A branch was removed. |
 | `branch-switched` | Another branch was selected with `switch` or by a rewind. |
-| `session-created` | A session was created, imported, pulled, or restored. |
+| `session-created` | A session was created, forked, imported, pulled, or restored. Its entries follow, without those before a fork. |
 | `session-removed` | A session was moved to the trash or to the archive, or was purged. |
 
 """

@@ -172,6 +172,20 @@ def test_subscription_reports_only_its_kinds_and_its_session(client: Client) -> 
     assert client.events.empty()
 
 
+def test_fork_is_one_event_with_its_parent_and_entries_that_it_shares_are_not_new(client: Client) -> None:
+    session, ids = begin(client, "a", "b")
+    client.call("subscribe")
+    fork = client.call("sessions.fork", session=session)["session"]
+    client.call("branch.create", session=fork, name="above", at=ids[0])
+    new = client.call("append", session=fork, entry=said("c"))["id"]
+    found = [client.event()]
+    while found[-1].get("entry", {}).get("id") != new:
+        found.append(client.event())
+    assert {event["session"] for event in found} == {fork}
+    assert [event["parent"] for event in found if event["event"] == "session-created"] == [session]
+    assert [event["entry"]["kind"] for event in found if event["event"] == "entry"] == ["fork", "message"]
+
+
 def test_errors_have_stable_codes_and_hints(client: Client) -> None:
     session, ids = begin(client, "a", "b")
     moved = client.ask("append", session=session, entry=said("c"), expected=ids[0])["error"]

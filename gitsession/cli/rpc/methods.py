@@ -529,6 +529,9 @@ class RpcService:
         found: EventParameters = {"subscription": number, "event": change.kind, "session": change.session}
         if change.branch:
             found["branch"] = change.branch
+        if change.kind == "session-created":
+            row = self._store.catalogue().session(change.session)
+            found["parent"] = None if row is None else row.parent
         if change.kind.startswith("branch-"):
             found["tip"] = change.tip
         if change.node is None:
