@@ -315,7 +315,8 @@ class Catalogue:
                 return session
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
-        hint = f"pass a session id, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
+        example = f"for example {other.sid} (in {other.project or 'no folder'})" if other else ""
+        hint = f"run `gitsession ls` to list the sessions of all folders, and pass an id, {example}" if other else ""
         folder = f"'{here.cwd}'" if here.cwd else "a deleted folder"
         raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 
