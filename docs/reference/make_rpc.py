@@ -22,6 +22,8 @@ language](../how-to/use-from-another-language.md) has complete clients.
 
 - The client writes requests to standard input, and reads answers and events from standard output. Each message
   is one line of JSON in UTF-8. A line of a request has at most 64 MiB, and a batch at most 1,000 requests.
+- A client that does not read its answers and events delays only itself. No event is lost: the server looks for
+  further changes after the client has read the earlier events. A server has at most 100 subscriptions.
 - Parameters are passed by name, or by position in the order of the tables.
 - Requests are answered in their order, except for methods marked *concurrent*, which can take longer. Before such a
   request, wait for the answers to the requests on which it depends.
@@ -50,7 +52,7 @@ look for changes fails, it sends a notification with the method `error` and the 
 | `branch-moved` | A branch moved to another entry than the next one, for example by an undo. |
 | `branch-removed` | A branch was removed. |
 | `branch-switched` | Another branch was selected with `switch` or by a rewind. |
-| `session-created` | A session was created, imported, pulled, or restored. |
+| `session-created` | A session was created, forked, imported, pulled, or restored. Entries before a fork are not new. |
 | `session-removed` | A session was moved to the trash or to the archive, or was purged. |
 
 """

@@ -188,17 +188,15 @@ class App:
     def _found(self, name: str, find: Callable[[str], T]) -> T:
         """Return ``find(name)``.
 
-        If ``name`` matches several sessions, or the current folder has none, and fzf can be shown, let the user select
-        a session. Otherwise, raise the error of ``find``.
+        If ``name`` matches several sessions, and fzf can be shown, let the user select one of them. Otherwise, raise
+        the error of ``find``.
         """
         try:
             return find(name)
-        except NotFound as error:
-            if not isinstance(error, Ambiguous) and name not in ("@", "-"):
-                raise
+        except Ambiguous as error:
             from gitsession.cli.picking import pick_session
 
-            sid = pick_session(error, lambda: self.sessions(None))
+            sid = pick_session(error)
             if sid is None:
                 raise
             return find(sid)

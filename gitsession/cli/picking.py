@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import click
 
 from gitsession.cli.output import is_attended, wants_json
-from gitsession.errors import Ambiguous, NotFound, Unavailable
-from gitsession.index.catalogue import Row
-from gitsession.line_text import ago, on_a_line
+from gitsession.errors import Ambiguous, Unavailable
+from gitsession.line_text import on_a_line
 
 FZF = ("--read0", "--print0", "--no-multi", "--delimiter=\t", "--with-nth=2..", "--tiebreak=index", "--preview=")
 """The arguments of fzf. They have precedence over ``$FZF_DEFAULT_OPTS``, whose preview could run a shell."""
@@ -61,11 +59,10 @@ def pick(lines: Sequence[str]) -> int | None:
     return int(picked[0])
 
 
-def pick_session(error: NotFound, rows: Callable[[], Sequence[Row]]) -> str | None:
-    """Let the user select a session, and return its id; ``None`` if fzf cannot be shown, or if nothing is selected.
+def pick_session(error: Ambiguous) -> str | None:
+    """Let the user select one of the sessions that an address matches, and return its id.
 
-    ``error``: the error for an address that matches several sessions, or for which the current folder has no session.
-    ``rows``: a function that returns all sessions, among which the user selects in the second case.
+    The result is ``None`` if fzf cannot be shown, or if nothing is selected.
     """
     try:
         check_terminal()
@@ -73,8 +70,5 @@ def pick_session(error: NotFound, rows: Callable[[], Sequence[Row]]) -> str | No
         return None
     if not is_attended() or not sys.stdout.isatty():
         return None
-    now_ms = time.time_ns() // 1_000_000
-    lines = list(error.candidates) if isinstance(error, Ambiguous) else []
-    lines = lines or [f"{row.sid}  {ago(row.updated_ms, now_ms)}  {row.agent}  {row.name}" for row in rows()]
-    chosen = pick(lines) if lines else None
-    return None if chosen is None else lines[chosen].split()[0]
+    chosen = pick(error.candidates)
+    return None if chosen is None else error.candidates[chosen].split()[0]

@@ -11,6 +11,8 @@ from gitsession.errors import Malformed
 LINE_BYTES_MAX = 64 * 1024 * 1024
 """Maximum size in bytes of a line. A payload of 16 MiB fits, even if each of its quotation marks is escaped."""
 
+_SKIPPED_BYTES = 1 << 20
+
 
 def lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
     """Yield the number and the content of each line that is not blank; ``None`` for a line that is too long."""
@@ -19,7 +21,7 @@ def lines(stream: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         number += 1
         if len(line) > LINE_BYTES_MAX:
             while line and not line.endswith(b"\n"):
-                line = stream.readline(LINE_BYTES_MAX)
+                line = stream.readline(_SKIPPED_BYTES)
             yield number, None
         elif not line.isspace():
             yield number, line

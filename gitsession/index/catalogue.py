@@ -140,7 +140,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         project: The working directory in which the session began.
         created_ms: The time of the first entry, Unix time in ms.
         updated_ms: The time of the newest entry, Unix time in ms.
-        entries: The number of entries, without the first one (the root or the fork entry).
+        entries: The number of entries on the branches, without the root. Those before a fork are included.
         branches: The oid of each branch's tip, by branch name.
         active: The name of the active branch.
         tokens: The number of tokens that providers reported for the session.
@@ -327,7 +327,8 @@ class Catalogue:
                 return session
         which = "session" if not wanted else "earlier session"
         other = next((row for row in rows if row not in found), None)
-        hint = f"pass a session id, for example {other.sid} (in {other.project or 'no folder'})" if other else ""
+        example = f"for example {other.sid} (in {other.project or 'no folder'})" if other else ""
+        hint = f"run `gitsession ls` to list the sessions of all folders, and pass an id, {example}" if other else ""
         folder = f"'{here.cwd}'" if here.cwd else "a deleted folder"
         raise NotFound(f"no {which} in {folder}", hint=hint or "run `gitsession import --all` to import sessions")
 

@@ -251,7 +251,7 @@ class _Summary(NamedTuple):
     """The columns of a session's row from which the row is updated when entries are added.
 
     ``start``: the oid of the first entry; "" if the first entry is unknown. ``meta``: the tip of the ``meta`` ref when
-    the row was written. ``entries``: the number of entries, not counting the first one. ``counted``: the number of
+    the row was written. ``entries``: the number of entries, not counting the root. ``counted``: the number of
     tokens in the entries. ``waiting``: the number of tokens in records that are not imported as entries yet.
     ``superseded`` and ``leaf``: the fields of ``SourceFile``; ``superseded`` is encoded as JSON.
     """
@@ -320,6 +320,7 @@ def _add_entries(
     superseded = frozenset(json.loads(known.superseded))
     new, start = _new_nodes(db, store, sid, [oid for oid in tips.values() if oid is not None])
     folder = meta.header.cwd if meta is not None and meta.header else known.project
+    before = next((_history_length(db, store, sid, node.parent) for node in new if node.oid == start), 0)
     newest_ms, tokens = _insert_entries(db, store, sid, new, superseded, known.copied, folder or "")
     for name, oid in tips.items():
         session_details.put_branch(db, store, sid, name, oid, superseded)
@@ -327,7 +328,7 @@ def _add_entries(
         session_details.replace_marks(db, sid, meta.marks)
     return known._replace(
         start=start or known.start or (new[0].oid if new else ""),
-        entries=known.entries + len(new),
+        entries=known.entries + before + len(new),
         updated_ms=max(known.updated_ms, newest_ms),
         counted=known.counted + tokens,
     )
@@ -395,6 +396,25 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
     return found[0] if found else None
 
 
+def _history_length(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: Oid | None) -> int:
+    """Return the number of entries up to the entry ``oid`` of another session, which ``sid`` continues.
+
+    Entries of ``sid`` in the catalog are not counted. The entries before one that another session has in the catalog
+    are not read.
+    """
+    number = 0
+    while oid is not None and not has_entry(db, sid, oid):
+        try:
+            node = load(store, oid)
+        except DAMAGE:
+            break  # `verify` reports the damage; the entries that can be read are counted
+        found = db.execute("SELECT depth FROM entries WHERE chain = ? AND oid = ?", (node.chain, oid)).fetchone()
+        if found is not None:
+            return number + int(found[0]) + 1
+        number, oid = number + 1, node.parent
+    return number
+
+
 def _insert_entries(
     db: sqlite3.Connection, store: ObjectStore, sid: str, new: Sequence[Node], superseded: Collection[str], copied: int,
     folder: str,
@@ -412,7 +432,7 @@ def _insert_entries(
     newest_ms, tokens = TIME_MIN, 0
     rows = []
     for node in new:
-        above, depth = at[node.parent] if node.parent in at else _file_and_depth(db, sid, node.parent)
+        above, depth = at[node.parent] if node.parent in at else _file_and_depth(db, store, sid, node.parent)
         in_file = above and (node.source is None or position(node) not in superseded)
         at[node.oid] = in_file, depth + 1
         found = content.decode_entry(store, node)
@@ -448,10 +468,10 @@ _INSERT_ENTRY = (
 )
 
 
-def _file_and_depth(db: sqlite3.Connection, sid: str, oid: Oid | None) -> tuple[bool, int]:
+def _file_and_depth(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: Oid | None) -> tuple[bool, int]:
     """Return whether an entry is in the agent's file, and the depth of the entries after it."""
     found = db.execute("SELECT in_file, depth FROM entries WHERE sid = ? AND oid = ?", (sid, oid)).fetchone()
-    return (bool(found[0]), found[1] + 1) if found else (True, 0)
+    return (bool(found[0]), found[1] + 1) if found else (True, _history_length(db, store, sid, oid))
 
 
 def _is_in_branch(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:

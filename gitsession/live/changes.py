@@ -5,6 +5,7 @@ A reader compares the refs of the sessions. It uses no thread, and if nothing ha
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ from gitsession.git.types import Oid, RefValue
 from gitsession.model.entries import Label, SessionHeader, Title
 from gitsession.sessions import graph
 from gitsession.sessions.active_branch import active
-from gitsession.sessions.content import entry_of
+from gitsession.sessions.content import entry_of, is_fork_start
 from gitsession.sessions.node import Node
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
@@ -86,9 +87,9 @@ class ChangeReader:
     ) -> Iterator[Change]:
         if sid not in self._known:
             self._known[sid] = set()
-            for (of, _), oid in before.items():
-                if of == sid:
-                    self._add_new(oid, sid)
+            for oid in (oid for (of, _), oid in before.items() if of == sid):
+                self._add_new(oid, sid)
+            self._add_shared(sid)
         new = self._add_new(tip, sid)
         if refs.is_branch(branch):
             if old is None:
@@ -106,6 +107,16 @@ class ChangeReader:
         if node.kind == SessionHeader.kind and getattr(entry_of(self._store, node), "title", None):
             return "title"
         return "label" if node.kind == Label.kind else "title" if node.kind == Title.kind else None
+
+    def _add_shared(self, sid: str) -> None:
+        """Add the entries before a fork to the known ones, because they belong to the session that it continues."""
+        for tip in (oid for (of, branch), oid in self._tips.items() if of == sid and refs.is_branch(branch)):
+            for node in itertools.takewhile(
+                lambda node: node.oid not in self._known[sid], graph.history(self._store, tip)
+            ):
+                if is_fork_start(self._store, node, sid) and node.parent is not None:
+                    self._add_new(node.parent, sid)
+                    return
 
     def _add_new(self, tip: Oid, sid: str) -> list[Node]:
         """Add the entries of the history of ``tip`` to the known ones; return the added entries, oldest first."""

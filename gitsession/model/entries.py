@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from gitsession.dataclass import dataclass
 from gitsession.model.blocks import Block, Text, ToolCall
-from gitsession.model.headline import FORK, TOMBSTONE
+from gitsession.model.headline import CHECKPOINT, FORK, TOMBSTONE
 
 FAILED = ("aborted", "error")
 """Values of ``Message.stop`` for an incomplete answer, with pi's names."""
@@ -410,7 +410,7 @@ class Checkpoint(Entry):
         reason: A description of the checkpoint.
     """
 
-    kind: ClassVar[str] = "checkpoint"
+    kind: ClassVar[str] = CHECKPOINT
     mode: str
     phase: str = "before"
     target: str | None = None

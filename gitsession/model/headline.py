@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 TOMBSTONE = "tombstone"
 """Kind and author of a tombstone, defined here so that code that reads commits need not import the entries."""
-FORK = "fork"
-"""Kind of the first entry of a fork, defined here so that code that reads commits need not import the entries."""
+FORK, CHECKPOINT = "fork", "checkpoint"
+"""Kinds of the first entry of a fork, and of a checkpoint, defined here for the same reason."""
 
 VIEW = 1
 """The view number of new sessions. A session always keeps the number in its root."""

@@ -10,7 +10,7 @@ from gitsession.codec.message import SourceRef
 from gitsession.errors import Corrupt, Malformed, MissingObject
 from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid, Reader
-from gitsession.model.headline import FORK, TOMBSTONE
+from gitsession.model.headline import CHECKPOINT, FORK, TOMBSTONE
 
 
 class Node(NamedTuple):
@@ -93,6 +93,22 @@ def short_id(chain: bytes) -> str:
 def position(node: Node) -> str:
     """Return the position of an imported entry as ``<line>:<chain>``, the format of ``SourceFile.superseded``."""
     return f"{node.source.line if node.source else ''}:{to_base64url(node.chain)}"
+
+
+def copy_key(node: Node) -> tuple[Oid | None, int | None, bytes] | None:
+    """Return the parent, the line and the chain digest of an entry, to which only one oid may belong.
+
+    The result is ``None`` for an entry of which several copies can be valid: the chain digest does not include the
+    files of a checkpoint, and a purged or redacted entry keeps that of the original one.
+    """
+    if node.kind == CHECKPOINT or node.is_tombstone or node.replaces:
+        return None
+    return node.parent, node.source.line if node.source else None, node.chain
+
+
+def copy_problem(other: Oid) -> str:
+    """Return the description of an entry whose ``copy_key`` is that of the entry ``other``."""
+    return f"the same entry at the same position as {other}, with different bytes"
 
 
 def line_of(pos: str) -> int | None:

@@ -23,18 +23,19 @@ from gitsession.git.objects import oid_of
 from gitsession.git.types import Kind, Oid
 from gitsession.importing.import_session import UPGRADE, ImportResult
 from gitsession.model import entries as kinds
-from gitsession.model.headline import VIEW
+from gitsession.model.headline import VIEW, Headline
 from gitsession.redaction.original import Original
 from gitsession.sessions import commit_writer, content, graph, layout, operation_log, tombstone_set
 from gitsession.sessions.commit_writer import Draft
 from gitsession.sessions.merge_remote_branches import reconcile
-from gitsession.sessions.node import Node
+from gitsession.sessions.node import Node, copy_key, copy_problem
 from gitsession.store import refs
 from gitsession.store.interface import ObjectStore
-from gitsession.validation import history_rules
+from gitsession.validation import copies, entry_rules, history_rules
 from gitsession.verify import entry_check
 
 LINES_MAX = 10_000_000
+_PURGED_HINT = "a file does not transfer purges: run `gitsession sync` in both stores, then export the session again"
 
 
 class _Entry(NamedTuple):
@@ -91,9 +92,10 @@ def import_lines(
     nodes = _write(file, staged)
     _check(file, nodes, staged, store)
     tips = {refs.leaf(file.sid, name): nodes[id].oid for name, id in file.tips.items()}
-    new = sum(not store.contains(node.oid) for node in nodes.values())
+    listed = _on_branches(file, nodes)
+    new = sum(not store.contains(oid) for oid in listed)
     result = ImportResult(
-        session=file.sid, entries=len(nodes), new=new, rewritten=None, branch=file.active, moves=(), problems=()
+        session=file.sid, entries=len(listed), new=new, rewritten=None, branch=file.active, moves=(), problems=()
     )
     if dry_run:
         return result
@@ -107,6 +109,17 @@ def import_lines(
         if is_new and len(file.tips) > 1:
             tx.move(refs.active(file.sid), refs.symbolic(refs.leaf(file.sid, file.active)), expected=None)
     return replace(result, moves=tuple(tx.moves))
+
+
+def _on_branches(file: _File, nodes: Mapping[str, Node]) -> set[Oid]:
+    """Return the entries that ``ls`` counts: those on the branches, without the root."""
+    parents = {node.oid: node.parent for node in nodes.values()}
+    found: set[Oid] = set()
+    for at in (nodes[id].oid for name, id in file.tips.items() if refs.is_branch(name)):
+        while at not in found and (parent := parents[at]) is not None:
+            found.add(at)
+            at = parent
+    return found
 
 
 # ---- the file
@@ -163,8 +176,8 @@ def _values(stream: BinaryIO) -> Iterator[tuple[int, Any]]:
             _fail(number, str(error))
 
 
-def _fail(number: int, text: str) -> NoReturn:
-    raise Malformed(text, where=f"line {number}")
+def _fail(number: int, text: str, hint: str = "") -> NoReturn:
+    raise Malformed(text, where=f"line {number}", hint=hint)
 
 
 def _text(value: Mapping[str, Any], key: str, number: int) -> str:
@@ -210,7 +223,7 @@ def _record(line: Mapping[str, Any], number: int, id: str) -> _Entry:
         entry_json.bytes_of(line["holes"], "holes") if "holes" in line else b"",
         tuple(map(_blob, blobs)),
     )
-    form, source = line.get("form"), _source(line["source"]) if "source" in line else None
+    form, source = str(line.get("form")), _source(line["source"]) if "source" in line else None
     contents = {(digest, encoding): data for digest, encoding, data in stored.lifted}
 
     def fetch(digest: bytes, encoding: Encoding) -> bytes:
@@ -219,22 +232,28 @@ def _record(line: Mapping[str, Any], number: int, id: str) -> _Entry:
         return contents[digest, encoding]
 
     data = holes.fill(stored.payload, stored.holes, fetch)
+    headline, of = _headline(form, data, source)
     try:
-        of = bytes.fromhex(line["replaces"]) if isinstance(line.get("replaces"), str) else b""
+        of = of or (bytes.fromhex(line["replaces"]) if isinstance(line.get("replaces"), str) else b"")
     except ValueError:
         raise Malformed("expected a digest", where="replaces") from None
-    if source is not None:
-        if source.agent not in FORMATS or form != FORMATS[source.agent].FORM:
-            raise Malformed(f"unknown agent or form: {source.agent[:40]!r}, {str(form)[:40]!r}", where="source")
-        headline = FORMATS[source.agent].headline(data)
-    elif form == layout.OWN:
-        entry = payload.decode(data)[0]
-        of = bytes.fromhex(entry.of) if isinstance(entry, kinds.Tombstone) else of
-        headline = payload.headline(entry)
-    else:
-        raise Malformed("expected a source", where="source")
     parent, merges = (line.get(key) if isinstance(line.get(key), str) else None for key in ("parent", "merges"))
     return _Entry(number, parent, merges, Draft(form, stored, headline, source, of=of), id)
+
+
+def _headline(form: str, data: bytes, source: SourceRef | None) -> tuple[Headline, bytes]:
+    """Return the headline of a payload and, for a tombstone, the digest of the purged entry. Raises ``Malformed``."""
+    if form == layout.OWN:
+        entry = payload.decode(data)[0]
+        if isinstance(entry, kinds.Tombstone):  # it keeps the source of an agent's entry
+            return payload.headline(entry), bytes.fromhex(entry.of)
+        if source is None:
+            return payload.headline(entry), b""
+    if source is None:
+        raise Malformed("expected a source", where="source")
+    if source.agent not in FORMATS or form != FORMATS[source.agent].FORM:
+        raise Malformed(f"unknown agent or form: {source.agent[:40]!r}, {form[:40]!r}", where="source")
+    return FORMATS[source.agent].headline(data), b""
 
 
 def _blob(value: Any) -> tuple[bytes, Encoding, bytes]:
@@ -324,13 +343,15 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
     for id, entry in file.entries.items():
         node, parent = nodes[id], nodes[entry.parent] if entry.parent is not None else None
         try:
-            problem = next(entry_check.check(staged, node, parent, tombstones=tombstones), None)
+            problem = next(entry_check.check(staged, node, parent), None)
+            purged = entry_rules.purge_problem(staged, node, tombstones)
             forks.add(history_rules.facts_of(staged, node).fork)
         except GitSessionError as error:
-            problem = str(error)
-        if problem is not None:
-            _fail(entry.line, problem)
+            problem, purged = str(error), None
+        if problem or purged:
+            _fail(entry.line, problem or purged or "", "" if problem else _PURGED_HINT)
     _check_root(file, nodes[file.root], forks, staged, store)
+    _check_copies(file, nodes, staged, store)
     by_oid = {nodes[id].oid: (entry.line, nodes[id]) for id, entry in file.entries.items()}
     for name, id in file.tips.items():
         if id not in nodes or not refs.is_session_ref(refs.leaf(file.sid, name)) or refs.is_files(name):
@@ -343,6 +364,31 @@ def _check(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: Objec
             if not entry_check.is_allowed_on(node, refs.META if refs.is_meta(name) else "branch"):
                 _fail(line, f"{node.kind[:40]!r} is not allowed on {name!r}")
             at = node.parent
+
+
+def _check_copies(file: _File, nodes: Mapping[str, Node], staged: _Staged, store: ObjectStore) -> None:
+    """Check that no entry is a forged copy of a stored one. Raises ``Malformed``."""
+    starts = [node for node in nodes.values() if node.starts_session]
+    found: dict[object, Oid] = {}
+    for sid in copies.sessions_that_share(staged, starts) | {file.sid}:
+        found |= {copy_key(node): node.oid for node in _stored_entries(store, sid)}
+    for id, entry in file.entries.items():
+        key, oid = copy_key(nodes[id]), nodes[id].oid
+        other = found.get(key, oid) if key is not None else oid
+        if other != oid:
+            hint = f"the chain digest does not include the part that differs: import a file with the original, {other}"
+            _fail(entry.line, copy_problem(other), hint)
+
+
+def _stored_entries(store: ObjectStore, sid: str) -> Iterator[Node]:
+    """Yield the entries of a session's branches and of ``meta``."""
+    seen: set[Oid] = set()
+    for name, tip in store.refs(refs.session(sid)).items():
+        for node in graph.history(store, tip) if not refs.is_files(name.rpartition("/")[2]) else ():
+            if node.oid in seen:
+                break
+            seen.add(node.oid)
+            yield node
 
 
 def _check_root(file: _File, root: Node, forks: set[str | None], staged: _Staged, store: ObjectStore) -> None:

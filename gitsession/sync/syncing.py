@@ -192,6 +192,9 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
     return pulled
 
 
+_LOCAL_TIP = ".local"
+"""Suffix of the name under which the validation knows the tip of a diverged local branch. The name is not a ref."""
+
 _LOCAL_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
 """Name under which the local archive is validated together with a fetched archive, before both are merged.
 
@@ -359,6 +362,8 @@ def _validate(
     moves = [Proposed(ref, _base(read, local.get(ref), oid), oid) for ref, oid in differ.items()]
     before = {name: oid for name, oid in known.items() if name.startswith(HEADS) and name not in differ}
     before |= {move.ref: move.old for move in moves if move.old is not None}
+    diverged = {move.ref: local.get(move.ref) for move in moves if move.old is not None}
+    before |= {f"{ref}{_LOCAL_TIP}": oid for ref, oid in diverged.items() if oid is not None and oid != before[ref]}
     if refs.ARCHIVE in known:
         before[_LOCAL_ARCHIVE] = known[refs.ARCHIVE]
     return {

@@ -94,16 +94,20 @@ def faults(
 
 
 def purged(reader: Reader, node: Node, tombstones: Tombstones) -> Fault | None:
-    """Return a fault if the entry was purged, or if the entry replaces another one that was not purged.
+    """Return the fault that ``purge_problem`` describes. Raises ``GitSessionError``."""
+    what = purge_problem(reader, node, tombstones)
+    return None if what is None else Fault("purged", f"{what}: {REMOVE_HINT}")
+
+
+def purge_problem(reader: Reader, node: Node, tombstones: Tombstones) -> str | None:
+    """Return a problem if the entry was purged, or if the entry replaces another one that was not purged.
 
     Raises ``GitSessionError``.
     """
     parts = content.entry_tree_at(reader, node.tree)
     digest = parts.digest
     original = tombstone.replaced_digest(node, parts) or digest
-    for what in purge_problems(node, digest.hex(), original.hex(), tombstones):
-        return Fault("purged", f"{what}: {REMOVE_HINT}")
-    return None
+    return next(purge_problems(node, digest.hex(), original.hex(), tombstones), None)
 
 
 def _too_large(reader: GitReader, node: Node, limits: Limits) -> Fault | None:

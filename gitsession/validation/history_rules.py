@@ -115,8 +115,8 @@ def facts_of(reader: Reader, node: Node) -> EntryFacts:
         entry = content.entry_of(reader, node)
         fork = entry.session if isinstance(entry, Fork) else None
     allowed = tuple([is_allowed_on(node, ref_type) for ref_type in ("branch", refs.META, refs.FILES)])
-    possible_ids = _possible_ids(reader, node) if node.parent is None else None
-    return EntryFacts(node.kind, node.parent, node.starts_session, allowed, fork, possible_ids)
+    ids = possible_ids(reader, node) if node.parent is None else None
+    return EntryFacts(node.kind, node.parent, node.starts_session, allowed, fork, ids)
 
 
 def accept(oid: Oid, facts: EntryFacts, parent: AcceptedEntry | None) -> AcceptedEntry:
@@ -388,16 +388,16 @@ def _first_root(
             return root(proposed)
     proposed, first = ordered[0], root(ordered[0])
     if proposed.accepted is not None and proposed.accepted.base.root == first:
-        possible_ids = proposed.accepted.base.possible_ids
+        ids = proposed.accepted.base.possible_ids
     else:
         try:
-            possible_ids = _possible_ids(reader, load(reader, first))
+            ids = possible_ids(reader, load(reader, first))
         except GitSessionError:
             return ""
-    return first if possible_ids is None or not possible_ids.isdisjoint({sid, sid.partition("-")[0]}) else ""
+    return first if ids is None or not ids.isdisjoint({sid, sid.partition("-")[0]}) else ""
 
 
-def _possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
+def possible_ids(reader: Reader, root: Node) -> frozenset[str] | None:
     """Return the possible ids of a session that begins with ``root`` (see ``HistoryBase``).
 
     If ``root`` cannot be read, the set is empty.

@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
@@ -240,6 +240,10 @@ class GitReader:
         """Return the values of the known refs of a session."""
         return self._tips.get(sid, [])
 
+    def known_branches_of(self, sid: str) -> Sequence[Oid]:
+        """Return the known tips of a session's branches, without ``meta`` and ``files``."""
+        return self._branches.get(sid, [])
+
     def known_meta_of(self, sid: str) -> Sequence[Oid]:
         """Return the values of the known ``meta`` refs of a session."""
         return self._metas.get(sid, [])
@@ -250,16 +254,21 @@ class GitReader:
 
     @functools.cached_property
     def _tips(self) -> Mapping[str, list[Oid]]:
-        found: dict[str, list[Oid]] = {}
-        for name, oid in self.known.items():
-            found.setdefault(refs.session_of(name), []).append(oid)
-        return found
+        return self._known_of(lambda _: True)
+
+    @functools.cached_property
+    def _branches(self) -> Mapping[str, list[Oid]]:
+        return self._known_of(refs.is_branch)
 
     @functools.cached_property
     def _metas(self) -> Mapping[str, list[Oid]]:
+        return self._known_of(refs.is_meta)
+
+    def _known_of(self, test: Callable[[str], bool]) -> Mapping[str, list[Oid]]:
+        """Return the known tips of each session whose names in the session pass a test."""
         found: dict[str, list[Oid]] = {}
         for name, oid in self.known.items():
-            if refs.is_meta(name.rpartition("/")[2]):
+            if test(name.rpartition("/")[2]):
                 found.setdefault(refs.session_of(name), []).append(oid)
         return found
 
@@ -356,6 +365,13 @@ class GitReader:
     def starts(self, oid: Oid) -> list[Oid]:
         """Return the entries in the history of ``oid`` at which a session can begin, nearest first."""
         return self._run("rev-list", "--first-parent", "--grep=^Entry: fork$", "--grep=^Entry: session$", oid).split()
+
+    def children(self, oid: Oid, tips: AbstractSet[Oid]) -> list[Oid]:
+        """Return the commits in the histories of ``tips`` whose first parent is ``oid``."""
+        if not tips:
+            return []
+        output = self._run("rev-list", "--parents", "--stdin", stdin=self._range(tips, [oid]))
+        return [child for child, *parents in map(str.split, output.splitlines()) if parents[:1] == [oid]]
 
     def is_first_parent_ancestor(self, old: Oid, new: Oid) -> bool:
         """Return whether ``old`` is an ancestor of ``new`` along first parents."""

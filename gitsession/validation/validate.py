@@ -37,7 +37,7 @@ from gitsession.sessions.node import Node
 from gitsession.sessions.tombstone_set import NONE, SESSION, Tombstones
 from gitsession.store import create, refs
 from gitsession.store.interface import ObjectStore
-from gitsession.validation import entry_rules, history_rules, set_rules
+from gitsession.validation import copies, entry_rules, history_rules, set_rules
 from gitsession.validation.entry_rules import FileTrees, LaterViews
 from gitsession.validation.history_rules import AcceptedEntry, EntryFacts, ProposedBranch
 from gitsession.validation.quarantine_reader import (
@@ -202,6 +202,8 @@ class _EntryValidation:
         self._graph = graph
         self._children = Counter(parents[0] for parents in graph.values() if parents)
         found = {oid: facts for part in parallel.share(list(graph), self._check_all) for oid, facts in part.items()}
+        for oid, fault in copies.faults(self._read, moves, graph, self._deadline):
+            found[oid] = fault if not isinstance(found[oid], Fault) else found[oid]
         for oid in graph:
             self._accept(oid, found.pop(oid))
         valid = []

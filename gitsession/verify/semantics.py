@@ -20,7 +20,7 @@ from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock, ToolCall
 from gitsession.model.entries import KINDS, Entry
 from gitsession.sessions import content
-from gitsession.sessions.node import Node, position, short_id
+from gitsession.sessions.node import Node, copy_key, copy_problem, position, short_id
 from gitsession.store import refs
 from gitsession.verify.entry_check import path_problems
 from gitsession.verify.findings import Finding
@@ -201,14 +201,11 @@ def _repeated_headers(sessions: Sessions) -> Iterator[Finding]:
 
 def _duplicates(sessions: Sessions) -> Iterator[Finding]:
     """Check that each entry exists only once at each position (docs/reference/format.md, "Invariants")."""
-    by_position: dict[tuple[Oid | None, int | None, bytes], Oid] = {}
+    found: dict[object, Oid] = {}
     for node in sessions.nodes.values():
-        if node.kind == kinds.Checkpoint.kind or node.is_tombstone or node.replaces:
-            continue  # the chain digest does not include a checkpoint's files; a replaced entry keeps the original one
-        key = (node.parent, node.source.line if node.source else None, node.chain)
-        other = by_position.setdefault(key, node.oid)
-        if other != node.oid:
-            yield Finding(node.oid, f"the same entry at the same position as {other}, with different bytes")
+        key = copy_key(node)
+        if key is not None and found.setdefault(key, node.oid) != node.oid:
+            yield Finding(node.oid, copy_problem(found[key]))
 
 
 def _first_kept(sessions: Sessions, node: Node) -> Iterator[Finding]:

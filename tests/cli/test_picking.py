@@ -114,9 +114,6 @@ def test_selection_requires_a_terminal_and_fzf(
 
 def test_an_ambiguous_address_lets_the_user_select(run: Run, store: Path, fzf: Fake) -> None:
     given = fzf(r"1\t\000")
-    shown = run("log", "-")  # no session began in this folder
-    names = given.read_text()
-    assert "butter" in shown and all(name in names for name in ("about butter", "about bake bread", "hostile"))
     with Store.open(store) as opened:
         sids = [row.sid for row in opened.sessions()]
     date = sids[0].partition("-")[0]
@@ -127,13 +124,27 @@ def test_an_ambiguous_address_lets_the_user_select(run: Run, store: Path, fzf: F
     assert "matches 3 sessions" in run("log", date, code=3, err=True)
 
 
+@pytest.mark.parametrize("address", ["@", "-"])
+def test_folder_without_a_session_is_an_error_that_says_how_to_list_others(
+    run: Run, store: Path, fzf: Fake, here: Path, address: str
+) -> None:
+    given = fzf(r"1\t\000")
+    for command in ("show", "log", "tree"):
+        told = run(command, address, code=3, err=True)
+        assert f"session in '{here}'" in told
+        assert "run `gitsession ls` to list the sessions of all folders" in told
+    assert not given.exists()
+
+
 @pytest.mark.parametrize("stream", ["stdin", "stdout", "stderr"])
 def test_without_a_terminal_the_sessions_that_match_are_listed(
     run: Run, store: Path, fzf: Fake, monkeypatch: pytest.MonkeyPatch, stream: str
 ) -> None:
     given = fzf(r"1\t\000")
     monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: False, raising=False)
-    assert "no session in" in run("log", "@", code=3, err=True)
+    with Store.open(store) as opened:
+        date = opened.sessions()[0].sid.partition("-")[0]
+    assert "matches 3 sessions" in run("log", date, code=3, err=True)
     assert not given.exists()
 
 

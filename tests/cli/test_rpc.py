@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,67 +13,13 @@ from typing import Any
 import jsonschema
 import pytest
 from commands import Run
+from rpc_clients import EVENT, PROGRAM, SCHEMA, Client, answers, begin, request, said
 
 import gitsession
 from gitsession import Message, Store, errors
-from gitsession.cli.rpc import methods, schema
+from gitsession.cli.rpc import methods
 from gitsession.cli.rpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST, RpcServer
 from gitsession.codec import json_text
-
-PROGRAM = [sys.executable, "-m", "gitsession"]
-SCHEMA = {one["name"]: one for one in schema.openrpc(methods.METHODS, "1", [])["methods"]}
-EVENT = schema.schema_of(methods.EventParameters)
-
-
-class Client:
-    """A client of a server process, which checks each answer and each event against its schema."""
-
-    def __init__(self, folder: Path) -> None:
-        self.process = subprocess.Popen([*PROGRAM, "rpc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder)
-        self.events: queue.Queue[dict[str, Any]] = queue.Queue()
-        self.answers: queue.Queue[Any] = queue.Queue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        self._last = 0
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            message = json.loads(line)
-            (self.events if isinstance(message, dict) and "method" in message else self.answers).put(message)
-
-    def send(self, message: object) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message).encode() + b"\n")
-        self.process.stdin.flush()
-
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        self._last += 1
-        self.send({"jsonrpc": "2.0", "id": self._last, "method": method, "params": params})
-        answer: dict[str, Any] = self.answers.get(timeout=60)
-        assert answer["id"] == self._last
-        return answer
-
-    def call(self, method: str, **params: Any) -> Any:
-        answer = self.ask(method, **params)
-        assert "error" not in answer, answer
-        jsonschema.validate(answer["result"], SCHEMA[method]["result"]["schema"])
-        return answer["result"]
-
-    def event(self) -> dict[str, Any]:
-        message = self.events.get(timeout=60)
-        assert message["method"] == "event"
-        jsonschema.validate(message["params"], EVENT)
-        found: dict[str, Any] = message["params"]
-        return found
-
-    def close(self) -> int:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self._reader.join(60)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        return self.process.wait(timeout=60)
 
 
 @pytest.fixture
@@ -83,15 +27,6 @@ def client(here: Path) -> Iterator[Client]:
     client = Client(here)
     yield client
     assert client.close() == 0
-
-
-def said(text: str, role: str = "user") -> dict[str, Any]:
-    return {"kind": "message", "body": {"role": role, "content": text}}
-
-
-def begin(client: Client, *texts: str) -> tuple[str, list[str]]:
-    session = client.call("sessions.new", agent="pi", cwd=".")["session"]
-    return session, [client.call("append", session=session, entry=said(text))["id"] for text in texts]
 
 
 def test_session_of_a_client_from_its_first_entry_to_an_export(client: Client, here: Path) -> None:
@@ -174,6 +109,20 @@ def test_subscription_reports_only_its_kinds_and_its_session(client: Client) -> 
     assert client.events.empty()
 
 
+def test_fork_is_one_event_with_its_parent_and_entries_that_it_shares_are_not_new(client: Client) -> None:
+    session, ids = begin(client, "a", "b")
+    client.call("subscribe")
+    fork = client.call("sessions.fork", session=session)["session"]
+    client.call("branch.create", session=fork, name="above", at=ids[0])
+    new = client.call("append", session=fork, entry=said("c"))["id"]
+    found = [client.event()]
+    while found[-1].get("entry", {}).get("id") != new:
+        found.append(client.event())
+    assert {event["session"] for event in found} == {fork}
+    assert [event["parent"] for event in found if event["event"] == "session-created"] == [session]
+    assert [event["entry"]["kind"] for event in found if event["event"] == "entry"] == ["fork", "message"]
+
+
 def test_errors_have_stable_codes_and_hints(client: Client) -> None:
     session, ids = begin(client, "a", "b")
     moved = client.ask("append", session=session, entry=said("c"), expected=ids[0])["error"]
@@ -208,22 +157,6 @@ def test_fork_of_a_moved_branch_and_pending_session(client: Client) -> None:
 
 
 # ---- the protocol, without a process
-
-
-def answers(*lines: bytes, table: Any = None, call: Any = None, concurrent: tuple[str, ...] = ()) -> list[Any]:
-    def double(self: object, number: int, name: str = "x", choice: list[str] | None = None) -> dict[str, int]:
-        """Return a number, doubled."""
-        return {"number": 2 * number}
-
-    table = table or {"double": double}
-    out = io.BytesIO()
-    server = RpcServer(table, call or (lambda name, given: table[name](None, **given)), concurrent, out)
-    server.serve(io.BytesIO(b"\n".join(lines) + b"\n"))
-    return [json.loads(line) for line in out.getvalue().splitlines()]
-
-
-def request(id: object = 1, method: str = "double", **params: Any) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
 
 
 INVALID: dict[str, tuple[bytes, int]] = {

@@ -165,18 +165,20 @@ def test_own_text_does_not_come_before_the_first_text_of_the_file(store: Store) 
     assert store.sessions()[0].first_words == "words of a"
 
 
-def test_fork_is_listed_from_its_fork_point(store: Store) -> None:
+def test_fork_has_the_entries_of_its_history(store: Store) -> None:
     held = begun(store, "one", "two")
     held.rename("Title")
     held.label(held.history()[1], "mark")
     made = held.fork()
     row = store.catalogue().session(made.id)
     assert row is not None
-    assert (row.entries, row.title) == (0, "Title (fork #1)")
+    assert (row.entries, row.title) == (len(made.history()) - 1, "Title (fork #1)") == (3, "Title (fork #1)")
     assert (row.agent, row.project, row.active) == ("agent", "/work", "main")
     assert store.catalogue().session(held.id) is not None
     made.append(Message.user("on"))
-    assert store.sessions()[0].entries == 1
+    assert store.sessions()[0].entries == 4
+    again = made.fork()
+    assert {row.sid: row.entries for row in store.sessions()} == {held.id: 2, made.id: 4, again.id: 5}
     assert made.names().labels == held.names().labels == {held.history()[1].oid: "mark"}
 
 
@@ -190,7 +192,7 @@ def test_a_branch_above_the_fork_point_is_still_of_the_fork(store: Store) -> Non
     row = store.catalogue().session(made.id)
     assert row is not None
     assert (row.title, row.agent, set(row.branches)) == ("Child", "agent", {"main", "above"})
-    assert row.entries == 1  # the branch's own
+    assert row.entries == 4  # the two of the parent, the fork entry, and the branch's own
     assert made.names().labels == {}
 
 

@@ -63,6 +63,19 @@ def test_branch_from_an_earlier_entry_has_only_its_new_entries(store: Store) -> 
     assert now(news) == ["assistant: other"]
 
 
+def test_fork_has_only_its_own_entries(store: Store) -> None:
+    session = begun(store)
+    root = session.history()[-1]
+    news = store.follow(every=0, idle=True)
+    fork = session.fork()
+    fork.branch("above", root).append(Message.user("another way"))
+    again = fork.fork()
+    found = now(news)
+    assert sorted(found) == sorted([f"fork: {fork.id}", "user: another way", f"fork: {again.id}"])
+    fork.append(Message.assistant("one"))
+    assert now(news) == ["assistant: one"]
+
+
 def test_undone_and_redone_entry_is_reported_once(store: Store) -> None:
     session = begun(store)
     news = store.follow(every=0, idle=True)

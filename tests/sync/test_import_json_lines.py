@@ -198,3 +198,17 @@ def test_purged_session_does_not_come_back(tmp_path: Path) -> None:
         store.purges.apply(store.purges.plan(session.id))
         with pytest.raises((Refused, Malformed), match="purged"):
             store.import_file(tmp_path / "x.jsonl", agent="jsonl")
+
+
+def test_import_and_list_count_the_same_entries(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "one.git") as store, Store.create(tmp_path / "other.git") as other:
+        session = store.new_session(agent="mine")
+        for text in ("one", "two"):
+            session.append(Message.user(text))
+        session.branch("side", "leaf~1").append(Message.user("three"))
+        fork = session.fork()
+        for sid, number in ((session.id, 3), (fork.id, 3)):
+            (tmp_path / "x.jsonl").write_bytes(store.export(sid, to="jsonl").data)
+            [done] = other.import_file(tmp_path / "x.jsonl", agent="jsonl")
+            assert done.entries == number == {row.sid: row.entries for row in other.sessions()}[sid]
+            assert number == len(graph.tree(other.objects, sid).nodes) - 1

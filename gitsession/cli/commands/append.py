@@ -48,15 +48,22 @@ def append_command(
     Each line is an object with the keys kind and body, and optionally at (Unix time in ms). As soon as an entry is
     stored, one line of JSON with its ids is printed. If a line cannot be appended, the lines after it are not read.
     """
-    from gitsession.codec import entry_json, json_text
-
     if new == (session is not None):
         raise click.UsageError("pass either SESSION or --new")
     if new != (agent is not None) or (not new and cwd is not None) or (new and (branch or expected)):
         raise click.UsageError("--new requires --agent; --cwd needs --new; --branch and --expected need SESSION")
     found = app.store(make=True).new_session(agent=agent or "", cwd=cwd) if new else app.session(session or "")
     found = found.on(branch) if branch else found
-    tip = found.resolve(expected) if expected else None
+    _append_lines(found, found.resolve(expected) if expected else None, on_moved)
+
+
+def _append_lines(found: gitsession.Session, tip: gitsession.Node | None, on_moved: OnMoved) -> None:
+    """Append the entries of standard input, and print the ids of each.
+
+    ``tip``: the entry that must be the tip of the branch; ``None`` for any entry.
+    """
+    from gitsession.codec import entry_json, json_text
+
     follows = tip is not None
     number = waiting = 0
     for number, line in json_text.lines(sys.stdin.buffer):

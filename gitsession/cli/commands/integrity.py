@@ -157,7 +157,7 @@ def _of(app: App, sid: str) -> str:
         row = next((row for row in app.store().sessions() if row.sid == sid), None)
     except GitSessionError:
         row = None
-    # Add 1 for the first entry, which is checked too but not counted in `row.entries`.
+    # Add 1 for the root, which is checked too but not counted in `row.entries`.
     return f"of {count(row.entries + 1, 'entry', 'entries')} of {row.name!r}" if row else "of its entries"
 
 

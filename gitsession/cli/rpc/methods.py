@@ -41,7 +41,7 @@ from gitsession.cli.rpc.results import (
 )
 from gitsession.cli.rpc.schema import Method
 from gitsession.codec import entry_json
-from gitsession.errors import GitSessionError, NotFound
+from gitsession.errors import GitSessionError, NotFound, Refused
 from gitsession.live.changes import Change, ChangeKind, ChangeReader
 from gitsession.model.entries import Checkpoint, Label, SessionHeader, Title
 from gitsession.model.plain import plain
@@ -52,6 +52,7 @@ PROTOCOL = 1
 """Version of the methods. It changes if a method or a field is removed, or if its meaning changes."""
 
 EVERY_SECONDS = 0.2
+SUBSCRIPTIONS_MAX = 100
 
 METHODS: dict[str, Method] = {}
 CONCURRENT: set[str] = set()
@@ -491,6 +492,10 @@ class RpcService:
             session: Report only changes of this session. Default: of all sessions.
             events: Report only these kinds of events. Default: all kinds.
         """
+        if len(self._subscriptions) >= SUBSCRIPTIONS_MAX:
+            raise Refused(
+                f"cannot subscribe: the server has {SUBSCRIPTIONS_MAX} subscriptions", hint="call unsubscribe first"
+            )
         sid = None if session is None else self._session(session).id
         reader, self._count = ChangeReader(self._store.objects, sid), self._count + 1
         self._subscriptions[self._count] = functools.partial(self._report, self._count, reader, events)
@@ -529,6 +534,9 @@ class RpcService:
         found: EventParameters = {"subscription": number, "event": change.kind, "session": change.session}
         if change.branch:
             found["branch"] = change.branch
+        if change.kind == "session-created":
+            row = self._store.catalogue().session(change.session)
+            found["parent"] = None if row is None else row.parent
         if change.kind.startswith("branch-"):
             found["tip"] = change.tip
         if change.node is None:

@@ -255,6 +255,8 @@ class EventParameters(TypedDict):
         subscription: Number of the subscription.
         event: Kind of the event.
         session: Id of the session.
+        parent: Session that started a new session as a sub-agent, or from which it was forked, as in `ls`; null if
+            there is none.
         branch: Branch that changed, for events of entries and branches.
         tip: Commit of the branch's tip, for events of branches.
         entry: The new entry, for events of entries and checkpoints.
@@ -265,6 +267,7 @@ class EventParameters(TypedDict):
     subscription: int
     event: ChangeKind
     session: str
+    parent: NotRequired[str | None]
     branch: NotRequired[str]
     tip: NotRequired[str | None]
     entry: NotRequired[EntryResult]

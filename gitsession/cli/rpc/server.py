@@ -119,7 +119,8 @@ class RpcServer:
             waiting.cancel()
 
     def _finish(self, id: str | int, done: Future[None]) -> None:
-        self._waiting.pop(id, None)
+        if self._waiting.get(id) is done:  # a later request may have the same id
+            del self._waiting[id]
         if done.cancelled():
             self._send(_failure(id, CANCELLED, "the request was cancelled"))
 
