@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gitsession.compaction.policy import CompactionPolicy
     from gitsession.context.history import ContextHistory, HistoryCache
     from gitsession.context.value import Context
-    from gitsession.model.entries import Entry, Instructions
+    from gitsession.model.entries import Entry
     from gitsession.model.instructions import InstructionSet
     from gitsession.redaction.guard import Guard
 
@@ -295,15 +295,6 @@ class Handle:
         known, tip = catalogues.get(fresh=False), self.opened.objects.ref(refs.meta(sid))
         found = names.recorded_instructions(known.db, sid, tip)
         return (names.recorded_instructions(catalogues.get().db, sid, tip) if found is None else found) or ()
-
-    def instructions_beside(self, at: Node) -> Instructions | None:
-        """Return the instructions in force at an entry if they are not in its history, but beside it on ``meta``."""
-        if not self.recorded_instructions():
-            return None
-        line = self.context_line(at)
-        in_history = line.anchors.instructions
-        found = line.instructions
-        return None if in_history is not None and found == line.entry_at(in_history) else found
 
 
 class _HasHandle(Protocol):

@@ -388,7 +388,8 @@ class Session:
 
         A fork shares the history and the checkpoints of this session. The fork adds only one ref and one entry to the
         store. Its title is that of this session with a number, such as ``Login (fork #2)``. If instructions that are
-        recorded beside an imported session are in force at the entry, the fork records them in a second entry.
+        recorded beside an imported session are in force at the entry, the fork records them in a second entry. If they
+        cannot be read because the store is damaged, the fork is created without them.
 
         Args:
             at: The entry.
@@ -399,6 +400,8 @@ class Session:
         Raises:
             NotFound: No entry matches ``at``, or this session has no entries.
         """
+        from gitsession.api import session_instructions
+
         catalogue = self._opened.catalogues.get()
         row = catalogue.session(self.id)
         if row is None:
@@ -406,7 +409,7 @@ class Session:
         called = names.names(catalogue, self.id)
         title = names.fork_title(catalogue, called.title) if called.title else None
         node = self._session.resolve(at)
-        beside = self._handle.instructions_beside(node)
+        beside = session_instructions.in_force_beside(self._handle, node)
         forked = self._session.fork(
             node, agent=row.agent, cwd=row.project, title=title, labels=called.chains, instructions=beside
         )

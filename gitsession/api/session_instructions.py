@@ -18,6 +18,7 @@ from gitsession.model.recorded_instructions import recorded_set, to_field
 from gitsession.sessions import commit_writer
 from gitsession.sessions import node as nodes
 from gitsession.sessions.content import entry_of
+from gitsession.sessions.gaps import DAMAGE
 from gitsession.sessions.node import Node
 
 
@@ -45,18 +46,35 @@ def record(handle: Handle, found: InstructionSet, at_ms: int) -> Node | None:
     return session.append(entry if known is None else dataclasses.replace(known, files=entry.files, at_ms=entry.at_ms))
 
 
+def in_force_beside(handle: Handle, at: Node) -> Instructions | None:
+    """Return the instructions in force at an entry if they are not in its history, but beside it on ``meta``.
+
+    If the store is damaged so that they cannot be read, return ``None``: the session can still be forked.
+    """
+    if not handle.recorded_instructions():
+        return None
+    line = handle.context_line(at)
+    try:
+        in_history, found = line.anchors.instructions, line.instructions
+        return None if in_history is not None and found == line.entry_at(in_history) else found
+    except DAMAGE:
+        return None
+
+
 def inherit(handle: Handle, parent: Handle, agent: str, cwd: str | None) -> None:
     """Record the set in force at the tip of ``parent`` in a new session, if that has the same agent and folder.
 
-    A set is what one agent loads in one folder, so it does not apply to another agent or folder.
+    A set is what one agent loads in one folder, so it does not apply to another agent or folder. A set that cannot be
+    read because the store is damaged is not inherited.
     """
-    if parent.session.pending_agent:
-        of, found = parent.session.pending_agent, parent.pending_set
-    else:
-        row = parent.opened.catalogues.get().session(parent.session.id)
-        of = row.agent if row is not None else ""
-        found = recorded_set(parent.context_line().instructions) if of == agent else None
-    if of == agent and found is not None and found.cwd == cwd:
+    if parent.agent != agent:
+        return
+    try:
+        is_stored = not parent.session.pending_agent
+        found = recorded_set(parent.context_line().instructions) if is_stored else parent.pending_set
+    except DAMAGE:
+        return
+    if found is not None and found.cwd == cwd:
         record(handle, found, 0)
 
 

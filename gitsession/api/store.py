@@ -281,7 +281,7 @@ class Store:
             cwd: The working directory of the session. The project of this folder is recorded too.
             parent: The session that starts the new one, as an agent starts a sub-agent. Its tip is recorded as the
                 entry at which the new session began (``Session.origin``). If both have the same agent and the same
-                folder, the new session records the set of instructions that is in force there.
+                folder, the new session records the set of instructions that is in force there, if it can be read.
 
         Returns:
             The new session.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from builders import Clock, assert_clean
 from claude_code import SESSION, of, talk
+from damage import without
 from instruction_sets import PROJECT, PYTHON, USER, file, made, skill
 
-from gitsession import Message, NotFound, Store
+from gitsession import Message, MissingObject, Node, NotFound, Store
 from gitsession.api import Session
 from gitsession.codec import payload
 from gitsession.model.entries import Injection, Instructions
@@ -281,5 +283,56 @@ def test_another_agent_or_folder_has_no_set_of_the_parent(store: Store, agent: s
     parent.append(Instructions(system_prompt="Be kind"))
     parent.record_instructions(FULL)
     child = store.new_session(agent=agent, cwd=cwd, parent=parent)
+    child.append(Message.user("search"))
+    assert child.instructions() is None
+
+
+# Damage
+
+
+@pytest.fixture
+def copy_without(store: Store, tmp_path: Path) -> Iterator[Callable[..., Store]]:
+    """Return a function that clones the store and deletes an entry, before or after the catalog is built."""
+    with contextlib.ExitStack() as opened:
+
+        def damaged(lost: Node | None, *, is_known: bool = False) -> Store:
+            assert lost is not None
+            store.flush()
+            path = tmp_path / "damaged.git"
+            subprocess.run(["git", "clone", "-q", "--mirror", store.objects.git_dir, path], check=True)
+            if is_known:
+                with Store.open(path) as whole:
+                    whole.sessions()
+            without(path, lost.oid)
+            return opened.enter_context(Store.open(path))
+
+        yield damaged
+
+
+def test_a_session_forks_without_its_set_if_that_cannot_be_read(
+    imported: Session, copy_without: Callable[..., Store]
+) -> None:
+    copy = copy_without(imported.record_instructions(FULL, at_ms=START_MS), is_known=True).session(imported.id)
+    with pytest.raises(MissingObject):
+        copy.instructions()
+    assert len(copy.fork().history()) == len(imported.history()) + 1
+
+
+def test_a_session_forks_without_its_set_if_its_history_has_a_gap(
+    imported: Session, copy_without: Callable[..., Store]
+) -> None:
+    imported.record_instructions(FULL, at_ms=START_MS)
+    fork = copy_without(imported.history()[1]).session(imported.id).fork()
+    assert fork.leaf is not None
+    assert fork.leaf.kind == "fork"
+
+
+def test_a_damaged_parent_starts_a_session_without_its_set(store: Store, copy_without: Callable[..., Store]) -> None:
+    parent = store.new_session(agent="mine", cwd="/work")
+    parent.append(Message.user("hi"))
+    recorded = parent.record_instructions(FULL)
+    parent.append(Message.user("go on"))
+    copy = copy_without(recorded)
+    child = copy.new_session(agent="mine", cwd="/work", parent=copy.session(parent.id))
     child.append(Message.user("search"))
     assert child.instructions() is None
