@@ -8,6 +8,7 @@ from typing import Any
 
 import gitsession
 from gitsession.cli.rpc import methods, schema
+from gitsession.cli.rpc.results import EventParameters
 from gitsession.cli.rpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST
 
 HERE = Path(__file__).resolve().parent
@@ -80,7 +81,7 @@ STANDARD = {
 def page() -> str:
     document = schema.openrpc(methods.METHODS, gitsession.__version__, [])
     parts = [HEAD, *("".join(section(method)) for method in document["methods"])]
-    event = schema.schema_of(methods.EventParameters)
+    event = schema.schema_of(EventParameters)
     codes = [f"| {code} | `{kind.__name__}` |\n" for kind, code in CODES.items()]
     codes += [f"| {code} | {meaning} |\n" for code, meaning in STANDARD.items()]
     return "".join([*parts, EVENTS, *fields(event), ERRORS, *codes])

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from rpc_clients import PROGRAM, Client, answers, begin, request, said
 
-from gitsession import Message, Store
-from gitsession.cli.rpc import methods
+from gitsession import Message, Refused, Store
+from gitsession.cli.rpc import subscriptions
 from gitsession.cli.rpc.server import CANCELLED, PARSE, RpcServer
 
 MEBIBYTE = 1 << 20
@@ -170,12 +170,12 @@ def test_requests_with_the_same_id_are_all_answered_and_the_waiting_one_can_be_c
 
 
 def test_subscriptions_are_limited(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(methods, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_MAX", 2)
     with Store.create(here / "store.git") as store:
-        service = methods.RpcService(store, lambda method, params: None)
-        numbers = [service.call("subscribe", {})["subscription"] for _ in range(2)]
-        with pytest.raises(methods.Refused, match="2 subscriptions"):
-            service.call("subscribe", {})
-        service.call("unsubscribe", {"subscription": numbers[0]})
-        assert service.call("subscribe", {})["subscription"] == 3
-        service.close()
+        found = subscriptions.Subscriptions(store, lambda method, params: None, lambda: None)
+        numbers = [found.add(None, None) for _ in range(2)]
+        with pytest.raises(Refused, match="2 subscriptions"):
+            found.add(None, None)
+        found.remove(numbers[0])
+        assert found.add(None, None) == 3
+        found.close()

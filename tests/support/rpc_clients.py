@@ -15,11 +15,12 @@ from typing import Any
 import jsonschema
 
 from gitsession.cli.rpc import methods, schema
+from gitsession.cli.rpc.results import EventParameters
 from gitsession.cli.rpc.server import RpcServer
 
 PROGRAM = [sys.executable, "-m", "gitsession"]
 SCHEMA = {one["name"]: one for one in schema.openrpc(methods.METHODS, "1", [])["methods"]}
-EVENT = schema.schema_of(methods.EventParameters)
+EVENT = schema.schema_of(EventParameters)
 
 
 class Client:

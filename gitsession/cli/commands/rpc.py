@@ -23,6 +23,7 @@ def rpc_command(app: App, describes: bool) -> None:
     """
     from gitsession.cli.rpc import methods, schema
     from gitsession.cli.rpc.server import CODES, RpcServer
+    from gitsession.cli.rpc.service import RpcService
 
     if describes:
         errors = [(code, kind.__name__) for kind, code in CODES.items()]
@@ -31,12 +32,12 @@ def rpc_command(app: App, describes: bool) -> None:
     store = app.store(make=True)
     server = RpcServer(
         methods.METHODS,
-        lambda name, arguments: service.call(name, arguments),
+        lambda name, arguments: methods.METHODS[name](service, **arguments),
         methods.CONCURRENT,
         sys.stdout.buffer,
     )
-    service = methods.RpcService(store, server.notify, app.drain)
+    service = RpcService(store, server.notify, app.drain)
     try:
         server.serve(sys.stdin.buffer)
     finally:
-        service.close()
+        service.subscriptions.close()

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
+import gitsession
+from gitsession.cli.commands.history import as_object as entry_object
 from gitsession.live.changes import ChangeKind
+from gitsession.model.plain import plain
 
 Json = dict[str, Any]
 
@@ -291,3 +294,12 @@ class Appended(TypedDict):
     id: str
     chain: str
     stored: bool
+
+
+def entry_result(session: gitsession.Session, node: gitsession.Node) -> EntryResult:
+    """Return an entry with its content."""
+    entry = session.read(node)
+    fields = entry_object(node, entry.at_ms, None)
+    body = {name: value for name, value in fields.items() if name not in ("calls", "results")}
+    found: Any = {"session": session.id, **body, "body": plain(entry)}
+    return found  # type: ignore[no-any-return]
