@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import gitsession
+from gitsession.checkpoints.planning import RewindParts
+from gitsession.checkpoints.rewind_decisions import PathDecision
+from gitsession.checkpoints.rewinding import FileOutcome
 from gitsession.cli.rpc.results import Checkpointed, Rewind, Undone
 from gitsession.cli.rpc.service import RpcService
 from gitsession.model.entries import Checkpoint
@@ -43,7 +47,7 @@ def plan_rewind(
     service: RpcService,
     session: str,
     at: str,
-    parts: Literal["both", "files", "conversation"] = "both",
+    parts: RewindParts = "both",
     workspace: str | None = None,
     force: bool = False,
 ) -> Rewind:
@@ -58,15 +62,14 @@ def plan_rewind(
     """
     found = service.session(session)
     plan = found.files.plan_rewind(at, parts, workspace=workspace, force=force)
-    files = [{"path": one.path, "action": one.action, "why": one.reason} for one in plan.changes]
-    return _rewind(found, plan, plan.branch or None, plan.moves, files)
+    return _rewind(found, plan, plan.branch or None, plan.moves, plan.changes)
 
 
 def perform_rewind(
     service: RpcService,
     session: str,
     at: str,
-    parts: Literal["both", "files", "conversation"] = "both",
+    parts: RewindParts = "both",
     workspace: str | None = None,
     force: bool = False,
 ) -> Rewind:
@@ -82,7 +85,7 @@ def perform_rewind(
     found = service.session(session)
     plan = found.files.plan_rewind(at, parts, workspace=workspace, force=force)
     done = found.files.rewind(plan)
-    return _rewind(found, plan, done.branch, done.moved, _outcomes(done))
+    return _rewind(found, plan, done.branch, done.moved, done.outcomes)
 
 
 def undo(service: RpcService, session: str | None = None, workspace: str | None = None) -> Undone:
@@ -110,7 +113,7 @@ def _rewind(
     plan: gitsession.RewindPlan,
     branch: str | None,
     moved: bool,
-    files: list[dict[str, str]],
+    files: Sequence[PathDecision | FileOutcome],
 ) -> Rewind:
     return {
         "session": session.id,
@@ -119,14 +122,14 @@ def _rewind(
         "place": plan.new_tip.oid,
         "prompt": plan.prompt,
         "workspace": plan.workspace,
-        "files": files,
+        "files": _files(files),
     }
 
 
-def _outcomes(done: gitsession.RewindResult) -> list[dict[str, str]]:
-    return [{"path": one.path, "action": one.action, "why": one.reason} for one in done.outcomes]
+def _files(changes: Sequence[PathDecision | FileOutcome]) -> list[dict[str, str]]:
+    return [{"path": one.path, "action": one.action, "why": one.reason} for one in changes]
 
 
 def _undone(done: gitsession.RewindResult) -> Undone:
     command = done.operation.command if done.operation is not None else ""
-    return {"command": command, "workspace": done.workspace, "files": _outcomes(done)}
+    return {"command": command, "workspace": done.workspace, "files": _files(done.outcomes)}
