@@ -322,8 +322,8 @@ class WithSideFiles(Format):
     SHARED: Collection[str] = ()
     """The names of the side files that contain lines of all sessions."""
 
-    BACKUPS: str = "\0"
-    """The beginning of the names of side files that are backups of the user's files."""
+    BACKUPS: tuple[str, ...] = ()
+    """The beginnings of the names of side files that are backups of the user's files."""
 
     STATES: Collection[str] = ()
     """The names of the side files that state a part of the session's state, as of the import."""

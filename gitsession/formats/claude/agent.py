@@ -39,7 +39,7 @@ class Claude(Accompanied, Delegating, Growing, Remembering, Resumable, Streamed,
     AGENT = split_file.AGENT
     RECORDED = "recorded by Claude Code"
     SHARED = (side_files.HISTORY,)
-    BACKUPS = side_files.BACKUPS
+    BACKUPS = (side_files.BACKUPS,)
 
     claims = staticmethod(split_file.claims)
     split = staticmethod(split_file.split)
