@@ -145,34 +145,17 @@ def plan(
     """
     own_agent = agent_of(store, sid, session_facts.file_start(store, graph.tree(store, sid), sid)[1])
     agent = agent or own_agent
-    format = with_capability(agent, Resumable)
-    if format is None:
-        raise Refused(
-            f"cannot resume in '{agent}': the agent cannot continue a session from a file",
-            hint=f"pass --in with one of {', '.join(all_with_capability(Resumable))}",
-        )
-    if at is not None and not any(node.kind == Message.kind for node in graph.history(store, at.oid)):
-        raise Refused(
-            f"cannot resume session {sid} at this entry: its history has no message",
-            hint="pass a later entry (run `gitsession log` to list the entries)",
-        )
+    format = _resumable(agent)
+    _check_has_message(store, sid, at)
     # The agent's file contains the secrets, and the export must begin with the content of that file.
     shown = RevealedStore(store)
     result = export(shown, sid, agent, _export_start(store, sid, at), target.cwd).from_store(shown)
     assert result.session is not None
     id = format.native_id(result.session.source_id or sid)
     folder, notes = _folder(format, target, environment), dict(result.notes)
-    try:
+    with _name_other_session(sid, lambda: find(format.AGENT, id) if find is not None else None):
         file, data, existing_bytes = _found(format, folder, result, result.session, target)
         unmarked = check(format, result.data, target, environment) if isinstance(format, Importing) else 0
-    except AgentFileAhead as error:
-        other_sid = find(agent, id) if find is not None else None
-        if other_sid in (None, sid):
-            raise
-        message = f"cannot resume: the agent has continued '{error.path}', which is session {other_sid} in this store"
-        raise Refused(message, hint=f"run `gitsession resume {other_sid}`") from None
-    commands = [format.import_command(str(file))] if isinstance(format, Importing) else []
-    commands.append(format.resume_command(id, str(file)))
     entry = to_base64url((at or load(store, graph.branches(store, sid)[active(store, sid)])).chain)
     attachments = SessionAttachments(shown, sid)
     other_files, missing = _missing_sidecars(format, folder, file, data, attachments)
@@ -189,13 +172,55 @@ def plan(
         id=id,
         file=file,
         existing_bytes=existing_bytes,
-        commands=tuple(map(tuple, commands)),
+        commands=_commands(format, id, str(file)),
         cwd=target.cwd,
         entry=entry,
         other_files=other_files,
         attributes=side_files.attributes,
         kept=tuple(side_files.kept),
     )
+
+
+def _resumable(agent: str) -> Resumable:
+    """Return the format of an agent. Raises ``Refused`` if the agent cannot continue a session from a file."""
+    format = with_capability(agent, Resumable)
+    if format is None:
+        raise Refused(
+            f"cannot resume in '{agent}': the agent cannot continue a session from a file",
+            hint=f"pass --in with one of {', '.join(all_with_capability(Resumable))}",
+        )
+    return format
+
+
+def _check_has_message(store: ObjectStore, sid: str, at: Node | None) -> None:
+    """Raise ``Refused`` if there is no message to continue from in the history of ``at``."""
+    if at is not None and not any(node.kind == Message.kind for node in graph.history(store, at.oid)):
+        raise Refused(
+            f"cannot resume session {sid} at this entry: its history has no message",
+            hint="pass a later entry (run `gitsession log` to list the entries)",
+        )
+
+
+@contextmanager
+def _name_other_session(sid: str, find: Callable[[], str | None]) -> Iterator[None]:
+    """If the agent has continued the file as another session of this store, name that session in the error.
+
+    ``find``: a function that returns the session of the file.
+    """
+    try:
+        yield
+    except AgentFileAhead as error:
+        other_sid = find()
+        if other_sid in (None, sid):
+            raise
+        message = f"cannot resume: the agent has continued '{error.path}', which is session {other_sid} in this store"
+        raise Refused(message, hint=f"run `gitsession resume {other_sid}`") from None
+
+
+def _commands(format: Resumable, id: str, file: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that continue a session. See ``ResumePlan.commands``."""
+    commands = [format.import_command(file)] if isinstance(format, Importing) else []
+    return tuple(map(tuple, [*commands, format.resume_command(id, file)]))
 
 
 def perform(plan: ResumePlan) -> None:
