@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -113,8 +113,25 @@ class AgentSessions:
             RefMoved: The session has changed since ``earlier``. Import the whole session.
         """
         source = loaded.source
-        cwd = _cwd_of(format, source)
         begin = self._begin(path if path is not None else Path(source.source_id), group) if logged else None
+        done = self._import_entries(format, loaded, path, begin, earlier, dry_run=dry_run)
+        self._imported[format.AGENT, source.segment or source.source_id] = done.session
+        if path is not None:
+            self._paths.setdefault(done.session, []).append(path.absolute())
+        if path is not None and not dry_run and not done.is_purged:
+            if histories and isinstance(format, Remembering):
+                done = self._with_history(format, source, path, _cwd_of(format, source), done, earlier)
+            finder, begin = finder or SideFileFinder(), begin or self._objects.transaction
+            done = self._with_side_files(done, path, format, source, finder, begin, loaded.side_files)
+        missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
+        return done.with_problems(*missing)
+
+    def _import_entries(
+        self, format: Format, loaded: LoadedSession, path: Path | None, begin: Begin | None,
+        earlier: ImportState | None, *, dry_run: bool,
+    ) -> ImportResult:  # fmt: skip
+        """Import the entries of a session. Copies of purged entries are purged, or the result has a problem."""
+        source = loaded.source
         imported = functools.partial(
             import_session.import_source,
             self._objects,
@@ -122,7 +139,7 @@ class AgentSessions:
             source,
             loaded.attachments,
             begin=begin,
-            project=self._project(cwd),
+            project=self._project(_cwd_of(format, source)),
             dry_run=dry_run,
             find=lambda source_id: self.find(format.AGENT, source_id),
             continuation=self._continuation(format, source),
@@ -131,25 +148,13 @@ class AgentSessions:
             earlier=earlier,
         )
         try:
-            done = imported(purged_keys=local_records.purged_keys(self._objects.local_dir))
+            return imported(purged_keys=local_records.purged_keys(self._objects.local_dir))
         except PurgedCopies as copied:
             if earlier is not None:
                 raise RefMoved("the copies of purged entries are purged too") from copied
             if not dry_run:
                 self._purge_copies(copied)
-            done = imported().with_problems(f"not imported: {copied}")
-        self._imported[format.AGENT, source.segment or source.source_id] = done.session
-        if path is not None:
-            self._paths.setdefault(done.session, []).append(path.absolute())
-        if path is not None and histories and not dry_run and not done.is_purged and isinstance(format, Remembering):
-            done = self._with_history(format, source, path, cwd, done, earlier)
-        if path is not None and not dry_run and not done.is_purged:
-            finder = finder or SideFileFinder()
-            files = [*loaded.side_files, *self.find_side_files(format, path, source, finder)]
-            done = self._with_side_files(done, path, files, begin or self._objects.transaction)
-            done = done.with_problems(*finder.take_problems())
-        missing = (f"the agent no longer has the file '{name}': only its name is stored" for name in loaded.missing)
-        return done.with_problems(*missing)
+            return imported().with_problems(f"not imported: {copied}")
 
     def find_side_files(
         self, format: Format, path: Path, source: Source | None, finder: SideFileFinder
@@ -181,19 +186,26 @@ class AgentSessions:
         """Import only the side files of a session whose file has not changed since its import."""
         begin = self._begin(path, group) if logged else self._objects.transaction
         done = ImportResult(session=sid, entries=0, new=0, rewritten=None, branch="", moves=(), problems=())
-        done = self._with_side_files(done, path, self.find_side_files(format, path, None, finder), begin)
+        return self._with_side_files(done, path, format, None, finder, begin)
+
+    def _with_side_files(
+        self, done: ImportResult, path: Path, format: Format, source: Source | None, finder: SideFileFinder,
+        begin: Begin, given: Iterable[SideFile] = (),
+    ) -> ImportResult:  # fmt: skip
+        """Store the side files of a session, and those in ``given``, and report files that cannot be stored."""
+        files = [*given, *self.find_side_files(format, path, source, finder)]
+        done = self._store_side_files(done, path, files, begin) if files else done
         return done.with_problems(*finder.take_problems())
 
-    def _with_side_files(self, done: ImportResult, path: Path, files: Iterable[SideFile], begin: Begin) -> ImportResult:
+    def _store_side_files(
+        self, done: ImportResult, path: Path, files: Sequence[SideFile], begin: Begin
+    ) -> ImportResult:
         """Store side files. If this fails, the entries stay imported."""
         from gitsession.importing import side_files
 
-        found = list(files)
-        if not found:
-            return done
         try:
             stored = side_files.store_side_files(
-                self._objects, done.session, found, self._recorded_side_files(path), begin
+                self._objects, done.session, files, self._recorded_side_files(path), begin
             )
         except (MissingObject, Corrupt, Malformed) as error:
             return done.with_problems(f"cannot store the side files: {error}")
