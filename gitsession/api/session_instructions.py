@@ -9,7 +9,7 @@ from pathlib import Path
 from gitsession.api.opened import Handle
 from gitsession.context import profiles
 from gitsession.context.call_results import calls_in
-from gitsession.context.instruction_texts import touched_paths
+from gitsession.context.instruction_uses import touched_paths
 from gitsession.errors import NotFound, require
 from gitsession.instructions.load import AGENTS, load
 from gitsession.model.entries import Injection, Instructions

@@ -5,22 +5,18 @@ The rules I1 to I7 are in docs/reference/context.md, "Instructions". The texts d
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator, Sequence
 
-from gitsession.context.call_results import calls_in, match_results
+from gitsession.context.call_results import calls_in
 from gitsession.context.history import ContextHistory
+from gitsession.context.instruction_uses import InstructionUses, Use, is_of_agent, is_prompt, texts_of
 from gitsession.context.placements import placement
-from gitsession.context.profiles.visible_items import is_message
-from gitsession.context.value import InstructionText, Item, Shown
-from gitsession.dataclass import dataclass
+from gitsession.context.value import InstructionText, Item
 from gitsession.git.types import Oid
 from gitsession.instructions.scopes import matches_any
-from gitsession.model.blocks import Text, ToolCall
-from gitsession.model.entries import Compaction, CustomMessage, Entry, Injection, Instructions, Message, Reset
+from gitsession.model.entries import Compaction, Entry, Instructions, Message, Reset
 from gitsession.model.instructions import InstructionFile, InstructionSet, Skill
 from gitsession.model.recorded_instructions import recorded_set
-from gitsession.model.tool_actions import action_of
 from gitsession.sessions.indexed_entry import Spot
 
 SKILLS = "skills"
@@ -28,18 +24,6 @@ SKILLS = "skills"
 
 SKILL_CHARS_MAX, SKILLS_CHARS_MAX = 4 * 5_000, 4 * 25_000
 """Sizes of one and of all active skills after a compaction: 5,000 and 25,000 tokens of four characters (W6)."""
-
-INVOKED = "invoked_skills"
-"""Type of the attachment in which Claude Code stores the active skills after a compaction."""
-
-_LISTING = frozenset({"glob", "grep", "list", "list_dir", "ls"})
-"""Tools that name a folder, and read no file in it."""
-
-_MARKS = (
-    *("# AGENTS.md instructions", "<user_instructions>", "<skill>", "<system-reminder>"),
-    *("Base directory for this skill", "<command-name>", "<local-command-"),
-)
-"""Beginnings of user messages in which agents store instructions, and commands with their output."""
 
 
 def instruction_texts(
@@ -72,26 +56,9 @@ def active_skills(
     return tuple(texts.active)
 
 
-def touched_paths(call: ToolCall, cwd: str) -> tuple[str, ...]:
-    """Return the absolute paths of the files that a call reads or changes. ``cwd``: the base of relative paths."""
-    action = action_of(call)
-    paths = [path for edit in action.edits for path in (edit.path, edit.moved_to)]
-    paths += [action.path] if call.name.casefold() not in _LISTING else []
-    return tuple(posixpath.normpath(posixpath.join(cwd, path)) for path in paths if path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Use:
-    """A use of paths or of a skill: the index after it, the paths, the skill with its arguments, and the result."""
-
-    at: int
-    paths: tuple[str, ...] = ()
-    skill: str = ""
-    arguments: str = ""
-    result: str = ""
-
-
 class _Texts:
+    """The computation of the texts: the places of the files, and the rules and skills in force."""
+
     def __init__(
         self,
         line: ContextHistory,
@@ -103,7 +70,7 @@ class _Texts:
         self.line, self.items, self.found = line, items, found
         self.placed = placement(profile)
         self.after, self.before = _around_compaction(line)
-        self.stored = [text for item in items if _is_of_agent(item.entry) for text in _texts_of(item.entry)]
+        self.stored = [text for item in items if is_of_agent(item.entry) for text in texts_of(item.entry)]
         if recorded is not None and recorded.system_prompt:
             self.stored.append(recorded.system_prompt)  # omp records the prompt with the content of the files
         self.shown: set[str] = set()
@@ -135,24 +102,19 @@ class _Texts:
         if not _is_unfinished(self.before):
             return start
         compaction = self.line.anchors.compaction
-        kept = [at for at in range(start) if self.items[at].oid != compaction and self._is_prompt(at)]
+        kept = [at for at in range(start) if self.items[at].oid != compaction and is_prompt(self.items[at].entry)]
         return kept[-1] if kept else 0
 
     def _prompt(self, start: int) -> int:
         """Return the index after the first prompt from ``start`` on."""
-        prompts = (at for at in range(start, len(self.items)) if self._is_prompt(at))
+        prompts = (at for at in range(start, len(self.items)) if is_prompt(self.items[at].entry))
         return next(prompts, len(self.items) - 1) + 1
-
-    def _is_prompt(self, at: int) -> bool:
-        entry = self.items[at].entry
-        return is_message(entry, "user") and not entry.extra.get("isMeta") and not _is_of_agent(entry)
 
     # ---- rules and skills
 
     def _used(self) -> Iterator[InstructionText]:
         """Yield the rules and skills that the entries after the last compaction bring into force."""
-        uses = [*self._calls(), *self._mentions(), *self._injected(), *self._attached()]
-        for use in sorted(uses, key=lambda use: use.at):
+        for use in InstructionUses(self.line, self.items, self.after, self.found, self.placed).all():
             for file in self.found.files if self.placed.RULES else ():
                 if matches_any(file.patterns, use.paths):
                     yield from self._rule(file, use.at)
@@ -165,7 +127,7 @@ class _Texts:
             self.shown.add(file.path)
             yield self.placed.rule(file, at)
 
-    def _skill(self, skill: Skill, use: _Use, chars_max: int | None = None) -> Iterator[InstructionText]:
+    def _skill(self, skill: Skill, use: Use, chars_max: int | None = None) -> Iterator[InstructionText]:
         content = skill.content.replace("$ARGUMENTS", use.arguments)[:chars_max]
         self.active.setdefault(skill.name)
         is_result = bool(content.strip()) and content.strip() in use.result  # as opencode's tool returns it
@@ -191,61 +153,7 @@ class _Texts:
                 break
             kept.append(skill)
         for skill in reversed(kept):
-            yield from self._skill(skill, _Use(start), SKILL_CHARS_MAX)
-
-    # ---- uses
-
-    def _calls(self) -> Iterator[_Use]:
-        """Yield the uses of successful calls. A rule follows the results of the whole answer."""
-        entries = [item.entry for item in self.items]
-        results = {call: at for at, call in match_results(entries).items()}
-        for at, item in enumerate(self.items):
-            for number, call in enumerate(calls_in(item.entry) if item.oid in self.after else ()):
-                result = results.get((at, number))
-                if result is None or getattr(entries[result], "is_error", False):
-                    continue
-                end = result + 1
-                while end < len(entries) and is_message(entries[end], "tool"):
-                    end += 1
-                yield self._use(call, end, "\n".join(_texts_of(entries[result])))
-
-    def _use(self, call: ToolCall, at: int, result: str) -> _Use:
-        arguments = call.arguments if isinstance(call.arguments, dict) else {}
-        if call.name.casefold() == "skill":
-            named = (arguments.get(name) for name in ("skill", "name", "command"))
-            name = next((name for name in named if isinstance(name, str)), "")
-            given = arguments.get("args")
-            return _Use(at, (), name.removeprefix("/"), given if isinstance(given, str) else "", result)
-        return _Use(at, touched_paths(call, self.found.cwd))
-
-    def _mentions(self) -> Iterator[_Use]:
-        """Yield the skills that the user activates with a prompt."""
-        for at, item in enumerate(self.items):
-            if item.oid in self.after and self._is_prompt(at):
-                for text in _texts_of(item.entry):
-                    yield from (_Use(at + 1, skill=name) for name in self.placed.mentioned(text))
-
-    def _injected(self) -> Iterator[_Use]:
-        """Yield the skills that ``injection`` entries activate, after the items of earlier entries."""
-        newer = set(self.after)
-        for oid, node in self.after.items():
-            newer.discard(oid)
-            if node.kind == Injection.kind and self.found.skills:
-                entry = self.line.entry(node)
-                names = entry.rules if isinstance(entry, Injection) and isinstance(entry.rules, list | tuple) else ()
-                older = [at for at, item in enumerate(self.items) if item.oid not in newer]
-                place = older[-1] + 1 if older else 0
-                yield from (_Use(place, skill=name) for name in names if isinstance(name, str))
-
-    def _attached(self) -> Iterator[_Use]:
-        """Yield the skills that Claude Code itself carried over a compaction, with their content in an attachment."""
-        for at, item in enumerate(self.items):
-            entry = item.entry
-            details = entry.details if isinstance(entry, CustomMessage) and entry.custom_type == INVOKED else None
-            skills = details.get("skills") if isinstance(details, dict) else None
-            for skill in skills if isinstance(skills, list) else ():
-                name = skill.get("name") if isinstance(skill, dict) else None
-                yield from [_Use(at + 1, skill=name)] if isinstance(name, str) else []
+            yield from self._skill(skill, Use(start), SKILL_CHARS_MAX)
 
     def _is_stored(self, content: str) -> bool:
         """Return whether the agent itself stored a text in the session, so that it must not be added again."""
@@ -272,15 +180,3 @@ def _is_unfinished(entry: Entry | None) -> bool:
     if not isinstance(entry, Message):
         return False
     return entry.role in ("user", "tool") or (entry.role == "assistant" and bool(calls_in(entry)))
-
-
-def _is_of_agent(entry: Shown) -> bool:
-    """Return whether an agent wrote a message that is not an answer: instructions, a reminder, or a hook's text."""
-    if isinstance(entry, Message) and entry.role == "user":
-        return any(text.startswith(_MARKS) for text in _texts_of(entry))
-    return isinstance(entry, CustomMessage) or (isinstance(entry, Message) and entry.role in ("system", "developer"))
-
-
-def _texts_of(entry: Shown | Entry) -> list[str]:
-    blocks = entry.content if isinstance(entry, Message | CustomMessage) else ()
-    return [block.text for block in blocks if isinstance(block, Text)]
