@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import shlex
 import sys
 from collections.abc import Callable, Iterable
@@ -133,8 +132,7 @@ def compact_command(
         return exits.NOTHING
     flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
     options = _options(flags, summarizer_command)
-    by = functools.partial(_summary_options, options)
-    return _run(found, plan, by, focus=focus, dry_run=dry_run)
+    return _run(found, plan, lambda: _summary_options(options), focus=focus, dry_run=dry_run)
 
 
 _OF_THE_POLICY = (
@@ -163,19 +161,19 @@ def _summary_options(options: Options) -> gitsession.SummaryOptions:
 def _run(
     session: gitsession.Session,
     plan: gitsession.Plan,
-    by: Callable[[], gitsession.SummaryOptions],
+    summary_options: Callable[[], gitsession.SummaryOptions],
     *,
     focus: str,
     dry_run: bool,
 ) -> int:
     """Apply a plan unless this is a dry run, print the result, and return the exit code.
 
-    ``by``: function that returns the summarizers, and raises ``SummaryFailed`` if their settings are invalid.
+    ``summary_options``: function that returns the summarizers, or raises ``SummaryFailed`` for an invalid setting.
     """
     done = _planned(session, plan)
     if not dry_run:
         try:
-            done = _perform(done, by(), focus)
+            done = _perform(done, summary_options(), focus)
         except SummaryFailed as error:
             complain(f"{error} (nothing was written)", hint=error.hint)
             return exits.TRY_AGAIN
@@ -197,14 +195,14 @@ def _why_nothing(session: gitsession.Session, tokens: int, strategy: str) -> str
     return f"pass a --keep-tokens below the {tokens:,} tokens of the context"
 
 
-def _perform(planned: CompactionOutcome, how: gitsession.SummaryOptions, focus: str) -> CompactionOutcome:
+def _perform(planned: CompactionOutcome, options: gitsession.SummaryOptions, focus: str) -> CompactionOutcome:
     def progress(text: str) -> None:
         if sys.stderr.isatty():
             warn(text)
 
     session = planned.session
-    how = dataclasses.replace(how, focus=focus, progress=progress)
-    node = session.compact(planned.plan, how, undoable=True)
+    options = dataclasses.replace(options, focus=focus, progress=progress)
+    node = session.compact(planned.plan, options, undoable=True)
     assert node is not None
     entry = session.read(node)
     after = session.context(node, profile=planned.plan.profile)
