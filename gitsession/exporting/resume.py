@@ -203,7 +203,7 @@ def _check_has_message(store: ObjectStore, sid: str, at: Node | None) -> None:
 
 @contextmanager
 def _name_other_session(sid: str, find: Callable[[], str | None]) -> Iterator[None]:
-    """If the agent has continued the file as another session of this store, name that session in the error.
+    """Name the session of the file in the error, if the agent has continued it as another session of this store.
 
     ``find``: a function that returns the session of the file.
     """
