@@ -296,12 +296,15 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
 
 def _check_role(message: Message) -> None:
     if message.role not in ROLES:
-        raise Malformed(f"unknown role {message.role[:40]!r}", where="message.role")
+        raise Malformed(
+            f"unknown role {message.role[:40]!r} (expected one of {', '.join(ROLES)})", where="message.role"
+        )
 
 
 def _check_status(status: Any, where: str) -> None:
     if status not in TODO_STATUSES:
-        raise Malformed(f"unknown status {str(status)[:40]!r}", where=f"{where}.status")
+        what = f"unknown status {str(status)[:40]!r} (expected one of {', '.join(TODO_STATUSES)})"
+        raise Malformed(what, where=f"{where}.status")
 
 
 # ---- the allowed values of a field, from its annotation
