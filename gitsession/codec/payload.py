@@ -507,7 +507,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.Custom: _of_plain("custom", lambda entry: entry.custom_type),
     kinds.CustomMessage: _of_custom_message,
     kinds.Usage: _of_plain("usage", lambda entry: entry.purpose),
-    kinds.Permission: _of_plain("permission", lambda entry: entry.decision),
+    kinds.Permission: _of_plain("permission", lambda entry: f"{entry.decision} {entry.rule}"),
     kinds.Todo: _of_plain("todo", lambda entry: todo_summary(entry.items)),
     kinds.PlanChange: _of_plain("plan", lambda entry: first_line(entry.plan or "") or "removed"),
     kinds.Mark: _of_plain("mark", lambda entry: f"{entry.name} {'removed' if entry.value is None else entry.value}"),
