@@ -639,9 +639,12 @@ class Store:
 
         command = f"import {os.fsencode(path.absolute()).decode('utf-8', 'replace')}"
         with open(path, "rb") as file:
-            return import_json_lines.import_lines(
-                self.objects, file, clock=self._opened.clock, command=command, dry_run=dry_run
-            )
+            try:
+                return import_json_lines.import_lines(
+                    self.objects, file, clock=self._opened.clock, command=command, dry_run=dry_run
+                )
+            except Malformed as error:
+                raise Malformed(f"cannot import '{path}': {error}", hint=error.hint) from None
 
     def export(
         self,

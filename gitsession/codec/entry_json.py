@@ -16,7 +16,7 @@ from gitsession.codec import payload
 from gitsession.errors import Malformed
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import OtherBlock, Text
-from gitsession.model.entries import KINDS, Entry
+from gitsession.model.entries import KINDS, Entry, TodoItem
 
 INTERNAL = frozenset(
     kind.kind
@@ -60,11 +60,7 @@ def from_json(kind: object, at_ms: object, body: object) -> Entry:
         raise Malformed("expected a Unix time in ms", where="at")
     if not isinstance(body, dict):
         raise Malformed("expected an object", where="body")
-    fields = dict(body)
-    extra = fields.pop("extra", {})
-    if not isinstance(extra, dict):
-        raise Malformed("expected an object", where=f"{kind}.extra")
-    return payload.from_plain(kind, at_ms, {**extra, **_fields(KINDS[kind], fields, kind)})
+    return payload.from_plain(kind, at_ms, _with_extra(KINDS[kind], body, kind))
 
 
 def bytes_of(value: Any, where: str) -> bytes:
@@ -76,6 +72,15 @@ def bytes_of(value: Any, where: str) -> bytes:
     except (binascii.Error, ValueError):
         pass
     raise Malformed('expected bytes, as {"base64": "..."}', where=where)
+
+
+def _with_extra(kind: type[Any], value: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the plain form of an object whose unknown fields are in its field ``extra``."""
+    fields = dict(value)
+    extra = fields.pop("extra", {})
+    if not isinstance(extra, dict):
+        raise Malformed("expected an object", where=f"{where}.extra")
+    return {**extra, **_fields(kind, fields, where)}
 
 
 def _fields(kind: type[Any], value: dict[str, Any], where: str) -> dict[str, Any]:
@@ -90,6 +95,8 @@ def _fields(kind: type[Any], value: dict[str, Any], where: str) -> dict[str, Any
             plain[name] = bytes_of(plain[name], f"{where}.{name}")
         elif annotation == "tuple[Block, ...]":
             plain[name] = _blocks(plain[name], f"{where}.{name}")
+        elif annotation == "tuple[TodoItem, ...]" and isinstance(plain[name], list):
+            plain[name] = [_todo_item(item, f"{where}.{name}[{at}]") for at, item in enumerate(plain[name])]
     return plain
 
 
@@ -99,6 +106,10 @@ def _blocks(content: Any, where: str) -> Any:
     if not isinstance(content, list):
         return content  # the caller reports the error
     return [_block(block, f"{where}[{index}]") for index, block in enumerate(content)]
+
+
+def _todo_item(value: Any, where: str) -> Any:
+    return _with_extra(TodoItem, value, where) if isinstance(value, dict) else value  # the caller reports the error
 
 
 def _block(value: Any, where: str) -> Any:

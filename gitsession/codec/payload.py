@@ -296,12 +296,15 @@ def _known(kind: type[Any], plain: dict[str, Any], where: str) -> tuple[dict[str
 
 def _check_role(message: Message) -> None:
     if message.role not in ROLES:
-        raise Malformed(f"unknown role {message.role[:40]!r}", where="message.role")
+        raise Malformed(
+            f"unknown role {message.role[:40]!r} (expected one of {', '.join(ROLES)})", where="message.role"
+        )
 
 
 def _check_status(status: Any, where: str) -> None:
     if status not in TODO_STATUSES:
-        raise Malformed(f"unknown status {str(status)[:40]!r}", where=f"{where}.status")
+        what = f"unknown status {str(status)[:40]!r} (expected one of {', '.join(TODO_STATUSES)})"
+        raise Malformed(what, where=f"{where}.status")
 
 
 # ---- the allowed values of a field, from its annotation
@@ -504,7 +507,7 @@ _MAKERS: dict[type[Entry], Callable[[Any], Headline]] = {
     kinds.Custom: _of_plain("custom", lambda entry: entry.custom_type),
     kinds.CustomMessage: _of_custom_message,
     kinds.Usage: _of_plain("usage", lambda entry: entry.purpose),
-    kinds.Permission: _of_plain("permission", lambda entry: entry.decision),
+    kinds.Permission: _of_plain("permission", lambda entry: f"{entry.decision} {entry.rule}"),
     kinds.Todo: _of_plain("todo", lambda entry: todo_summary(entry.items)),
     kinds.PlanChange: _of_plain("plan", lambda entry: first_line(entry.plan or "") or "removed"),
     kinds.Mark: _of_plain("mark", lambda entry: f"{entry.name} {'removed' if entry.value is None else entry.value}"),

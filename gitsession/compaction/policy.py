@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Literal, TypeAlias, get_args
 
@@ -23,6 +23,9 @@ from gitsession.errors import Refused
 from gitsession.model.windows import window_of
 
 Mode: TypeAlias = Literal["off", "client", "server"]
+
+STRATEGIES = tuple(name for name in strategies.STRATEGIES if name not in strategies.BY_ENTRY)
+"""The strategies that need no entry as an argument."""
 
 SUMMARY = "summary"
 """Tag of the reserve for the summary, which also limits its length."""
@@ -68,9 +71,8 @@ class CompactionPolicy:
 
     def __post_init__(self) -> None:
         """Check the values. Raises ``Refused`` if one is invalid."""
-        allowed = [name for name in strategies.STRATEGIES if name not in strategies.BY_ENTRY]
         _check("mode", self.mode, self.mode in get_args(Mode), f"choose one of {', '.join(get_args(Mode))}")
-        _check("strategy", self.strategy, self.strategy in allowed, f"choose one of {', '.join(allowed)}")
+        _check("strategy", self.strategy, self.strategy in STRATEGIES, f"choose one of {', '.join(STRATEGIES)}")
         _check("percent", self.percent, self.percent is None or 0 < self.percent <= 100, "choose 1 to 100")
         for name, least in (("window", 1), ("tokens", 1), ("keep_tokens", 0), ("keep_messages", 0)):
             value = getattr(self, name)
@@ -174,14 +176,14 @@ def from_config(config: Mapping[str, str]) -> CompactionPolicy:
     settings = _Settings(config)
     percent, limit = settings.percent_or_tokens("gitsession.compactionThreshold")
     return CompactionPolicy(
-        mode=settings.text("gitsession.compaction") or "off",  # type: ignore[arg-type]  # checked when it is created
+        mode=settings.choice("gitsession.compaction", get_args(Mode)) or "off",  # type: ignore[arg-type]  # is a Mode
         window=settings.tokens("gitsession.compactionWindow"),
         percent=percent,
         tokens=limit,
         reserve=settings.tokens_by_tag("gitsession.compactionReserve"),
         keep_tokens=settings.tokens("gitsession.compactionKeepTokens"),
         keep_messages=settings.tokens("gitsession.compactionKeepMessages"),
-        strategy=settings.text("gitsession.compactionStrategy") or strategies.DEFAULT,
+        strategy=settings.choice("gitsession.compactionStrategy", STRATEGIES) or strategies.DEFAULT,
         summarizers=settings.words("gitsession.compactionSummarizers"),
         management=ContextManagement(
             pause=settings.is_true("gitsession.compactionPause"),
@@ -208,6 +210,12 @@ class _Settings:
 
     def text(self, name: str) -> str:
         return self._config.get(name.lower(), "").strip()
+
+    def choice(self, name: str, allowed: Sequence[str]) -> str:
+        found = self.text(name)
+        if found and found not in allowed:
+            raise Refused(f"invalid value for {name}: {found!r}", hint=f"set it to one of {', '.join(allowed)}")
+        return found
 
     def words(self, name: str) -> tuple[str, ...]:
         return tuple(self.text(name).replace(",", " ").split())

@@ -70,10 +70,10 @@ def why_not_due(context: Context, line: ContextHistory, limit: int | None) -> st
         return f"the context has {tokens:,} tokens, and the limit is {limit:,}"
     if _waits_for_results(context):
         return "a tool call waits for its result"
-    if not _has_answer(line):
-        return "the model has not answered since the last compaction"
-    after = {node.oid for node in itertools.takewhile(lambda node: node.kind != Compaction.kind, line.back())}
     is_first = not any(item.entry.kind == Compaction.kind for item in context.items)
+    if not _has_answer(line):
+        return f"the model has not answered {'yet' if is_first else 'since the last compaction'}"
+    after = {node.oid for node in itertools.takewhile(lambda node: node.kind != Compaction.kind, line.back())}
     if not is_first:
         new = profiles.total(profiles.profile(context.profile), (item for item in context.items if item.oid in after))
         if new < limit * NEW_SHARE:

@@ -339,6 +339,11 @@ class Permission(Entry):
     scope: str = "once"
     asked_by: str | None = None
 
+    @property
+    def rule(self) -> str:
+        """Return what the decision covers: ``tool``, ``tool(pattern)``, or "" if the entry states neither."""
+        return f"{self.tool or ''}({self.pattern})" if self.pattern else self.tool or ""
+
 
 TODO_STATUSES = ("pending", "in_progress", "completed", "cancelled")
 """Values of ``TodoItem.status``. All other statuses of agents are converted to one of these."""

@@ -117,8 +117,7 @@ def _of_kind(entry: Entry) -> StateChanges:
 
 def rule_of(permission: Permission) -> str:
     """Return what a permission is about: ``tool``, ``tool(pattern)``, or "" for everything."""
-    tool, pattern = permission.tool or "", permission.pattern
-    return _cut(f"{tool}({pattern})" if pattern else tool)
+    return _cut(permission.rule)
 
 
 def _cut(text: str) -> str:

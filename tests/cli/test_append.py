@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from strategies import ENTRIES
 from gitsession import Message, Store
 from gitsession.codec import entry_json, json_text
 from gitsession.errors import Malformed
-from gitsession.model.entries import Entry, Injection
+from gitsession.model.entries import Entry, Injection, Todo, TodoItem
 from gitsession.model.plain import plain
 
 PROGRAM = [sys.executable, "-m", "gitsession"]
@@ -43,6 +44,12 @@ def texts(sid: str, branch: str = "main") -> list[str]:
     with Store.open() as store:
         session = store.session(sid).on(branch)
         return [entry.text for node in session.history() if isinstance(entry := session.read(node), Message)]
+
+
+def test_todo_item_without_text_is_read_as_it_was_written() -> None:
+    """The strategy of the test below generates such an item only seldom."""
+    entry = Todo(items=(TodoItem(""), TodoItem("b", extra={"owner": "x"})))
+    assert entry_json.from_json("todo", 0, plain(entry)) == replace(entry, at_ms=0)
 
 
 @given(ENTRIES)
@@ -105,7 +112,11 @@ BAD = {
     "no kind": (b"{}", "unknown kind 'None'"),
     "kind of a later version": (b'{"kind": "telepathy"}', "unknown kind 'telepathy'"),
     "internal kind": (b'{"kind": "checkpoint", "body": {"mode": "workspace"}}', "only gitsession itself"),
-    "no role": (b'{"kind": "message", "body": {}}', "unknown role"),
+    "no role": (b'{"kind": "message", "body": {}}', "unknown role '' (expected one of user, assistant, tool,"),
+    "wrong status": (
+        b'{"kind": "todo", "body": {"items": [{"text": "x", "status": "done"}]}}',
+        "unknown status 'done' (expected one of pending, in_progress, completed, cancelled)",
+    ),
     "wrong type": (b'{"kind": "message", "body": {"role": "user", "content": 3}}', "message.content"),
     "wrong block": (
         b'{"kind": "message", "body": {"role": "user", "content": [{"type": "text", "text": 3}]}}',

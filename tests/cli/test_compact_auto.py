@@ -123,7 +123,7 @@ def test_window_profile_and_focus_can_be_combined(run: Run, sid: str) -> None:
 
 def test_invalid_policy_is_refused(run: Run, sid: str) -> None:
     configure(compaction="sometimes")
-    assert "mode is 'sometimes'" in run("compact", "--auto", code=4, err=True)
+    assert "invalid value for gitsession.compaction: 'sometimes'" in run("compact", "--auto", code=4, err=True)
 
 
 @pytest.mark.parametrize("summarizers", ["command", "http:small"])

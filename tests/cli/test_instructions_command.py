@@ -52,7 +52,9 @@ def test_an_agent_needs_no_store(run: Run, here: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("GITSESSION_DIR", str(here / "none.git"))
     (here / "AGENTS.md").write_text("guidance")
     assert run("instructions", "--agent", "codex").startswith("1 file in force for codex")
-    assert "does not exist" in run("instructions", code=3, err=True)
+    refusal = run("instructions", code=3, err=True)
+    assert "does not exist" in refusal
+    assert "hint: pass --agent with one of aider, claude, " in refusal
 
 
 def test_recorded_instructions_are_shown_at_an_entry(run: Run, project: Path) -> None:

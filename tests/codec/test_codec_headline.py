@@ -91,6 +91,9 @@ SUBJECTS = {
     "custom todo: hi": CustomMessage(custom_type="todo", content=(Text("hi"),)),
     "usage: title": Usage(purpose="title"),
     "permission: allow": Permission(decision="allow", subject={"tool": "bash"}),
+    "permission: allow bash(pytest *)": Permission(decision="allow", tool="bash", pattern="pytest *"),
+    "permission: deny bash": Permission(decision="deny", tool="bash"),
+    "permission: ask (rm *)": Permission(decision="ask", pattern="rm *"),
     "todo: 1/2 done: Test": Todo(
         items=(TodoItem("Mend", "completed"), TodoItem("Test", "in_progress"), TodoItem("No", "cancelled"))
     ),

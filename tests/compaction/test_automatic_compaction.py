@@ -158,6 +158,7 @@ def test_policy_from_the_configuration() -> None:
     ("name", "value"),
     [
         ("compaction", "maybe"),
+        ("compactionstrategy", "best"),
         ("compactionwindow", "large"),
         ("compactionthreshold", "80 %"),
         ("compactionthreshold", "0%"),
@@ -229,7 +230,7 @@ def test_invalid_configuration_does_not_fail_an_append(tmp_path: Path) -> None:
         found = store.new_session(agent="test")
         turn(found, 10**6)
         assert compactions(found) == 0
-        with pytest.raises(Refused, match="mode is 'sometimes'"):
+        with pytest.raises(Refused, match=r"invalid value for gitsession\.compaction: 'sometimes'"):
             _ = found.compaction.policy
 
 

@@ -91,6 +91,13 @@ def test_window_replaces_that_of_the_policy(session: Session) -> None:
     assert "the limit is 90,000" in why(session, window=100_000)
 
 
+def test_first_compaction_waits_for_an_answer(store: Store) -> None:
+    session = store.new_session(agent="test")
+    session.append(Message.user(LONG * 4))
+    session.compaction.policy = policy()
+    assert why(session) == "the model has not answered yet"
+
+
 def test_second_compaction_waits_for_an_answer(session: Session) -> None:
     compact(session)
     session.compaction.policy = policy(mode="off")

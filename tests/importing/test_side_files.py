@@ -169,6 +169,11 @@ def test_links_are_not_followed(home: Home, run: Run, tmp_path: Path) -> None:
     assert stored(tmp_path) == {}
 
 
+def test_a_session_without_side_files_is_reported(home: Home, run: Run) -> None:
+    run("import", "--all")
+    assert "has no side files" in run("show", "--side-files", sid(run), code=1)
+
+
 def test_a_side_file_that_is_too_large_is_reported_by_name(
     home: Home, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +196,9 @@ def test_a_side_file_whose_name_is_not_valid_unicode_is_reported_by_name(home: H
             f"cannot store side file 'tasks/{ID}/\\xe9\\n.json': its name is not valid UTF-8"
         ]
     assert list(stored(tmp_path)) == [f"tasks/{ID}/1.json"]
+    assert run("import", "--all").splitlines()[-1] == (
+        "0 sessions imported, 1 file unchanged, 1 problem in unchanged files (--json lists them)"
+    )
 
 
 SKIPPED = {

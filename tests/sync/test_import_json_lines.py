@@ -184,7 +184,7 @@ def test_hostile_file_is_rejected_by_line_and_nothing_is_written(tmp_path: Path,
         assert [line["type"] for line in lines] == ["session", "entry", "entry", "record", "record"]
         found = [line if isinstance(line, str) else json.dumps(line) for line in change(lines)]
         (tmp_path / "x.jsonl").write_text("\n".join(found))
-        with pytest.raises(Malformed, match=f"line {number}: ") as raised:
+        with pytest.raises(Malformed, match=f"cannot import '.*': line {number}: ") as raised:
             other.import_file(tmp_path / "x.jsonl", agent="jsonl")
         assert reason in str(raised.value)
         assert (other.sessions(), other.operations()) == ([], [])

@@ -305,7 +305,7 @@ def _summarised(plan: gitsession.Plan, *, done: bool) -> Iterable[str]:
     if plan.previous:
         yield _fact("", "together with the previous summary")
     if plan.prefix:
-        yield _fact("", f"the last {len(plan.prefix):,} start a turn whose end is kept: they are summarized separately")
+        yield _fact("", f"{_entries(len(plan.prefix))} of a turn whose end is kept: summarized separately")
 
 
 def _kept_text(done: CompactionOutcome) -> Iterable[str]:

@@ -162,8 +162,9 @@ def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> s
 
 
 def _print_results(store: gitsession.Store, work: Imports, searched: Callable[[], str]) -> None:
+    unlisted = [done for path, _, done in work.done if not done.moves and path not in work.named]  # only counted below
     for path, _, done in work.done:
-        if done.moves or path in work.named:  # other files are only counted below
+        if done.moves or path in work.named:
             for line in _result_lines(store, work, path, done):
                 say(line)
     for each in work.postponed:
@@ -173,8 +174,8 @@ def _print_results(store: gitsession.Store, work: Imports, searched: Callable[[]
         hint = getattr(failure.error, "hint", "")
         complain(f"cannot import '{failure.path}': {failure.what}", hint="" if hint in hints else hint)
         hints.add(hint)
-    if len(work.done) + len(work.postponed) > 1 or work.unchanged or work.skipped:
-        say(_sum(work))
+    if len(work.done) + len(work.postponed) > 1 or work.unchanged or work.skipped or unlisted:
+        say(_sum(work, sum(len(done.problems) for done in unlisted)))
     elif not work.done and not work.failed:
         complain(f"no session files found in {searched()}", hint=f"pass a session file or its folder ({_supported()})")
 
@@ -204,13 +205,15 @@ def _result_lines(store: gitsession.Store, work: Imports, path: Path, done: gits
         yield f"  {count(len(done.problems) - len(shown), 'more problem')}; --json lists all"
 
 
-def _sum(work: Imports) -> str:
+def _sum(work: Imports, problems: int) -> str:
+    """Return the last line of the output. ``problems``: number of problems that the lines before it do not list."""
     changed = {done.session for _, _, done in work.done if done.moves}
     unchanged = work.unchanged + sum(not done.moves for _, _, done in work.done)
     imported = count(len(changed) + len(work.postponed), "session")
     parts = [f"{imported} would be imported" if work.dry_run else f"{imported} imported"]
     parts += [f"{count(unchanged, 'file')} unchanged"] if unchanged else []
     parts += [f"{count(work.skipped, 'other file')} skipped ({_supported()})"] if work.skipped else []
+    parts += [f"{count(problems, 'problem')} in unchanged files (--json lists them)"] if problems else []
     return ", ".join(parts)
 
 

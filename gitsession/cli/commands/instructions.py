@@ -14,7 +14,7 @@ from gitsession.cli.options import command, option
 from gitsession.cli.output import current_folder, emit, json_option, paged
 from gitsession.cli.text import paint, width
 from gitsession.context.estimates import by_bytes_of
-from gitsession.errors import NotFound, Unavailable
+from gitsession.errors import NotAStore, NotFound, Unavailable
 from gitsession.instructions.load import AGENTS, load
 from gitsession.instructions.scopes import applies, in_force
 from gitsession.line_text import count, on_a_line, pad, shorten
@@ -57,7 +57,7 @@ def _find(app: App, session: str | None, agent: str | None, touched: Sequence[st
         folder = current_folder()
         if not folder:
             raise Unavailable("cannot load instructions: the working directory was deleted")
-        return _load(agent or app.row("@")[0].agent, folder, touched), False
+        return _load(agent or _agent_here(app), folder, touched), False
     row, _ = app.row(session)
     opened, node = app.entry(session)
     kept = opened.instructions(node)
@@ -67,9 +67,20 @@ def _find(app: App, session: str | None, agent: str | None, touched: Sequence[st
         hint = f"run `gitsession instructions {split(session)[0]}` to load those of today"
         raise NotFound(f"cannot show the instructions at '{session}': the session recorded none", hint=hint)
     if not row.project or not os.path.isdir(row.project):
-        hint = "run the command without SESSION in the folder of the project, with --agent"
-        raise NotFound(f"cannot load the instructions of '{session}': its folder is not on this machine", hint=hint)
+        named = agent or (row.agent if row.agent in AGENTS else "AGENT")
+        hint = f"run `gitsession instructions --agent {named}` in the folder of the project"
+        folder = f"its folder '{row.project}' is not on this machine" if row.project else "it has no folder"
+        raise NotFound(f"cannot load the instructions of '{session}': {folder}", hint=hint)
     return _load(agent or row.agent, row.project, touched), False
+
+
+def _agent_here(app: App) -> str:
+    """Return the agent of the newest session of the current folder."""
+    try:
+        return app.row("@")[0].agent
+    except (NotAStore, NotFound) as error:
+        hint = f"pass --agent with one of {', '.join(AGENTS)}, or an id that `gitsession ls` prints"
+        raise NotFound(str(error), hint=hint) from None
 
 
 def _load(agent: str, folder: str, touched: Sequence[str]) -> InstructionSet:

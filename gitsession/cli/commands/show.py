@@ -114,7 +114,8 @@ def _show_side_files(app: App, address: str, wanted: str) -> int:
         for name, data in contents.items()
     ]
     emit("side-files", {"session": row.sid, "files": files})
-    paged([f"{len(contents[name]):>12,}  {on_a_line(name)}" for name in names])
+    none = [f"session {row.sid} has no side files"]
+    paged([f"{len(contents[name]):>12,}  {on_a_line(name)}" for name in names] or none)
     return exits.OK if names else exits.NOTHING
 
 

@@ -65,7 +65,7 @@ def _lines_of(entry: Entry, context: PiEntryContext) -> list[TypedFields] | None
         case kinds.ModeChange() if context.omp:
             return [("mode_change", {"mode": entry.mode, **_optional_field("data", entry.data), **entry.extra})]
         case kinds.ToolsChange():
-            context.notes["changes of tools, which are stored but have no effect"] += 1
+            context.notes["written without effect: changes of tools"] += 1
             return [("active_tools_change", {"activeToolNames": entry.tools, **entry.extra})]
         case kinds.Instructions(files=None) if context.omp:
             return _instructions(entry)
@@ -202,7 +202,7 @@ def _more(entry: Entry) -> Json:
 
 def _context_edit(entry: kinds.ContextEdit, context: PiEntryContext) -> list[TypedFields]:
     if context.omp:
-        context.notes["context edits, which are stored but have no effect"] += 1
+        context.notes["written without effect: context edits"] += 1
     return [("context_edit", {"targetId": context.name(entry.target), "replacement": entry.replacement, **entry.extra})]
 
 
@@ -280,7 +280,7 @@ def _unknown(entry: kinds.UnknownEntry) -> list[TypedFields] | None:
 def _custom_of(entry: Entry, context: PiEntryContext) -> list[TypedFields]:
     """Return a ``custom`` entry that represents an entry without an equivalent."""
     kind = kind_of(entry)
-    context.notes[f"{kind[:40]} entries, which are stored as {TYPE_PREFIX}{kind[:40]} and have no effect"] += 1
+    context.notes[f"written without effect: {kind[:40]} entries, as {TYPE_PREFIX}{kind[:40]}"] += 1
     fields = (field.name for field in dataclasses.fields(entry) if field.name not in ("at_ms", "extra"))
     body = {name: getattr(entry, name) for name in fields if getattr(entry, name) is not None}
     if isinstance(entry, kinds.Todo):
