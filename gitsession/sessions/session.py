@@ -97,8 +97,9 @@ class StoredSession:
             parent_entry=None if tip is None else to_base64url(tip.chain),
             at_ms=at_ms,
         )
+        sid = refs.new_sid(at_ms)
         pending = _PendingSession(root, header, project, store.guard)
-        session = cls(store, refs.new_sid(at_ms), refs.MAIN, clock, pending=pending)
+        session = cls(store, sid, refs.MAIN, clock, pending=pending)
         if key is not None:
             session._store_pending(pending)
         return session
