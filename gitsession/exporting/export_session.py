@@ -17,7 +17,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import headline
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused
-from gitsession.exporting import json_lines, markdown
+from gitsession.exporting import json_lines, markdown, otlp
 from gitsession.exporting.gather import ExportInput, gather
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Format, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
@@ -38,7 +38,7 @@ from gitsession.store.interface import ObjectStore
 EXTERNAL_IMAGES = (
     "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
 )
-READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown)}
+READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown, otlp)}
 """The formats that do not belong to an agent. Sessions can be exported in these formats, but not imported from them."""
 
 

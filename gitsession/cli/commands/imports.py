@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 PROBLEMS_SHOWN = 3
 
-_LINES = "jsonl"
+_LINES, _TRACES = "jsonl", "otlp"
+_OTHERS = (_LINES, _TRACES)
+"""Formats that no agent writes: files of ``export --to jsonl``, and traces of OpenTelemetry."""
 
 
 @command()
@@ -64,19 +66,19 @@ def import_command(
 
     if not paths and not everything:
         raise click.UsageError("missing argument: a file, a folder, or --all")
-    if agent is not None and agent not in (*FORMATS, _LINES):
-        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, _LINES])}")
-    if agent == _LINES and everything:
-        raise click.UsageError(f"--all and --from {_LINES} cannot be combined")
+    if agent is not None and agent not in (*FORMATS, *_OTHERS):
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *_OTHERS])}")
+    if agent in _OTHERS and everything:
+        raise click.UsageError(f"--all and --from {agent} cannot be combined")
+    if agent == _TRACES and dry_run:
+        raise click.UsageError(f"--dry-run and --from {_TRACES} cannot be combined")
     store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
         _ = store.objects.guard  # load the redaction rules now, so that invalid rules are reported only once
     is_first = not store.sessions()
     work = Imports(store.agents, final=final, dry_run=dry_run)
-    if agent == _LINES:  # files of `export --to jsonl`, which no agent writes
-        work.done = [
-            (path, _LINES, done) for path in paths for done in store.import_file(path, agent=_LINES, dry_run=dry_run)
-        ]
+    if agent in _OTHERS:
+        work.done = [(path, agent, done) for path in paths for done in _import_other(store, path, agent, dry_run)]
         work.named, paths = {*paths}, ()
     found = discover.find_paths(Path.home(), os.environ, agent=agent, unreadable=True) if everything else ()
     files: list[tuple[Path, gitsession.Format | None]] = [
@@ -110,6 +112,14 @@ def import_command(
     if work.failed:
         return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
+
+
+def _import_other(store: gitsession.Store, path: Path, agent: str, dry_run: bool) -> list[gitsession.ImportResult]:
+    if agent == _LINES:
+        return store.import_file(path, agent=_LINES, dry_run=dry_run)
+    from gitsession.frameworks.traces import TraceRecorder, answers_in
+
+    return TraceRecorder(store).record(answers_in(path.read_bytes()))
 
 
 _CODES: dict[type[Exception], int] = {Corrupt: exits.INTEGRITY, Unavailable: exits.TRY_AGAIN}
