@@ -280,7 +280,8 @@ class Catalogue:
         part = "agent = ? AND instr(coalesce(source_id, key), ?) = 1" if colon else of_part
         found = self._rows(f"WHERE {whole}", values) or self._rows(f"WHERE {part}", values)
         if not found and not colon:
-            found = self._rows("WHERE instr(coalesce(source_id, key), ?) = 1", (address,))
+            own = "coalesce(source_id, key)"
+            found = self._rows(f"WHERE {own} = ?", (address,)) or self._rows(f"WHERE instr({own}, ?) = 1", (address,))
         if len(found) == 1:
             return found[0]
         if found:
