@@ -280,6 +280,31 @@ class Session:
             automatic.appended(entry)
         return node
 
+    @restoring
+    def append_all(self, entries: Sequence[Entry], *, to_active: bool = False) -> list[Node]:
+        """Append several entries to the branch. Either all of them are durable on return, or none is stored.
+
+        Args:
+            entries: The entries.
+            to_active: Whether to move this handle to the active branch of the session first. Programs that share a
+                session by its key pass True, so that they continue on the branch to which any of them has switched.
+
+        Returns:
+            The appended entries.
+
+        Raises:
+            NotFound: The branch was removed.
+            Malformed: The format cannot represent an entry.
+            Refused: The session was created by a later release.
+        """
+        policy = self._handle.policy_in_force
+        automatic = None if policy is None or policy.mode != "client" else self._automatic()
+        nodes = self._session.append_all(entries, to_active=to_active)
+        if automatic is not None:
+            for entry in entries:
+                automatic.appended(entry)
+        return nodes
+
     def _automatic(self) -> AutomaticStart | None:
         from gitsession.api.automatic_compaction import automatic_of
 
@@ -381,6 +406,46 @@ class Session:
         Raises ``NotFound`` if there is no such branch.
         """
         return self._session.switch(branch)
+
+    @restoring
+    def continue_at(self, at: str | Node, *, expected: Node | None = None) -> Node:
+        """Continue the conversation after an earlier entry. ``Store.undo`` can undo this.
+
+        This handle moves to a branch that ends at the entry, or to a new branch, and makes it the active branch. The
+        later entries stay on their branch. The files of the workspace do not change; see ``files.rewind``.
+
+        Args:
+            at: The entry.
+            expected: The entry that must be the tip of the active branch. By default, any tip is accepted.
+
+        Returns:
+            The entry ``at``.
+
+        Raises:
+            LeafMoved: Another writer appended an entry or switched the branch first.
+            NotFound: No entry matches ``at``.
+        """
+        return self._session.continue_at(at, expected=expected)
+
+    @restoring
+    def entries(self, at: str | Node = "leaf") -> Iterator[tuple[Node, Entry]]:
+        """Yield each entry of a history with its content, from ``at`` back to the root. It is read when requested.
+
+        Redacted parts have their originals, if these are on this machine.
+
+        Args:
+            at: The newest entry.
+
+        Yields:
+            The entry, and its content.
+
+        Raises:
+            NotFound: No entry matches ``at``.
+            Corrupt: An entry is damaged.
+            MissingObject: An entry is lost.
+            Malformed: An entry does not follow the format.
+        """
+        return self._handle.context_line(at).revealed_entries()
 
     @restoring
     def fork(self, at: str | Node = "leaf") -> Session:

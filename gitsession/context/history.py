@@ -223,6 +223,16 @@ class ContextHistory:
         line = ContextHistory(store, self.leaf, self._index, attachments=self._attachments, recorded=self._recorded)
         return line, store
 
+    def revealed_entries(self) -> Iterator[tuple[Node, Entry]]:
+        """Yield all nodes with their entries, newest first. Redacted parts have their originals, if they are here."""
+        exact: ContextHistory | None = None
+        for node in self.back():
+            entry = self.entry(node)
+            if node.oid in self.redacted_entries:
+                exact = exact or self.revealed()[0]
+                entry = exact.entry(node)
+            yield node, entry
+
     @functools.cached_property
     def anchors(self) -> HistoryState:
         """State at the leaf, computed from the nearest entry whose state is known."""

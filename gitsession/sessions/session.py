@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -213,11 +213,7 @@ class StoredSession:
         self.check_view()
         if on_moved not in get_args(OnMoved):
             raise ValueError(f"on_moved must be one of {', '.join(get_args(OnMoved))}, not {on_moved!r}")
-        if not isinstance(entry, Entry):
-            raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
-        draft = commit_writer.draft_own(
-            entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock()), _nonce(), self._store.guard
-        )
+        draft = self._draft(entry)
         if summarises is not None:
             draft = dataclasses.replace(draft, second_parent=summarises.oid)
         if self._pending is not None:
@@ -251,6 +247,65 @@ class StoredSession:
                 self._activate(tx, branch)
         self.branch_name = branch  # only now, so that the caller can retry a rejected append
         self._tip = node
+        return node
+
+    def append_all(self, entries: Sequence[Entry], *, to_active: bool = False) -> list[Node]:
+        """Append several entries to the branch in one transaction: all of them, or none.
+
+        ``to_active``: whether to move this handle to the active branch first, in the same transaction.
+
+        Raises the same errors as ``append``.
+        """
+        self.check_view()
+        if self._pending is not None:
+            return [self.append(entry) for entry in entries]
+        drafts = [self._draft(entry) for entry in entries]
+        nodes: list[Node] = []
+        with self._store.transaction() as tx:
+            branch = active(self._store, self.id) if to_active else self.branch_name
+            ref = refs.leaf(self.id, branch)
+            seen = self._store.ref(ref)
+            if seen is None:
+                raise self._removed_error()
+            node = self._node(seen)
+            commit_writer.check_not_purged(self._store, self.id, node)
+            files = self._files()
+            for draft in drafts:
+                node = commit_writer.put(tx, node, draft if files is None else dataclasses.replace(draft, files=files))
+                nodes.append(node)
+            if nodes:
+                tx.move(ref, node.oid, expected=seen)
+        self.branch_name, self._tip = branch, node
+        return nodes
+
+    def _draft(self, entry: Entry) -> commit_writer.Draft:
+        if not isinstance(entry, Entry):
+            raise TypeError(f"expected an entry such as Message.user('...'), not {type(entry).__name__}")
+        timed = entry if entry.at_ms else dataclasses.replace(entry, at_ms=self._clock())
+        return commit_writer.draft_own(timed, _nonce(), self._store.guard)
+
+    def continue_at(self, at: str | Node, *, expected: Node | None = None) -> Node:
+        """Continue the conversation after an entry: move to a branch that ends there, or to a new one.
+
+        The branch becomes the active branch. ``expected``: the entry that must be the tip of this handle's branch,
+        which must be the active one; by default, neither is checked.
+
+        Raises ``LeafMoved`` if another writer moved the tip or switched the branch, and ``NotFound``.
+        """
+        node = self.resolve(at)
+        commit_writer.check_not_purged(self._store, self.id, node)
+        with operation_log.recording(
+            self._store, f"continue {self.id} {to_base64url(node.chain)[:12]}", self._clock()
+        ) as tx:
+            is_current = active(self._store, self.id) == self.branch_name
+            if expected is not None and not (is_current and self._tip_oid() == expected.oid):
+                raise LeafMoved(
+                    f"cannot continue at an earlier entry of {self.branch_name!r}: another writer moved it first",
+                    hint="read the new entries and try again",
+                )
+            onto = next((name for name, oid in self.branches().items() if oid == node.oid), "")
+            name = self.continue_after(tx, node, onto)
+        self.branch_name = name
         return node
 
     def branch(self, name: str, at: str | Node = "leaf") -> Node:
