@@ -31,7 +31,7 @@ def to_genai(message: Message) -> dict[str, Any]:
 
 
 def from_genai(value: object) -> Iterator[Message]:
-    """Yield the messages of ours that one message of the conventions contains; each tool result is one of its own."""
+    """Yield the messages that one message of the conventions contains. Each tool result is a message of its own."""
     found = value if isinstance(value, dict) else {}
     parts = found.get("parts")
     parts = parts if isinstance(parts, list) else [{"type": "text", "content": found.get("content") or ""}]
