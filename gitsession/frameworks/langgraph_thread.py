@@ -7,6 +7,7 @@ message of a checkpoint carries the checkpoint, so that most steps of a graph ar
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import INTERRUPT as INTERRUPT_CHANNEL
 
 from gitsession.errors import LeafMoved
-from gitsession.frameworks.langgraph_values import KEY, ValueCodec
+from gitsession.frameworks.langgraph_values import KEY, ValueCodec, state_of
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Text
 from gitsession.model.entries import Custom, CustomMessage, Entry, Message
@@ -114,6 +115,7 @@ class LangGraphThread:
         self._tips: Mapping[str, Oid] = {}
         self._root: Node | None = None
         self._states: OrderedDict[Oid, dict[str, Held]] = OrderedDict()
+        self._copies: dict[str, ItemCopies] = {}
 
     # ---- reading
 
@@ -215,6 +217,9 @@ class LangGraphThread:
 
     def _state(self, record: SavedCheckpoint) -> dict[str, Held]:
         """Return what is stored of the channels of a checkpoint. The result must not be changed."""
+        cached = self._states.get(record.node.oid)
+        if cached is not None:
+            return self._remember(record, cached)
         chain: list[SavedCheckpoint] = []
         state: dict[str, Held] = {}
         for one in self._history(record):
@@ -269,7 +274,7 @@ class LangGraphThread:
             parent = self.records.get(parent_id) if parent_id else None
             branch, after = self._place(parent, metadata)
             base = self._positions[after.oid].record
-            draft = _Draft(self._codec, self._state(base) if base else {}, base)
+            draft = _Draft(self._codec, self._state(base) if base else {}, base, self._copies)
             entries, state = draft.entries(checkpoint, metadata, parent_id, new_versions)
             if self._append(entries, after, branch, self._becomes_active(branch, checkpoint["id"])):
                 self._remember(self.records[checkpoint["id"]], state)
@@ -403,6 +408,36 @@ def _applied(held: Held, change: Any) -> Held:
 
 
 @dataclass(slots=True)
+class ItemCopies:
+    """Copies of the items of a list, by which a change in place is found without serializing the list again.
+
+    Attributes:
+        held: The serialized items.
+        items: The items, each with a copy of its state; empty if an item has no state that can be compared.
+    """
+
+    held: tuple[bytes, ...]
+    items: list[tuple[Any, Any]]
+
+    @classmethod
+    def of(cls, held: tuple[bytes, ...], value: list[Any], before: ItemCopies | None) -> ItemCopies:
+        """Return copies of a list, which begins with the items of ``before``."""
+        items = before.items if before is not None and before.items else []
+        for item in value[len(items) :]:
+            state = state_of(item)
+            if state is None:
+                return cls(held, [])
+            items.append((item, copy.deepcopy(state)))
+        return cls(held, items)
+
+    def begin(self, value: list[Any]) -> bool:
+        """Return whether a list begins with these items, unchanged."""
+        if not self.items or len(value) < len(self.items):
+            return False
+        return all(item is known and state_of(item) == state for item, (known, state) in zip(value, self.items))  # noqa: B905
+
+
+@dataclass(slots=True)
 class _Draft:
     """The entries of a new checkpoint.
 
@@ -410,12 +445,14 @@ class _Draft:
         codec: The conversion of values.
         before: The channels of the checkpoint before it.
         base: That checkpoint.
+        copies: Copies of the items of the lists that were stored last, by channel.
         messages: The new message entries by their serialized form, in order.
     """
 
     codec: ValueCodec
     before: Mapping[str, Held]
     base: SavedCheckpoint | None
+    copies: dict[str, ItemCopies]
     messages: dict[bytes, Message] = field(default_factory=dict)
 
     def entries(
@@ -453,23 +490,38 @@ class _Draft:
 
     def _change(self, name: str, value: Any) -> tuple[Any, Held]:
         """Return the change of a channel to ``value``, and what is then stored of it."""
-        whole = self.codec.items(value) if type(value) is list else None
-        if whole is None:
-            plain = self.codec.encode(value)
-            return {"value": plain}, _Whole(plain)
         held = self.before.get(name)
         old: tuple[bytes, ...] = held if type(held) is tuple else ()
-        start = b"".join(old)
-        kept = len(old) if len(value) >= len(old) and whole.startswith(start) else 0
-        added = [self.codec.items([item]) or b"" for item in value[kept:]]
-        if b"".join(added) != whole[len(start) if kept else 0 :]:
+        copies = self.copies.pop(name, None)
+        found = None
+        if type(value) is list:
+            is_extended = bool(old) and copies is not None and copies.held is old and copies.begin(value)
+            found = self._added(value, len(old)) if is_extended else self._compared(value, old)
+        if found is None:
             plain = self.codec.encode(value)
             return {"value": plain}, _Whole(plain)
+        kept, added = found
         if kept:
             parts: list[Any] = [[0, kept], *([(kept, added)] if added else [])]
         else:
             parts = _parts(old, added)
-        return {"list": [self._stored(part, value) for part in parts]}, (*old[:kept], *added)
+        items = (*old[:kept], *added)
+        self.copies[name] = ItemCopies.of(items, value, copies if kept else None)
+        return {"list": [self._stored(part, value) for part in parts]}, items
+
+    def _added(self, value: list[Any], kept: int) -> tuple[int, list[bytes]] | None:
+        """Return ``kept``, and the serialized items after it; ``None`` if an item cannot be serialized alone."""
+        added = [self.codec.items([item]) for item in value[kept:]]
+        return None if None in added else (kept, added)  # type: ignore[return-value]
+
+    def _compared(self, value: list[Any], old: tuple[bytes, ...]) -> tuple[int, list[bytes]] | None:
+        """Return the number of items of ``old`` with which a list begins, and its other items; 0 if not with all."""
+        whole, start = self.codec.items(value), b"".join(old)
+        if whole is None:
+            return None
+        kept = len(old) if len(value) >= len(old) and whole.startswith(start) else 0
+        found = self._added(value, kept)
+        return found if found and b"".join(found[1]) == whole[len(start) if kept else 0 :] else None
 
     def _stored(self, part: list[int] | tuple[int, list[bytes]], value: Sequence[Any]) -> Any:
         """Return a part of a change as it is stored: a range of kept items, or new items."""

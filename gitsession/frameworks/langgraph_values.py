@@ -194,6 +194,13 @@ def _head(count: int) -> bytes:
     return b"\xdc" + count.to_bytes(2, "big") if count < 65536 else b"\xdd" + count.to_bytes(4, "big")
 
 
+def state_of(item: Any) -> Any:
+    """Return the state of a message or a dict, which changes if the item is changed in place; ``None`` for others."""
+    if type(item) in _ROLES:
+        return item.__dict__ if not item.__pydantic_extra__ else (item.__dict__, item.__pydantic_extra__)
+    return item if type(item) is dict else None
+
+
 def changed_fields(message: BaseMessage) -> dict[str, Any]:
     """Return the fields of a message that differ from their defaults."""
     return {

@@ -195,14 +195,33 @@ def test_800_steps_of_a_growing_list_take_one_megabyte(store: Store) -> None:
     assert [message.content for message in messages_of(GitSessionSaver(store).get_tuple(at()))] == texts
 
 
-def test_a_change_of_a_message_in_place_is_stored(store: Store) -> None:
-    saver, messages = GitSessionSaver(store), [HumanMessage("one", id="1")]
-    config = put(saver, at(), {"messages": messages}, {"messages": 1}, 1)
-    messages[0].content = "changed"
-    messages.append(HumanMessage("two", id="2"))
-    put(saver, config, {"messages": messages}, {"messages": 2}, 2)
-    found = [[message.content for message in messages_of(one)] for one in saver.list(at())]
-    assert found == [["changed", "two"], ["one"]]
+def _change_text(message: Any) -> None:
+    message.content = "changed"
+
+
+def _change_inside(message: Any) -> None:
+    message.additional_kwargs["deep"]["list"].append(2)
+
+
+def _change_extra(message: Any) -> None:
+    message.unknown_field = "new"
+
+
+@pytest.mark.parametrize("change", [_change_text, _change_inside, _change_extra])
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_change_of_a_message_in_place_is_stored(store: Store, change: Any, which: int) -> None:
+    ours, theirs = GitSessionSaver(store), InMemorySaver()
+    ids = [f"{number:08}" for number in range(4)]
+    for saver in (ours, theirs):
+        config, messages = at(), [HumanMessage("one", id="1", additional_kwargs={"deep": {"list": [1]}})]
+        for step, id in enumerate(ids):
+            messages = [*messages, AIMessage("two", id=f"{step}", additional_kwargs={"deep": {"list": [1]}})]
+            config = put(saver, config, {"messages": messages}, {"messages": step}, step, id=id)
+            if step == 1:
+                change(messages[which])
+    for saver in (ours, GitSessionSaver(store)):
+        found = [repr(messages_of(one)) for one in saver.list(at())]
+        assert found == [repr(messages_of(one)) for one in theirs.list(at())]
 
 
 def test_a_value_that_was_returned_can_be_changed(store: Store) -> None:
