@@ -26,6 +26,8 @@ from gitsession.frameworks.langgraph_thread import LangGraphThread, SavedCheckpo
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec
 
 _END = object()
+_THREADS_MAX = 100
+"""The number of threads, used last, whose entries stay in memory."""
 
 
 class GitSessionSaver(BaseCheckpointSaver[int]):
@@ -260,12 +262,15 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
         """Return an existing thread with all that any process has appended to it; ``None`` if there is none."""
         key = _key(thread_id, namespace)
         with self._lock:
-            thread = self._threads.get(key)
+            thread = self._threads.pop(key, None)
             if thread is None:
                 session = self.store.find_keyed(key, agent=KEY)
                 if session is None:
                     return None
-                thread = self._threads[key] = self._opened(session)
+                thread = self._opened(session)
+            self._threads[key] = thread
+            while len(self._threads) > _THREADS_MAX:
+                del self._threads[next(iter(self._threads))]
         with thread.lock:
             if thread.refresh():
                 return thread

@@ -434,6 +434,15 @@ def test_threads_share_a_saver(store: Store) -> None:
     assert store.verify().problems == []
 
 
+def test_the_memory_of_a_saver_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gitsession.frameworks.langgraph._THREADS_MAX", 2)
+    saver = GitSessionSaver(store)
+    for number in [1, 2, 3, 1, 2]:
+        grown(saver, MESSAGES[:number], thread=f"t{number}")
+        assert len(saver._threads) <= 2
+    assert sum(1 for _ in saver.list(at("t2"))) == 4
+
+
 WRITER = """
     import sys
     from langchain_core.messages import HumanMessage
