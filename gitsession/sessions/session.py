@@ -308,6 +308,45 @@ class StoredSession:
         self.branch_name = name
         return node
 
+    def append_after(self, entries: Sequence[Entry], *, after: Node, branch: str, activate: bool = False) -> list[Node]:
+        """Append entries after one entry, all of them or none. The entries are durable when this method returns.
+
+        Args:
+            entries: The entries.
+            after: The entry that must be the tip of the branch, or at which a new branch begins.
+            branch: The name of the branch. If there is none, it is created.
+            activate: Whether the branch becomes the active branch.
+
+        Returns:
+            The appended entries.
+
+        Raises:
+            LeafMoved: Another writer appended an entry to the branch first. Nothing was written.
+            Malformed: The format cannot represent an entry. Nothing was written.
+            Refused: The session was purged, or created by a later release.
+        """
+        self.check_view()
+        refs.check_branch(branch)
+        store, ref = self._store, refs.leaf(self.id, branch)
+        now = self._clock()
+        timed = [entry if entry.at_ms else dataclasses.replace(entry, at_ms=now) for entry in entries]
+        drafts = [commit_writer.draft_own(entry, _nonce(), store.guard) for entry in timed]
+        nodes = [after]
+        with store.transaction() as tx:
+            seen, files = store.ref(ref), self._files()
+            if seen not in (None, after.oid):
+                raise LeafMoved(
+                    f"cannot append to branch {branch!r}: another writer appended to it first",
+                    hint="read the new entries and append again",
+                )
+            commit_writer.check_not_purged(store, self.id, after)
+            for draft in drafts:
+                nodes.append(commit_writer.put(tx, nodes[-1], dataclasses.replace(draft, files=files or draft.files)))
+            tx.move(ref, nodes[-1].oid, expected=seen)
+            if activate:
+                self._activate(tx, branch)
+        return nodes[1:]
+
     def branch(self, name: str, at: str | Node = "leaf") -> Node:
         """Create a branch at an entry.
 
