@@ -35,7 +35,7 @@ def to_json(value: Any) -> Any:
 
 def with_item(message: Message, item: Any, derive: Callable[[Message], Any], key: str) -> Message:
     """Return a storable message, with the parts of ``item`` that it does not determine in ``extra[key]``."""
-    message = dataclasses.replace(_storable(message), content=tuple(map(_storable, message.content)))
+    message = storable(message)
     change = difference(derive(message), item)
     return message if change is None else dataclasses.replace(message, extra={**message.extra, key: json.dumps(change)})
 
@@ -80,7 +80,12 @@ def patched(old: Any, change: Any) -> Any:
     return {name: item for name, item in old.items() if change.get(name) != []} | changed
 
 
-def _storable(value: Any) -> Any:
-    """Return a message or a block whose fields the format of entries can represent."""
+def storable(message: Message) -> Message:
+    """Return a message that the format of entries can represent."""
+    return dataclasses.replace(_to_profile(message), content=tuple(map(_to_profile, message.content)))
+
+
+def _to_profile(value: Any) -> Any:
+    """Convert the fields of a message or a block to the profile of the format."""
     fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value) if field.name != "content"}
     return dataclasses.replace(value, **{name: to_profile(item) for name, item in fields.items()})

@@ -303,12 +303,19 @@ class StoredSession:
         return name
 
     def fork(
-        self, at: str | Node, *, agent: str, cwd: str | None, title: str | None, labels: Mapping[str, str]
+        self,
+        at: str | Node,
+        *,
+        agent: str,
+        cwd: str | None,
+        title: str | None,
+        labels: Mapping[str, str],
+        key: str | None = None,
     ) -> StoredSession:
         """Create a session that continues this one at an entry.
 
         The fork adds one ref and one entry to the store, and shares the checkpoints. ``title``, ``labels``: the current
-        title and labels (by chain digest), which the fork entry records.
+        title and labels (by chain digest), which the fork entry records. ``key``: the writer's own id of the fork.
         """
         self.check_view()
         at_ms = self._clock()
@@ -321,6 +328,10 @@ class StoredSession:
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
             fork = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))
             tx.move(refs.leaf(sid), fork.oid, expected=None)
+            if key is not None:
+                header = kinds.SessionHeader(agent=agent, source_id=key, cwd=cwd, at_ms=at_ms)
+                meta = commit_writer.put(tx, fork, commit_writer.draft_own(header, _nonce(), self._store.guard))
+                tx.move(refs.meta(sid), meta.oid, expected=None)
             checkpoint = checkpoint_refs.newest(self._store, self.id)
             if checkpoint is not None:
                 tx.move(refs.files(sid), checkpoint, expected=None)
