@@ -115,7 +115,7 @@ class GitSessionService(BaseSessionService):
             delta = event.actions.state_delta
             kept = {name: value for name, value in delta.items() if not name.startswith(State.TEMP_PREFIX)}
             stored = event.model_copy(update={"actions": event.actions.model_copy(update={"state_delta": kept})})
-        if await self._run(self._append, session, stored):
+        if await self._run(self._append, session, event, stored):
             await super().append_event(session=session, event=event)
             session.last_update_time = event.timestamp
         return event
@@ -166,7 +166,8 @@ class GitSessionService(BaseSessionService):
             self._store.trash.put(session.id)
             self._cache.pop(session.id, None)
 
-    def _append(self, given: AdkSession, event: Event) -> bool:
+    def _append(self, given: AdkSession, event: Event, stored: Event) -> bool:
+        """Append ``stored``: ``event`` without temporary state. Return False if the event is stored already."""
         session = self._store.find_keyed(_key(given.app_name, given.user_id, given.id), agent=AGENT)
         known = None if session is None else self._known(session)
         if session is None or known is None or known.time is None:
@@ -175,7 +176,7 @@ class GitSessionService(BaseSessionService):
             return False
         if known.time > given.last_update_time:
             raise StaleSessionError(f"Session {given.id} was changed since it was read. Get it again before appending.")
-        item = to_json(event.model_dump(mode="json", exclude_none=True, by_alias=True))
+        item = to_json(stored.model_dump(mode="json", exclude_none=True, by_alias=True))
         for entry in _entries(item):
             session.append(entry)
         self._share(given.app_name, given.user_id, item["actions"].get("stateDelta", {}))
