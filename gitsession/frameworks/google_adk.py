@@ -48,7 +48,7 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class _Known:
-    """What the branch of a session contains. ``tip``: the object id of the newest entry that was read."""
+    """The events and the state of a session on its branch. ``tip``: the object id of the newest entry."""
 
     tip: str
     events: list[Event] = field(default_factory=list)
