@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -448,7 +449,7 @@ class Session:
         return self._handle.context_line(at).revealed_entries()
 
     @restoring
-    def fork(self, at: str | Node = "leaf") -> Session:
+    def fork(self, at: str | Node = "leaf", *, key: str | None = None) -> Session:
         """Create a session that continues this one at an entry.
 
         A fork shares the history and the checkpoints of this session. The fork adds only one ref and one entry to the
@@ -458,13 +459,19 @@ class Session:
 
         Args:
             at: The entry.
+            key: The program's own id of the new session, by which ``Store.find_keyed`` finds it.
 
         Returns:
             The new session.
 
         Raises:
             NotFound: No entry matches ``at``, or this session has no entries.
+            Refused: A session of the same agent has this key.
         """
+        with contextlib.nullcontext() if key is None else self._opened.lock_keys():
+            return self._fork(at, key)
+
+    def _fork(self, at: str | Node, key: str | None) -> Session:
         from gitsession.api import session_instructions
 
         catalogue = self._opened.catalogues.get()
@@ -473,10 +480,14 @@ class Session:
             raise NotFound(f"cannot fork session {self.id}: it has no entries yet")
         called = names.names(catalogue, self.id)
         title = names.fork_title(catalogue, called.title) if called.title else None
+        if key is not None and catalogue.by_key(row.agent, key) is not None:
+            raise Refused(
+                f"cannot fork session {self.id}: another session has the key {key!r}", hint="pass another key"
+            )
         node = self._session.resolve(at)
         beside = session_instructions.in_force_beside(self._handle, node)
         forked = self._session.fork(
-            node, agent=row.agent, cwd=row.project, title=title, labels=called.chains, instructions=beside
+            node, agent=row.agent, cwd=row.project, title=title, labels=called.chains, instructions=beside, key=key
         )
         return Session(self._opened, forked)
 

@@ -542,8 +542,8 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
 
 
 def _key(begins: Entry | None, header: kinds.SessionHeader | None) -> str | None:
-    """Return the program's own id of a session that was not imported, and is no fork."""
-    own = isinstance(begins, kinds.SessionHeader) and begins.source_id is None
+    """Return the program's own id of a session that was not imported."""
+    own = isinstance(begins, kinds.SessionHeader | kinds.Fork) and begins.source_id is None
     return storable(header.source_id) if own and header is not None and header.source_id is not None else None
 
 

@@ -406,12 +406,13 @@ class StoredSession:
         title: str | None,
         labels: Mapping[str, str],
         instructions: kinds.Instructions | None = None,
+        key: str | None = None,
     ) -> StoredSession:
         """Create a session that continues this one at an entry.
 
         The fork adds one ref and one entry to the store, and shares the checkpoints. ``title``, ``labels``: the current
         title and labels (by chain digest), which the fork entry records. ``instructions``: instructions in force at the
-        entry that are not in its history. They are a second entry of the fork.
+        entry that are not in its history. They are a second entry of the fork. ``key``: the writer's own id of it.
         """
         self.check_view()
         at_ms = self._clock()
@@ -422,11 +423,15 @@ class StoredSession:
             session=sid, agent=agent, view=VIEW, cwd=cwd, title=title, labels=labels, parent=self.id, at_ms=at_ms
         )
         with operation_log.recording(self._store, f"fork {self.id} {sid}", at_ms) as tx:
-            leaf = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))
+            fork = leaf = commit_writer.put(tx, node, commit_writer.draft_own(entry, _nonce(), self._store.guard))
             if instructions is not None:
                 inherited = dataclasses.replace(instructions, at_ms=at_ms)
                 leaf = commit_writer.put(tx, leaf, commit_writer.draft_own(inherited, _nonce(), self._store.guard))
             tx.move(refs.leaf(sid), leaf.oid, expected=None)
+            if key is not None:
+                header = kinds.SessionHeader(agent=agent, source_id=key, cwd=cwd, at_ms=at_ms)
+                meta = commit_writer.put(tx, fork, commit_writer.draft_own(header, _nonce(), self._store.guard))
+                tx.move(refs.meta(sid), meta.oid, expected=None)
             checkpoint = checkpoint_refs.newest(self._store, self.id)
             if checkpoint is not None:
                 tx.move(refs.files(sid), checkpoint, expected=None)

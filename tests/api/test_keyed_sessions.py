@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gitsession import InvalidName, Message, NotFound, Store
+from gitsession import InvalidName, Message, NotFound, Refused, Store
 
 DAY_MS = 86_400_000
 
@@ -35,6 +35,21 @@ def test_a_fork_has_no_key(store: Store) -> None:
     fork = session.fork()
     assert store.find_keyed("a", agent="mine").id == session.id
     assert store.catalogue().session(fork.id).key is None
+
+
+def test_a_fork_can_have_a_key_of_its_own(store: Store) -> None:
+    session = store.keyed_session("a", agent="mine", cwd="/work")
+    session.append(Message.user("Hello"))
+    fork = session.fork(key="b")
+    assert store.find_keyed("b", agent="mine").id == fork.id
+    assert store.find_keyed("a", agent="mine").id == session.id
+    row = store.catalogue().session(fork.id)
+    assert (row.key, row.source_id, row.parent, row.project) == ("b", None, session.id, "/work")
+    assert fork.origin().session == session.id
+    with pytest.raises(Refused, match="another session has the key 'a'"):
+        session.fork(key="a")
+    if store.objects.local_dir is not None:
+        assert store.verify().problems == []
 
 
 @pytest.mark.parametrize("key", ["", " "])
