@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Lock
 
 from gitsession.api.opened import AutomaticStart, Handle
-from gitsession.compaction import strategies, summarizers, trigger
-from gitsession.compaction.automatic import AutomaticCompaction, lock_name
+from gitsession.compaction import trigger
+from gitsession.compaction.automatic import AutomaticCompaction
 from gitsession.compaction.perform import BackgroundCompaction, perform
-from gitsession.compaction.plan import Plan
-from gitsession.compaction.policy import SUMMARY, CompactionPolicy
-from gitsession.compaction.summarizers.options import Options, from_config
-from gitsession.compaction.write_summary import SummaryOptions
-from gitsession.context import build, profiles
-from gitsession.context.history import ContextHistory
-from gitsession.context.value import Context
+from gitsession.compaction.policy import CompactionPolicy
+from gitsession.context import build
 from gitsession.errors import Refused, Unavailable
-from gitsession.git import process
 from gitsession.model.entries import Entry
 from gitsession.sessions.node import Node
 from gitsession.store import create
 from gitsession.store.lock import exclusive_lock
+
+
+def automatic_of(handle: Handle) -> AutomaticStart | None:
+    """Return the automatic compaction of a handle; ``None`` if its policy starts none."""
+    policy = handle.policy_in_force
+    if policy is None or policy.mode != "client":
+        return None
+    if handle.automatic is None:
+        handle.automatic = AutomaticSessionCompaction(handle, policy)
+    return handle.automatic
 
 
 class AutomaticSessionCompaction:
@@ -68,103 +71,89 @@ class AutomaticSessionCompaction:
         return state
 
     def _run(self, state: AutomaticCompaction, branch: str, cancelled: Event) -> Node:
-        """Compact the branch if it is due. Raises ``Refused`` if it is not."""
+        """Check the context until no entry was appended meanwhile, and compact the branch if it is due.
+
+        Raises ``Refused`` if no compaction is due.
+        """
         try:
             while True:
-                try:
-                    node = self._attempt(state, branch, cancelled)
-                except Refused:
-                    if not state.ended(may_repeat=not cancelled.is_set()):
-                        raise
-                else:
-                    state.ended(may_repeat=False)
-                    return node
-        except Refused:
-            raise
+                outcome = self._attempt(state, branch, cancelled)
+                may_repeat = isinstance(outcome, Refused) and not cancelled.is_set()
+                if not state.ended(may_repeat=may_repeat):
+                    break
+        finally:
+            self._handle.opened.catalogues.close_own()
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _attempt(self, state: AutomaticCompaction, branch: str, cancelled: Event) -> Node | Exception:
+        """Return the compaction, or the error. A failure is counted and reported, unless it is a cancellation."""
+        try:
+            return self._compact(state, branch, cancelled)
+        except Refused as error:
+            return error
         except Exception as error:
             if not cancelled.is_set():
                 state.failed()
                 if self._policy.report is not None:
                     with contextlib.suppress(Exception):
                         self._policy.report(error)
-            state.ended(may_repeat=False)
-            raise
-        finally:
-            self._handle.opened.catalogues.close_own()
+            return error
 
-    def _attempt(self, state: AutomaticCompaction, branch: str, cancelled: Event) -> Node:
+    def _compact(self, state: AutomaticCompaction, branch: str, cancelled: Event) -> Node:
         handle = Handle(self._handle.opened, self._handle.session.on(branch))
         with branch_lock(handle):
-            return self._compact(handle, state, cancelled)
-
-    def _compact(self, handle: Handle, state: AutomaticCompaction, cancelled: Event) -> Node:
-        line = handle.context_line()
-        context = build.context(line, handle.profile)
-        limit = limit_for(self._policy, context)
-        state.checked(trigger.size(context), limit)
-        reason = trigger.why_not_due(context, line, limit)
-        if reason:
-            raise Refused(f"no compaction is due: {reason}")
-        plan = policy_plan(self._policy, context, line)
-        options = dataclasses.replace(policy_options(self._policy), cancelled=cancelled)
-        node = perform(handle.opened.objects, handle.session, plan, options)
-        state.reset(is_answered=False)
-        return node
+            line = handle.context_line()
+            context = build.context(line, handle.profile)
+            state.checked(trigger.size(context), self._policy.limit_for(context))
+            plan = self._policy.plan_due(context, line)
+            if plan.nothing:
+                raise Refused(f"no compaction is due: {plan.nothing}")
+            options = dataclasses.replace(self._policy.summary_options(), cancelled=cancelled)
+            node = perform(handle.opened.objects, handle.session, plan, options)
+            state.reset(is_answered=False)
+            return node
 
 
-def automatic_of(handle: Handle) -> AutomaticStart | None:
-    """Return the automatic compaction of a handle; ``None`` if its policy starts none."""
-    policy = handle.policy_in_force
-    if policy is None or policy.mode != "client":
-        return None
-    if handle.automatic is None:
-        handle.automatic = AutomaticSessionCompaction(handle, policy)
-    return handle.automatic
+LOCKS = 16
+"""Number of lock files, which all branches share, so that the files do not pile up.
 
-
-def limit_for(policy: CompactionPolicy, context: Context, window: int | None = None) -> int | None:
-    """Return the number of tokens above which a compaction of ``context`` is due; ``None`` if it is unknown."""
-    settings = profiles.profile(context.profile).SETTINGS
-    return policy.limit(window or policy.window_for(context.model), settings)
-
-
-def policy_plan(policy: CompactionPolicy, context: Context, line: ContextHistory, window: int | None = None) -> Plan:
-    """Return the plan of a compaction by the strategy of ``policy``."""
-    request = policy.request(window or policy.window_for(context.model))
-    return strategies.plan(line, policy.strategy, profile=context.profile, request=request)
-
-
-def policy_options(policy: CompactionPolicy) -> SummaryOptions:
-    """Return the summarizers of ``policy``. Raises ``SummaryFailed`` if a setting of all summarizers is invalid."""
-    names = policy.summarizers or (users_options().name,)
-    first, *others = (_deferred(each) if isinstance(each, str) else each for each in names)
-    length = policy.reserve.get(SUMMARY) or SummaryOptions().max_tokens
-    return SummaryOptions(summarizer=first, fallbacks=tuple(others), max_tokens=length)
-
-
-def _deferred(name: str) -> summarizers.DeferredSummarizer:
-    """Return the summarizer ``NAME[:MODEL]`` with the settings in the user's git configuration."""
-    name, _, model = name.partition(":")
-    options = dataclasses.replace(users_options(), name=name)
-    return summarizers.DeferredSummarizer(name, dataclasses.replace(options, model=model) if model else options)
-
-
-def users_options() -> Options:
-    """Return the summarizer settings in ``git config --global``. Settings in a store's configuration are ignored."""
-    return from_config(process.user_settings("gitsession.summarizer"), os.environ)
+If two branches share a file, one of them is compacted later.
+"""
 
 
 @contextlib.contextmanager
 def branch_lock(handle: Handle) -> Iterator[None]:
     """Hold the lock for automatic compactions of a branch. Raises ``Refused`` if another thread or process holds it."""
-    path = Path(handle.opened.objects.git_dir, create.CONTROL, lock_name(handle.session.id, handle.session.branch_name))
-    try:
-        path.parent.mkdir(exist_ok=True)
-    except OSError as error:
-        raise Unavailable(f"cannot create '{path.parent}': {error.strerror}") from error
+    number = sum(f"{handle.session.id} {handle.session.branch_name}".encode()) % LOCKS
+    objects = handle.opened.objects
+    if objects.local_dir is None:
+        lock = _held(handle.opened.memory_locks[number])
+    else:
+        lock = exclusive_lock(_lock_file(objects.git_dir, number), wait_seconds=0.0)
     with contextlib.ExitStack() as stack:
         try:
-            stack.enter_context(exclusive_lock(path, wait_seconds=0.0))
+            stack.enter_context(lock)
         except Unavailable as error:
             raise Refused("no compaction is due: the branch is being compacted already") from error
         yield
+
+
+def _lock_file(git_dir: Path, number: int) -> Path:
+    folder = git_dir / create.CONTROL / "compacting"
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise Unavailable(f"cannot create '{folder}': {error.strerror}") from error
+    return folder / f"{number:02}.lock"
+
+
+@contextlib.contextmanager
+def _held(lock: Lock) -> Iterator[None]:
+    if not lock.acquire(blocking=False):
+        raise Unavailable("another thread holds the lock")
+    try:
+        yield
+    finally:
+        lock.release()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from gitsession.api.automatic_compaction import automatic_of, limit_for, policy_options, policy_plan, users_options
+from gitsession.api.automatic_compaction import automatic_of, branch_lock
 from gitsession.api.opened import Handle, restoring
 from gitsession.codec.digest import to_base64url
-from gitsession.compaction import branch_summary, strategies, summarizers, trigger
+from gitsession.compaction import branch_summary, strategies, trigger
 from gitsession.compaction.perform import BackgroundCompaction, perform
-from gitsession.compaction.plan import CompactionRequest, Plan
+from gitsession.compaction.plan import CompactionRequest, Plan, empty_plan
 from gitsession.compaction.policy import OFF, CompactionPolicy
-from gitsession.compaction.summary import Summarizer
 from gitsession.compaction.trigger import Answer
 from gitsession.compaction.write_summary import SummaryOptions
 from gitsession.context import build, profiles
@@ -130,30 +129,47 @@ class SessionCompaction:
         automatic = automatic_of(self._handle)
         return None if automatic is None else automatic.newest
 
-    @restoring
-    def why_not_due(self, *, window: int | None = None, profile: str | None = None) -> str:
-        """Return the reason why no compaction is due by the policy; "" if one is due.
+    @contextlib.contextmanager
+    def due(self, *, window: int | None = None, profile: str | None = None, lock: bool = True) -> Iterator[Plan]:
+        """Return a context manager with the plan of the automatic compaction that is due, for a scheduled task.
+
+        If none is due, the plan's field ``nothing`` contains the reason. Until the context manager ends, no other
+        automatic compaction of the branch starts, in any process. A session that an agent recorded is never due,
+        because the agent compacts it on its own.
 
         Args:
             window: The context window of the model, in tokens. Defaults to the window of the policy, or of the model.
             profile: A context profile; see ``Session.context``. Defaults to the profile of the session's agent.
+            lock: Whether to exclude other automatic compactions. Without the lock, nothing is written.
+
+        Raises:
+            Refused: A setting in the user's git configuration is invalid.
         """
-        line = self._handle.context_line("leaf")
-        context = build.context(line, profile or self._handle.profile)
-        return trigger.why_not_due(context, line, limit_for(self.policy, context, window))
+        with contextlib.ExitStack() as stack:
+            reason = self._why_not_automatic()
+            if lock and not reason:
+                try:
+                    stack.enter_context(branch_lock(self._handle))
+                except Refused:
+                    reason = "the branch is being compacted already"
+            yield self._plan_due(reason, window, profile)
+
+    def _why_not_automatic(self) -> str:
+        """Return the reason why the session is not compacted automatically, whatever its size; "" if it is."""
+        if self._handle.is_imported:
+            return f"the session was recorded by {self._handle.agent}, which compacts its context on its own"
+        mode = self.policy.mode
+        if mode == "server":
+            return "the provider compacts the context: gitsession.compaction is 'server'"
+        return "automatic compaction is off: set gitsession.compaction to 'client'" if mode == "off" else ""
 
     @restoring
-    def policy_plan(self, *, window: int | None = None, profile: str | None = None) -> Plan:
-        """Plan a compaction by the policy, whether or not one is due. See ``why_not_due`` for the arguments."""
+    def _plan_due(self, reason: str, window: int | None, profile: str | None) -> Plan:
         line = self._handle.context_line("leaf")
-        return policy_plan(self.policy, build.context(line, profile or self._handle.profile), line, window)
-
-    def policy_options(self) -> SummaryOptions:
-        """Return the options of the summary by the policy: its summarizers, in order, and the maximum length.
-
-        Raises ``SummaryFailed`` if a setting of the summarizers is invalid.
-        """
-        return policy_options(self.policy)
+        context = build.context(line, profile or self._handle.profile)
+        if reason:
+            return empty_plan(self.policy.strategy, line, profiles.profile(context.profile), reason)
+        return self.policy.plan_due(context, line, window)
 
     def send(
         self, send: Callable[[], Answer], *, overflow: Callable[[BaseException], bool] = trigger.is_overflow
@@ -195,16 +211,14 @@ class SessionCompaction:
         if running is not None and running.is_running:
             with contextlib.suppress(Exception):
                 return running.result()
-        plan = self.policy_plan()
+        line = self._handle.context_line("leaf")
+        context = build.context(line, self._handle.profile)
+        plan = self.policy.plan(context, line)
         if plan.nothing:
             # The request does not fit, although all of it would be kept.
-            line = self._handle.context_line("leaf")
-            context = build.context(line, self._handle.profile)
-            request = dataclasses.replace(
-                self.policy.request(None), keep_messages=None, keep_tokens=context.tokens.counted_here // 4
-            )
-            plan = self.plan(self.policy.strategy, request=request)
-        return perform(self._handle.opened.objects, self._handle.session, plan, self.policy_options())
+            least = dataclasses.replace(self.policy, keep_messages=None, keep_tokens=context.tokens.counted_here // 4)
+            plan = least.plan(context, line)
+        return perform(self._handle.opened.objects, self._handle.session, plan, self.policy.summary_options())
 
     @restoring
     def start(self, plan: Plan, writing: SummaryOptions = PLAINLY) -> BackgroundCompaction:
@@ -262,21 +276,3 @@ class SessionCompaction:
 
     def _chain(self, oid: Oid) -> str:
         return to_base64url(load(self._handle.opened.objects, oid).chain)
-
-
-def summarizer(wanted: str | Summarizer) -> Summarizer:
-    """Return a summarizer by name, with the settings in the user's git configuration.
-
-    Args:
-        wanted: The name of a summarizer. A summarizer object is returned unchanged.
-
-    Returns:
-        The summarizer.
-
-    Raises:
-        NotFound: The name is unknown.
-        SummaryFailed: A setting is missing or invalid.
-    """
-    if not isinstance(wanted, str):
-        return wanted
-    return summarizers.make(dataclasses.replace(users_options(), name=wanted))

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
@@ -45,6 +46,8 @@ class OpenStore:
         self.catalogues = Catalogues(objects)
         self.compactions: list[BackgroundCompaction] = []
         """The automatic compactions that may be running."""
+        self.memory_locks = defaultdict[int, threading.Lock](threading.Lock)
+        """The locks of automatic compactions of a store in memory, by number."""
 
     @functools.cached_property
     def compaction(self) -> CompactionPolicy | None:
@@ -235,15 +238,20 @@ class Handle:
         return dataclasses.replace(context, management=policy.management_for(context.model, context.tokens.window))
 
     @functools.cached_property
+    def agent(self) -> str:
+        """The session's agent; "" if it is unknown."""
+        if self.session.pending_agent:
+            return self.session.pending_agent
+        catalogues = self.opened.catalogues
+        row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
+        return row.agent if row else ""
+
+    @functools.cached_property
     def profile(self) -> str:
         """The context profile of the session's agent."""
         from gitsession.context import profiles
 
-        catalogues = self.opened.catalogues
-        if self.session.pending_agent:
-            return profiles.of_agent(self.session.pending_agent)
-        row = catalogues.get(fresh=False).session(self.session.id) or catalogues.get().session(self.session.id)
-        return profiles.of_agent(row.agent if row else "")
+        return profiles.of_agent(self.agent)
 
     def context_line(self, at: str | Node = "leaf") -> ContextHistory:
         """Return the history of an entry, from which its context is computed."""

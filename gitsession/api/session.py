@@ -214,8 +214,8 @@ class Session:
                 the agent keeps.
             focus: The topics that the summary should focus on.
             summarizer: The name of a summarizer, or an object with a method ``summarise``. The names are
-                ``"extractive"`` (the default, which uses no model), ``"command"``, ``"http"`` and the names of plugins'
-                summarizers. Named summarizers are configured in the user's git configuration.
+                ``"extractive"`` (the default, which uses no model), ``"command"``, ``"http"``, ``"http:MODEL"`` and the
+                names of plugins' summarizers. Named summarizers are configured in the user's git configuration.
             undoable: Whether to log an operation. ``Store.undo`` can then remove the entry as long as it is the tip.
 
         Returns:
@@ -228,8 +228,7 @@ class Session:
             NotFound: The branch was removed. Nothing was written.
             TypeError: ``plan`` or ``writing`` was passed together with an argument that it replaces.
         """
-        from gitsession.api import compaction
-        from gitsession.compaction import strategies
+        from gitsession.compaction import strategies, summarizers
         from gitsession.compaction.perform import perform
         from gitsession.compaction.plan import CompactionRequest, Plan
         from gitsession.compaction.write_summary import SummaryOptions
@@ -245,8 +244,7 @@ class Session:
         if plan.nothing:
             return None
         if writing is None:
-            by = compaction.PLAINLY.summarizer if summarizer is None else compaction.summarizer(summarizer)
-            writing = SummaryOptions(summarizer=by, focus=focus)
+            writing = SummaryOptions(summarizer=summarizers.summarizer(summarizer), focus=focus)
         command = f"compact {self.id} {plan.strategy}" if undoable else ""
         return perform(self._opened.objects, self._session, plan, writing, command=command)
 
@@ -481,7 +479,7 @@ class Session:
         """
         self._session.rename(title)
 
-    def generate_title(self, summarizer: str | Summarizer | None = None) -> str:
+    def generate_title(self, summarizer: str | Summarizer | None = None, *, force: bool = False) -> str:
         """Set a title that describes the first prompt, and return it.
 
         Args:
@@ -495,10 +493,13 @@ class Session:
             NotFound: The session has no prompt with text.
             SummaryFailed: The summarizer failed.
         """
-        from gitsession.api import compaction
-        from gitsession.compaction import titles
+        from gitsession.compaction import summarizers, titles
 
-        by = compaction.PLAINLY.summarizer if summarizer is None else compaction.summarizer(summarizer)
+        existing = "" if force else self.names().title
+        if existing:
+            problem = f"session {self.id} has the title {existing!r}"
+            raise Refused(f"cannot generate a title: {problem}", hint="pass --force to replace it")
+        by = summarizers.summarizer(summarizer)
         title = sessions.clean_name(titles.generate(map(self._session.read, self.history()), by))
         self.rename(title)
         return title

@@ -311,15 +311,17 @@ def plan_lines(plan: RewindPlan, *, has_checkpoints: bool) -> Iterator[list[Part
 
 def summary_preview(session: Session, prompt: Node) -> ActionPreview:
     """Plan a summary of the entries from a prompt to the tip, as `gitsession compact --strategy from` does."""
-    from gitsession.api.automatic_compaction import users_options
-    from gitsession.api.compaction import summarizer
+    from gitsession.compaction.summarizers import make
+    from gitsession.compaction.summarizers.options import users_options
 
     plan = session.compaction.plan("from", request=CompactionRequest(at=prompt))
     if plan.nothing:
         return ActionPreview(SUMMARIZE, [[(f"nothing to summarize: {one_line(plan.nothing)}", "dim")]])
-    name = users_options().name
-    options = SummaryOptions(summarizer=summarizer(name))
-    return ActionPreview(SUMMARIZE, list(_summary_lines(plan, name)), lambda: _compact(session, plan, options))
+    configured = users_options()
+    options = SummaryOptions(summarizer=make(configured))
+    return ActionPreview(
+        SUMMARIZE, list(_summary_lines(plan, configured.name)), lambda: _compact(session, plan, options)
+    )
 
 
 def _summary_lines(plan: Plan, name: str) -> Iterator[list[Part]]:

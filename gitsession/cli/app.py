@@ -316,6 +316,7 @@ def exit_code(error: GitSessionError) -> int:
 def _usage_message(error: click.ClickException) -> str:
     """Return the message of a click error in the format of all other errors: lower case, without a period."""
     message = error.format_message().rstrip(".").replace(". Did you mean", "; did you mean")
+    message = message.replace("is not a valid integer range", "is not a valid integer")
     if ". (Did you mean" in message:
         message = message.replace(". (Did you mean", "; did you mean").removesuffix(")")
     return message if message[:2].isupper() else message[:1].lower() + message[1:]

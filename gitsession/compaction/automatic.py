@@ -119,12 +119,3 @@ class AutomaticCompaction:
         """Forget the size of the context, because it was compacted or edited."""
         self._is_checked, self._used, self._least, self._failures = False, 0, 0, 0
         self._is_answered = is_answered
-
-
-def lock_name(sid: str, branch: str) -> str:
-    """Return the name of the lock file of a branch. Few files are shared by all branches, so that they do not pile up.
-
-    If two branches share a file, one of them is compacted later.
-    """
-    number = sum(f"{sid} {branch}".encode()) % 16
-    return os.path.join("compacting", f"{number:02}.lock")

@@ -7,11 +7,17 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, replace
 from typing import Literal, TypeAlias, get_args
 
-from gitsession.compaction import strategies
-from gitsession.compaction.plan import CompactionRequest
+from gitsession.compaction import strategies, trigger
+from gitsession.compaction.plan import CompactionRequest, Plan, empty_plan
+from gitsession.compaction.summarizers import DeferredSummarizer
+from gitsession.compaction.summarizers.options import users_options
 from gitsession.compaction.summary import Summarizer
+from gitsession.compaction.write_summary import SummaryOptions
+from gitsession.context import profiles
+from gitsession.context.history import ContextHistory
 from gitsession.context.profiles import CompactionSettings
 from gitsession.context.provider_management import ContextManagement
+from gitsession.context.value import Context
 from gitsession.dataclass import dataclass
 from gitsession.errors import Refused
 from gitsession.model.windows import window_of
@@ -91,7 +97,7 @@ class CompactionPolicy:
             limits += [] if self.percent is None else [int(window * self.percent / 100)]
             limits += [window - sum(self.reserve.values())] if self.reserve else []
             if self.percent is None and not self.reserve:
-                limits.append(window - max(agent.reserve, int(window * agent.reserve_share)))
+                limits.append(agent.limit(window))
         return max(min(limits), 0) if limits else None
 
     def management_for(self, model: str | None, window: int | None = None) -> ContextManagement:
@@ -107,9 +113,48 @@ class CompactionPolicy:
         limit = self.limit(window or self.window_for(model), CompactionSettings())
         return replace(self.management, trigger_tokens=limit)
 
-    def request(self, window: int | None) -> CompactionRequest:
-        """Return the options for the strategy. ``window``: context window in tokens; ``None`` if unknown."""
-        return CompactionRequest(keep_tokens=self.keep_tokens, keep_messages=self.keep_messages, window=window)
+    def limit_for(self, context: Context, window: int | None = None) -> int | None:
+        """Return the number of tokens above which ``context`` must be compacted; ``None`` if it is unknown.
+
+        Args:
+            context: The context.
+            window: Context window in tokens; ``None`` for the setting or that of the model.
+        """
+        return self.limit(window or self.window_for(context.model), profiles.profile(context.profile).SETTINGS)
+
+    def plan(self, context: Context, line: ContextHistory, window: int | None = None) -> Plan:
+        """Return the plan of a compaction, whether or not one is due.
+
+        Args:
+            context: The context.
+            line: The history of the context.
+            window: Context window in tokens; ``None`` for the setting or that of the model.
+        """
+        window = window or self.window_for(context.model)
+        request = CompactionRequest(keep_tokens=self.keep_tokens, keep_messages=self.keep_messages, window=window)
+        return strategies.plan(line, self.strategy, profile=context.profile, request=request)
+
+    def plan_due(self, context: Context, line: ContextHistory, window: int | None = None) -> Plan:
+        """Return the plan of a compaction. If none is due, its field ``nothing`` contains the reason. See ``plan``."""
+        reason = trigger.why_not_due(context, line, self.limit_for(context, window))
+        if reason:
+            return empty_plan(self.strategy, line, profiles.profile(context.profile), reason)
+        return self.plan(context, line, window)
+
+    def summary_options(self) -> SummaryOptions:
+        """Return the options of the summary: the summarizers in their order, and the maximum length.
+
+        Raises ``SummaryFailed`` if a setting of all summarizers is invalid.
+        """
+        names = self.summarizers or ("",)  # the configured one
+        first, *others = (_deferred(each) if isinstance(each, str) else each for each in names)
+        length = self.reserve.get(SUMMARY) or SummaryOptions().max_tokens
+        return SummaryOptions(summarizer=first, fallbacks=tuple(others), max_tokens=length)
+
+
+def _deferred(wanted: str) -> DeferredSummarizer:
+    options = users_options(wanted)
+    return DeferredSummarizer(options.name, options)
 
 
 def _check(name: str, value: object, is_valid: bool, hint: str) -> None:
@@ -126,69 +171,78 @@ def from_config(config: Mapping[str, str]) -> CompactionPolicy:
     The keys of ``config`` are in lower case, as git lists them. Like the settings of summarizers, ``config`` must be
     the user's configuration and never that of a store.
     """
-    known: set[str] = set()
+    settings = _Settings(config)
+    percent, limit = settings.percent_or_tokens("gitsession.compactionThreshold")
+    return CompactionPolicy(
+        mode=settings.text("gitsession.compaction") or "off",  # type: ignore[arg-type]  # checked when it is created
+        window=settings.tokens("gitsession.compactionWindow"),
+        percent=percent,
+        tokens=limit,
+        reserve=settings.tokens_by_tag("gitsession.compactionReserve"),
+        keep_tokens=settings.tokens("gitsession.compactionKeepTokens"),
+        keep_messages=settings.tokens("gitsession.compactionKeepMessages"),
+        strategy=settings.text("gitsession.compactionStrategy") or strategies.DEFAULT,
+        summarizers=settings.words("gitsession.compactionSummarizers"),
+        management=ContextManagement(
+            pause=settings.is_true("gitsession.compactionPause"),
+            instructions=settings.text("gitsession.compactionInstructions"),
+            keep_tool_uses=settings.tokens("gitsession.compactionKeepToolUses"),
+            tool_trigger_tokens=settings.tokens("gitsession.compactionToolTrigger"),
+            clear_at_least=settings.tokens("gitsession.compactionClearAtLeast"),
+            exclude_tools=settings.words("gitsession.compactionExcludeTools"),
+            clear_tool_inputs=settings.is_true_or_words("gitsession.compactionClearToolInputs"),
+            keep_thinking=settings.tokens_or_all("gitsession.compactionKeepThinking"),
+        ),
+    )
 
-    def text(name: str) -> str:
-        known.add(name.lower())
-        return config.get(name.lower(), "").strip()
 
-    def tokens(name: str, value: str | None = None) -> int | None:
-        found = text(name) if value is None else value
-        if not found:
-            return None
-        number = re.fullmatch(r"(\d{1,12})(k|m)?", found.replace("_", "").replace(",", "").lower())
-        if number is None:
-            raise Refused(f"invalid value for {name}: {found!r}", hint="set a number of tokens such as 150000 or 150k")
-        return int(number[1]) * {"k": 1_000, "m": 1_000_000}.get(number[2], 1)
+_TRUE = ("true", "yes", "on", "1")
+_FALSE = ("", "false", "no", "off", "0")
 
-    def words(name: str) -> tuple[str, ...]:
-        return tuple(text(name).replace(",", " ").split())
 
-    def is_true(name: str) -> bool:
-        found = text(name).lower()
-        if found not in ("", "true", "yes", "on", "1", "false", "no", "off", "0"):
+class _Settings:
+    """Settings by name. The methods return a setting of a type, or raise ``Refused`` if it has another one."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        self._config = config
+
+    def text(self, name: str) -> str:
+        return self._config.get(name.lower(), "").strip()
+
+    def words(self, name: str) -> tuple[str, ...]:
+        return tuple(self.text(name).replace(",", " ").split())
+
+    def is_true(self, name: str) -> bool:
+        found = self.text(name).lower()
+        if found not in _TRUE + _FALSE:
             raise Refused(f"invalid value for {name}: {found!r}", hint="set it to true or false")
-        return found in ("true", "yes", "on", "1")
+        return found in _TRUE
 
-    def percent_or_tokens(name: str) -> tuple[float | None, int | None]:
-        found = text(name)
+    def is_true_or_words(self, name: str) -> bool | Collection[str]:
+        return self.is_true(name) if self.text(name).lower() in _TRUE + _FALSE else self.words(name)
+
+    def tokens(self, name: str) -> int | None:
+        found = self.text(name)
+        return _tokens(name, found) if found else None
+
+    def tokens_or_all(self, name: str) -> int | Literal["all"] | None:
+        return "all" if self.text(name).lower() == "all" else self.tokens(name)
+
+    def tokens_by_tag(self, name: str) -> dict[str, int]:
+        pairs = [word.partition("=") for word in self.words(name)]
+        return {tag: _tokens(name, value) for tag, _, value in pairs}
+
+    def percent_or_tokens(self, name: str) -> tuple[float | None, int | None]:
+        found = self.text(name)
         if not found.endswith("%"):
-            return None, tokens(name)
+            return None, self.tokens(name)
         if not re.fullmatch(r"\d{1,3}(\.\d+)?%", found):
             raise Refused(f"invalid value for {name}: {found!r}", hint="set a percentage such as 80%, or tokens: 150k")
         return float(found[:-1]), None
 
-    def reserve(name: str) -> dict[str, int]:
-        pairs = [word.partition("=") for word in text(name).replace(",", " ").split()]
-        found = {tag: tokens(name, value or "?") for tag, _, value in pairs}
-        return {tag: value for tag, value in found.items() if value is not None}
 
-    def inputs(name: str) -> bool | Collection[str]:
-        found = text(name).lower()
-        return is_true(name) if found in ("", "true", "yes", "on", "1", "false", "no", "off", "0") else words(name)
-
-    def thinking(name: str) -> int | Literal["all"] | None:
-        return "all" if text(name).lower() == "all" else tokens(name)
-
-    percent, limit = percent_or_tokens("gitsession.compactionThreshold")
-    return CompactionPolicy(
-        mode=text("gitsession.compaction") or "off",  # type: ignore[arg-type]  # checked when it is created
-        window=tokens("gitsession.compactionWindow"),
-        percent=percent,
-        tokens=limit,
-        reserve=reserve("gitsession.compactionReserve"),
-        keep_tokens=tokens("gitsession.compactionKeepTokens"),
-        keep_messages=tokens("gitsession.compactionKeepMessages"),
-        strategy=text("gitsession.compactionStrategy") or strategies.DEFAULT,
-        summarizers=words("gitsession.compactionSummarizers"),
-        management=ContextManagement(
-            pause=is_true("gitsession.compactionPause"),
-            instructions=text("gitsession.compactionInstructions"),
-            keep_tool_uses=tokens("gitsession.compactionKeepToolUses"),
-            tool_trigger_tokens=tokens("gitsession.compactionToolTrigger"),
-            clear_at_least=tokens("gitsession.compactionClearAtLeast"),
-            exclude_tools=words("gitsession.compactionExcludeTools"),
-            clear_tool_inputs=inputs("gitsession.compactionClearToolInputs"),
-            keep_thinking=thinking("gitsession.compactionKeepThinking"),
-        ),
-    )
+def _tokens(name: str, text: str) -> int:
+    number = re.fullmatch(r"(\d{1,12})(k|m)?", text.replace("_", "").replace(",", "").lower())
+    if number is None:
+        raise Refused(f"invalid value for {name}: {text!r}", hint="set a number of tokens such as 150000 or 150k")
+    return int(number[1]) * {"k": 1_000, "m": 1_000_000}.get(number[2], 1)

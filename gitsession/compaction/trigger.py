@@ -8,9 +8,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gitsession.context import profiles
+from gitsession.context.call_results import calls_in
 from gitsession.context.history import ContextHistory
 from gitsession.context.value import Context
 from gitsession.model.entries import Compaction, Message
+from gitsession.model.results import result_in
 
 Answer = TypeVar("Answer")
 
@@ -27,9 +29,8 @@ def is_over(context: Context, window: int, *, reserve: int | None = None) -> boo
         window: Context window of the model, in tokens.
         reserve: Number of tokens to keep free; ``None`` for the agent's reserve.
     """
-    settings = profiles.profile(context.profile).SETTINGS
-    reserved = max(settings.reserve, int(window * settings.reserve_share)) if reserve is None else reserve
-    return size(context) > window - reserved
+    limit = profiles.profile(context.profile).SETTINGS.limit(window) if reserve is None else window - reserve
+    return size(context) > limit
 
 
 def size(context: Context) -> int:
@@ -53,8 +54,9 @@ NEW_SHARE = 0.05
 def why_not_due(context: Context, line: ContextHistory, limit: int | None) -> str:
     """Return the reason why no automatic compaction is due; "" if one is due.
 
-    In addition to ``is_due``, the entries after the last compaction must have a minimum size by gitsession's own count.
-    So no number of answers that report a full window, whatever the context contains, causes a loop (K6).
+    In addition to ``is_due``, no tool call may wait for its result, and the entries after the last compaction must have
+    a minimum size by gitsession's own count. So no number of answers that report a full window, whatever the context
+    contains, causes a loop (K6).
 
     Args:
         context: The context.
@@ -62,10 +64,12 @@ def why_not_due(context: Context, line: ContextHistory, limit: int | None) -> st
         limit: Number of tokens above which a compaction is due; ``None`` if unknown.
     """
     if limit is None:
-        return "the context window is unknown"
+        return "the context window is unknown: set gitsession.compactionWindow"
     tokens = size(context)
     if tokens <= limit:
         return f"the context has {tokens:,} tokens, and the limit is {limit:,}"
+    if _waits_for_results(context):
+        return "a tool call waits for its result"
     if not _has_answer(line):
         return "the model has not answered since the last compaction"
     after = {node.oid for node in itertools.takewhile(lambda node: node.kind != Compaction.kind, line.back())}
@@ -75,6 +79,22 @@ def why_not_due(context: Context, line: ContextHistory, limit: int | None) -> st
         if new < limit * NEW_SHARE:
             return f"the entries after the last compaction have only {new:,} tokens"
     return ""
+
+
+def _waits_for_results(context: Context) -> bool:
+    """Return whether the last answer has a call without a result. A later prompt ends the wait, as after a crash."""
+    results = set[str | None]()
+    for entry in (item.entry for item in reversed(context.items)):
+        if not isinstance(entry, Message) or entry.failed:
+            continue
+        if entry.role == "user":
+            return False
+        if entry.role == "tool":
+            results.add(entry.tool_call_id)
+        elif entry.role == "assistant":
+            results.update(found.tool_call_id for block in entry.content if (found := result_in(block)) is not None)
+            return any(call.id not in results for call in calls_in(entry))
+    return False
 
 
 def _has_answer(line: ContextHistory) -> bool:

@@ -34,8 +34,8 @@ ChangeKind: TypeAlias = Literal[
 class Change(NamedTuple):
     """A change of a session.
 
-    ``branch``: the branch that changed. ``node``: the new entry; for a label or a title, the entry that sets it.
-    ``tip``: the new tip of the branch.
+    ``branch``: the branch that changed; "" for a label, a title or a checkpoint, which is on no branch. ``node``: the
+    new entry; for a label or a title, the entry that sets it. ``tip``: the new tip of the branch.
     """
 
     kind: ChangeKind
@@ -97,9 +97,9 @@ class ChangeReader:
                 yield Change("branch-moved", sid, branch, tip=tip)
             yield from (Change("entry", sid, branch, node) for node in new)
         elif refs.is_files(branch):
-            yield from (Change("checkpoint", sid, branch, node) for node in new)
+            yield from (Change("checkpoint", sid, node=node) for node in new)
         else:
-            yield from (Change(kind, sid, branch, node) for node in new if (kind := self._kind_of(node)) is not None)
+            yield from (Change(kind, sid, node=node) for node in new if (kind := self._kind_of(node)) is not None)
 
     def _kind_of(self, node: Node) -> Literal["label", "title"] | None:
         """Return the kind of change that an entry on ``meta`` makes; ``None`` for other properties of the session."""

@@ -444,6 +444,18 @@ def test_a_label_leads_to_one_entry(run: Run, imported: str) -> None:
     assert "a branch of this session has this name" in run("label", "@@dddd4444", "main", code=4, err=True)
 
 
+def test_generated_title_replaces_no_title_without_force(run: Run, imported: str) -> None:
+    run("name", "@", "My title")
+    refusal = run("name", "--generate", code=4, err=True)
+    assert f"cannot generate a title: session {imported} has the title 'My title'" in refusal
+    assert "hint: pass --force to replace it" in refusal
+    assert "My title" in run("ls")
+    assert "no longer 'My title'" in run("name", "--generate", "--force")
+    assert run("name", "@", "").startswith(f"{imported} has no title, no longer ")
+    assert "no longer" not in run("name", "--generate")
+    assert "--force requires --generate" in run("name", "--force", "@", "x", code=2, err=True)
+
+
 def test_failed_flush_is_reported_and_data_is_kept(run: Run, imported: str) -> None:
     lock = store_of(run) / f"refs/heads/sessions/{imported}/meta.lock"
     lock.touch()

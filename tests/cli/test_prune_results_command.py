@@ -136,10 +136,60 @@ def test_one_of_several_results_in_one_message_of_opencode_can_be_removed(run: R
     assert exported.count(b'"compacted"') == 1
 
 
-def test_output_for_people_lists_the_results(run: Run, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_output_for_people_lists_the_results(
+    run: Run, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     capfdbinary.readouterr()
+    monkeypatch.setenv("COLUMNS", "80")
     assert command_line.run(["prune-results", "@"]) == 0
     lines = capfdbinary.readouterr()[0].decode().splitlines()
-    assert lines[0] == "removed 3 results, about 30,000 tokens"
-    assert len(lines) == 4
-    assert all("tool" in line for line in lines[1:])
+    assert lines[0] == "removed 3 results from the context, about 30,000 tokens"
+    assert [line.split()[1:3] for line in lines[1:]] == [["bash", "10,000"]] * 3
+    assert max(map(len, lines)) <= 80
+
+
+NOTHING: dict[str, tuple[list[str], str, str]] = {
+    "the minimum": (
+        ["--minimum-tokens", "30000"],
+        "the saving is too small, about 30,000 tokens in 3 results",
+        "pass a --minimum-tokens below 30,000",
+    ),
+    "protected tokens": (
+        ["--protect-tokens", "70000"],
+        "all are kept, about 90,000 tokens in 9 results",
+        "pass a lower --protect-tokens or --keep-turns, or another --exclude-tool",
+    ),
+    "turns": (["--keep-turns", "9"], "all are kept, about 90,000 tokens in 9 results", "--keep-turns"),
+    "a tool": (["--exclude-tool", "bash"], "all are kept, about 90,000 tokens in 9 results", "--exclude-tool"),
+}
+
+
+@pytest.mark.parametrize(("words", "reason", "hint"), NOTHING.values(), ids=NOTHING)
+def test_reason_why_nothing_is_removed(run: Run, words: list[str], reason: str, hint: str) -> None:
+    told = run("prune-results", "@", *words, "--dry-run", code=1)
+    assert told["nothing"] == reason
+    assert f"error: no results to remove: {reason}\n" in told["stderr"]
+    assert hint in told["stderr"]
+
+
+def test_invalid_number_is_refused_in_plain_words(run: Run) -> None:
+    complaint = run("prune-results", "@", "--keep-turns", "x", code=2)["stderr"]
+    assert "error: invalid value for '--keep-turns': 'x' is not a valid integer\n" in complaint
+
+
+def test_session_without_results_has_nothing_to_remove(run: Run, here: Path) -> None:
+    with Store.open() as store:
+        session = store.new_session(agent="test", cwd=str(here))
+        session.append(Message.user("hello"))
+    told = run("prune-results", session.id, code=1)
+    assert told["nothing"] == "the context has no tool results, or only removed ones"
+    assert "hint" not in told["stderr"]
+
+
+def test_removal_of_all_results_leaves_none(run: Run) -> None:
+    everything = ["--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]
+    assert len(run("prune-results", "@", *everything)["results"]) == 9
+    assert (
+        run("prune-results", "@", *everything, code=1)["nothing"]
+        == "the context has no tool results, or only removed ones"
+    )

@@ -242,6 +242,17 @@ def test_policy_of_the_store_applies_to_all_sessions(tmp_path: Path) -> None:
         assert compactions(found) == 1
 
 
+def test_store_in_memory_compacts_one_branch_at_a_time() -> None:
+    with Store.in_memory() as store:
+        found = session(store, policy(Writer()))
+        turn(found, 2_000)
+        with found.compaction.due():
+            turn(found, 5_000)
+            assert compactions(found) == 0
+        turn(found, 9_000)
+        assert compactions(found) > 0
+
+
 def test_window_of_the_recorded_model_applies(store: Store) -> None:
     writer = Writer()
     found = session(store, policy(writer, tokens=None, percent=90))

@@ -1,5 +1,6 @@
 """Tests of all summarizers: common rules, selection and options, and prompts."""
 
+import subprocess
 import threading
 from dataclasses import replace
 
@@ -8,8 +9,8 @@ from summaries import CONVERSATION, REQUEST, failing
 
 from gitsession.compaction import prompts
 from gitsession.compaction.serialise import TranscriptItem
-from gitsession.compaction.summarizers import SUMMARIZERS, make
-from gitsession.compaction.summarizers.options import Options, from_config
+from gitsession.compaction.summarizers import SUMMARIZERS, make, summarizer
+from gitsession.compaction.summarizers.options import Options, from_config, users_options
 from gitsession.compaction.summary import UNNAMED, Request, Summary, name_of, summarise
 from gitsession.errors import NotFound, SummaryFailed
 
@@ -53,6 +54,39 @@ def test_cancelled_summarizer_is_not_called():
 def test_keyboard_interrupt_is_passed_on():
     with pytest.raises(KeyboardInterrupt):
         summarise(Says(KeyboardInterrupt()), REQUEST)
+
+
+def configure(**settings):
+    for name, value in settings.items():
+        subprocess.run(["git", "config", "--global", f"gitsession.{name}", value], check=True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "name", "model"),
+    [
+        ("", "http", "large"),
+        ("http:qwen3:8b", "http", "qwen3:8b"),
+        ("http", "http", "large"),
+        ("extractive", "extractive", "large"),
+    ],
+)
+def test_name_and_model_replace_the_configured_ones(wanted, name, model):
+    configure(summarizer="http", summarizerModel="large", summarizerUrl="http://127.0.0.1:1")
+    options = users_options(wanted)
+    assert (options.name, options.model, options.url) == (name, model, "http://127.0.0.1:1")
+
+
+def test_summarizer_is_found_by_name_or_is_an_object():
+    configure(summarizer="http", summarizerUrl="http://127.0.0.1:1")
+    assert [name_of(summarizer(wanted)) for wanted in (None, "extractive", "http:m")] == [
+        "extractive",
+        "extractive",
+        "http",
+    ]
+    own = Says("x")
+    assert summarizer(own) is own
+    with pytest.raises(NotFound, match="unknown summarizer 'other'"):
+        summarizer("other")
 
 
 def test_every_built_in_is_found_by_its_name():

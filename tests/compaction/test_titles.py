@@ -8,7 +8,7 @@ from threading import Event
 
 import pytest
 
-from gitsession import Message, NotFound, Store
+from gitsession import Message, NotFound, Refused, Store
 from gitsession.compaction.summary import Progress, Request, Summary
 from gitsession.compaction.titles import first_sentence
 
@@ -55,7 +55,7 @@ def test_without_a_summarizer_the_title_is_a_sentence(store: Store) -> None:
     session.append(Message.user("<system-reminder>Today is Monday</system-reminder>"))
     session.append(Message.user(f"{LONG}. Thanks"))
     assert session.generate_title() == "Please move the login code to its own module, and keep the…"
-    assert session.names().title == session.generate_title()
+    assert session.names().title == session.generate_title(force=True)
 
 
 def test_a_summarizer_receives_the_first_turn_only(store: Store) -> None:
@@ -81,3 +81,17 @@ def test_a_session_without_text_has_no_title(store: Store) -> None:
     session.append(Message.user("  "))
     with pytest.raises(NotFound, match="no prompt with text"):
         session.generate_title()
+
+
+def test_a_title_is_replaced_only_on_request(store: Store) -> None:
+    session = store.new_session(agent="mine")
+    session.append(Message.user("Fix it"))
+    session.rename("My title")
+    writer = TitleWriter(lambda _: "never used")
+    with pytest.raises(Refused, match=f"cannot generate a title: session {session.id} has the title 'My title'"):
+        session.generate_title(writer)
+    assert (session.names().title, writer.asked) == ("My title", [])
+    session.generate_title(writer, force=True)
+    assert session.names().title == "Fix it"
+    session.rename("")
+    assert session.generate_title(writer) == "Fix it"

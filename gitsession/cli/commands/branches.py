@@ -108,27 +108,32 @@ def label_command(app: App, words: tuple[str, ...]) -> None:
 @command()
 @click.argument("words", metavar="[SESSION] TEXT", nargs=-1)
 @option("--generate", is_flag=True, help="Generate the title from the first prompt, with the configured summarizer.")
+@option("--force", is_flag=True, help="With --generate: replace a title that the session has already.")
 @json_option
 @click.pass_obj
-def name_command(app: App, words: tuple[str, ...], generate: bool) -> None:
+def name_command(app: App, words: tuple[str, ...], generate: bool, force: bool) -> None:
     """Set, generate, or remove the title of a session.
 
     SESSION defaults to the newest session of the current folder. An empty TEXT removes the title.
     """
     if generate and len(words) > 1:
         raise click.UsageError("--generate cannot be combined with TEXT")
+    if force and not generate:
+        raise click.UsageError("--force requires --generate")
     session, text = ((*words, "@")[0], "") if generate else _address_and("TEXT", words)
     found = app.session(session)
+    before = found.names().title or ""
     if generate:
-        from gitsession.api.automatic_compaction import users_options
         from gitsession.compaction import summarizers
+        from gitsession.compaction.summarizers.options import users_options
 
-        found.generate_title(summarizers.make(users_options()))
+        found.generate_title(summarizers.make(users_options()), force=force)
     else:
         found.rename(text)
     text = found.names().title or ""
     emit("name", {**_position(found), "title": text})
-    say(f"{found.id} has the title {text!r}" if text.strip() else f"{found.id} has no title")
+    was = f", no longer {before!r}" if before and before != text else ""
+    say(f"{found.id} has the title {text!r}{was}" if text.strip() else f"{found.id} has no title{was}")
 
 
 def _position(session: gitsession.Session) -> dict[str, str]:

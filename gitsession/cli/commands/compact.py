@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 import gitsession
-from gitsession.api.automatic_compaction import users_options
 from gitsession.cli import exits
 from gitsession.cli.commands.context import as_lines, breakdown, profile_option, window_option
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
-from gitsession.cli.output import complain, emit, json_option, say_painted, warn
+from gitsession.cli.output import complain, emit, json_option, say, say_painted, warn
 from gitsession.cli.text import paint, width
 from gitsession.compaction.perform import tokens_after
 from gitsession.compaction.strategies import BY_ENTRY, DEFAULT, STRATEGIES
 from gitsession.compaction.summarizers import make
-from gitsession.compaction.summarizers.options import APIS, Options
+from gitsession.compaction.summarizers.options import APIS, Options, users_options
 from gitsession.context import profiles
 from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
@@ -36,6 +37,7 @@ Examples:
   gitsession compact @                     summarize by rules, without a model
   gitsession compact @ --summarizer-command "claude -p" --focus "the migration"
   gitsession compact @ --strategy from --at leaf~10
+  gitsession compact --auto                compact by the configured policy, if it is due
   gitsession undo                          undo the compaction
 
 \b
@@ -43,6 +45,11 @@ To change the default summarizer, run git config --global gitsession.summarizer 
 docs/reference/compaction.md lists the other settings."""
 )
 @click.argument("session", metavar="[SESSION]", default="@")
+@option(
+    "--auto",
+    is_flag=True,
+    help="Compact by the policy in git's configuration, and only if a compaction is due.",
+)
 @option(
     "--strategy",
     type=click.Choice(list(STRATEGIES)),
@@ -83,6 +90,7 @@ docs/reference/compaction.md lists the other settings."""
 def compact_command(
     app: App,
     session: str,
+    auto: bool,
     strategy: str,
     at: str | None,
     keep_tokens: int | None,
@@ -100,6 +108,15 @@ def compact_command(
 
     No entry is deleted. The context at each earlier entry does not change.
     """
+    if auto:
+        _refuse_options_of_the_policy()
+        found = app.session(session)
+        with found.compaction.due(window=window, profile=profile, lock=not dry_run) as plan:
+            if plan.nothing:
+                emit("compact", as_document(_planned(found, plan)))
+                say(f"no compaction is due: {plan.nothing}")
+                return exits.OK
+            return _run(found, plan, found.compaction.policy.summary_options, focus=focus, dry_run=dry_run)
     if (at is None) == (strategy in BY_ENTRY):
         names = " or ".join(BY_ENTRY)
         raise click.UsageError(
@@ -109,22 +126,61 @@ def compact_command(
     entry = found.resolve(at) if at is not None else None
     request = gitsession.CompactionRequest(keep_tokens=keep_tokens, at=entry, window=window)
     plan = found.compaction.plan(strategy, profile=profile, request=request)
-    before = found.context(profile=profile)
-    done = CompactionOutcome(session=found, plan=plan, before=before)
     if plan.nothing:
+        done = _planned(found, plan)
         emit("compact", as_document(done))
-        complain(f"nothing to summarize: {plan.nothing}", hint=_why_nothing(found, before.tokens.used, strategy))
+        complain(f"nothing to summarize: {plan.nothing}", hint=_why_nothing(found, done.before.tokens.used, strategy))
         return exits.NOTHING
     flags = {"name": summarizer, "api": summarizer_api, "url": summarizer_url, "model": model}
     options = _options(flags, summarizer_command)
+    by = functools.partial(_summary_options, options)
+    return _run(found, plan, by, focus=focus, dry_run=dry_run)
+
+
+_OF_THE_POLICY = (
+    "strategy", "at", "keep_tokens", "summarizer", "summarizer_command", "summarizer_api", "summarizer_url", "model",
+)  # fmt: skip
+"""Parameters that cannot be combined with ``--auto``."""
+
+
+def _refuse_options_of_the_policy() -> None:
+    """Raise ``UsageError`` if ``--auto`` is combined with an option that the policy determines."""
+    ctx = click.get_current_context()
+    given = [name for name in _OF_THE_POLICY if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        raise click.UsageError(f"--auto cannot be combined with {flags}: the configured policy determines this")
+
+
+def _planned(session: gitsession.Session, plan: gitsession.Plan) -> CompactionOutcome:
+    return CompactionOutcome(session=session, plan=plan, before=session.context(profile=plan.profile))
+
+
+def _summary_options(options: Options) -> gitsession.SummaryOptions:
+    return gitsession.SummaryOptions(summarizer=make(options))
+
+
+def _run(
+    session: gitsession.Session,
+    plan: gitsession.Plan,
+    by: Callable[[], gitsession.SummaryOptions],
+    *,
+    focus: str,
+    dry_run: bool,
+) -> int:
+    """Apply a plan unless this is a dry run, print the result, and return the exit code.
+
+    ``by``: function that returns the summarizers, and raises ``SummaryFailed`` if their settings are invalid.
+    """
+    done = _planned(session, plan)
     if not dry_run:
         try:
-            done = _perform(done, options, focus)
+            done = _perform(done, by(), focus)
         except SummaryFailed as error:
             complain(f"{error} (nothing was written)", hint=error.hint)
             return exits.TRY_AGAIN
         except KeyboardInterrupt:
-            if found.leaf is not None and found.leaf.oid == plan.leaf:
+            if session.leaf is not None and session.leaf.oid == plan.leaf:
                 warn("error: interrupted (nothing was written)")
             return exits.INTERRUPTED
     emit("compact", as_document(done))
@@ -141,13 +197,13 @@ def _why_nothing(session: gitsession.Session, tokens: int, strategy: str) -> str
     return f"pass a --keep-tokens below the {tokens:,} tokens of the context"
 
 
-def _perform(planned: CompactionOutcome, options: Options, focus: str) -> CompactionOutcome:
+def _perform(planned: CompactionOutcome, how: gitsession.SummaryOptions, focus: str) -> CompactionOutcome:
     def progress(text: str) -> None:
         if sys.stderr.isatty():
             warn(text)
 
-    how = gitsession.SummaryOptions(summarizer=make(options), focus=focus, progress=progress)
     session = planned.session
+    how = dataclasses.replace(how, focus=focus, progress=progress)
     node = session.compact(planned.plan, how, undoable=True)
     assert node is not None
     entry = session.read(node)

@@ -160,15 +160,26 @@ def as_lines(items: Sequence[gitsession.Item], estimate: Callable[[Shown], int],
 
     ``estimate``: a function that returns the estimated number of tokens.
     """
-    rows = [
-        (item.oid[:8], getattr(item.entry, "role", item.entry.kind), f"{estimate(item.entry):,}", _text(item.entry))
-        for item in items
-    ]
-    roles, sizes = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
-    room = width() - len(indent) - 8 - roles - sizes - 6
+    rows = [(item, getattr(item.entry, "role", item.entry.kind), estimate(item.entry)) for item in items]
+    return item_lines(rows, indent=indent)
+
+
+def item_lines(rows: Sequence[tuple[gitsession.Item, str, int]], *, indent: str = "") -> list[str]:
+    """Return a line for each item of a context, with a name, such as its role, and its number of tokens."""
+    names = max((len(name) for _, name, _ in rows), default=0)
+    sizes = max((len(f"{size:,}") for _, _, size in rows), default=0)
+    room = width() - len(indent) - 8 - names - sizes - 6
     return [
-        indent + "  ".join([paint(oid, fg="yellow"), paint(who.ljust(roles)), size.rjust(sizes), shorten(said, room)])
-        for oid, who, size, said in rows
+        indent
+        + "  ".join(
+            [
+                paint(item.oid[:8], fg="yellow"),
+                paint(name.ljust(names)),
+                f"{size:,}".rjust(sizes),
+                shorten(_text(item.entry), room),
+            ]
+        )
+        for item, name, size in rows
     ]
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 import click
 
 import gitsession
 from gitsession.cli import exits
-from gitsession.cli.commands.context import as_lines, profile_option
+from gitsession.cli.commands.context import item_lines, profile_option
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import complain, emit, json_option, say, say_painted
-from gitsession.context import profiles
 from gitsession.line_text import count
 
 
@@ -73,30 +74,63 @@ def prune_results_command(
 
     Stored entries do not change. The context at each earlier entry does not change.
     """
-    from gitsession.context.policies import old_results
+    from gitsession.context.policies import old_results, result_tokens
 
     found = app.branch(session)
-    rule = old_results(protect=protect_tokens, least=minimum_tokens, keep_turns=keep_turns, exclude_tools=exclude_tools)
+    limits = _Limits(protect=protect_tokens, least=minimum_tokens, keep_turns=keep_turns, exclude_tools=exclude_tools)
+    rule = old_results(**limits)
     results = found.compaction.plan_prune(rule, profile=profile)
     node = None if dry_run else found.compaction.prune(rule, profile=profile, parts=True, undoable=True)
-    _print(found, results, node, profiles.profile(found.context(profile=profile).profile))
-    return exits.OK if results else exits.NOTHING
-
-
-def _print(
-    session: gitsession.Session, results: list[gitsession.Item], node: gitsession.Node | None, rules: profiles.Profile
-) -> None:
-    from gitsession.context.policies import result_tokens
-
     sizes = [result_tokens(item) for item in results]
     removed = [
         {"id": item.oid, "tool": getattr(item.entry, "tool_name", None), "tokens": size}
         for item, size in zip(results, sizes, strict=True)
     ]
-    document = {"session": session.id, "branch": session.branch_name, "id": node.oid if node else None}
-    emit("prune-results", {**document, "tokens": sum(sizes), "results": removed})
-    if not results:
-        complain("no results to remove", hint="pass a lower --protect-tokens, --minimum-tokens or --keep-turns")
-        return
-    say(f"{'removed' if node else 'would remove'} {count(len(results), 'result')}, about {sum(sizes):,} tokens")
-    say_painted(as_lines(results, rules.estimate, indent="  "))
+    reason, hint = ("", "") if results else _why_nothing(found, profile, limits)
+    emit(
+        "prune-results",
+        {
+            "session": found.id,
+            "branch": found.branch_name,
+            "id": node.oid if node else None,
+            "tokens": sum(sizes),
+            "results": removed,
+            "nothing": reason or None,
+        },
+    )
+    if reason:
+        complain(f"no results to remove: {reason}", hint=hint)
+        return exits.NOTHING
+    verb = "removed" if node else "would remove"
+    say(f"{verb} {count(len(results), 'result')} from the context, about {sum(sizes):,} tokens")
+    names = [getattr(item.entry, "tool_name", None) or "tool" for item in results]
+    say_painted(item_lines(list(zip(results, names, sizes, strict=True)), indent="  "))
+    return exits.OK
+
+
+class _Limits(TypedDict):
+    """The arguments of ``old_results``."""
+
+    protect: int
+    least: int
+    keep_turns: int
+    exclude_tools: tuple[str, ...]
+
+
+def _why_nothing(session: gitsession.Session, profile: str | None, limits: _Limits) -> tuple[str, str]:
+    """Return the reason why no result is removed, and a hint."""
+    from gitsession.context.policies import old_results, result_tokens
+
+    def found(limits: _Limits) -> tuple[str, int]:
+        results = session.compaction.plan_prune(old_results(**limits), profile=profile)
+        return count(len(results), "result"), sum(map(result_tokens, results))
+
+    results, tokens = found({**limits, "least": 0})
+    if tokens:
+        problem = f"the saving is too small, about {tokens:,} tokens in {results}"
+        return problem, f"pass a --minimum-tokens below {tokens:,}"
+    results, tokens = found({"protect": 0, "least": 0, "keep_turns": 0, "exclude_tools": ()})
+    if tokens:
+        problem = f"all are kept, about {tokens:,} tokens in {results}"
+        return problem, "pass a lower --protect-tokens or --keep-turns, or another --exclude-tool"
+    return "the context has no tool results, or only removed ones", ""

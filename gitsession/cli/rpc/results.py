@@ -255,7 +255,7 @@ class EventParameters(TypedDict):
         subscription: Number of the subscription.
         event: Kind of the event.
         session: Id of the session.
-        branch: Branch that changed, for events of entries, checkpoints and branches.
+        branch: Branch that changed, for events of entries and branches.
         tip: Commit of the branch's tip, for events of branches.
         entry: The new entry, for events of entries and checkpoints.
         target: Id of the labeled entry: its chain digest, or its id in the agent.

@@ -11,7 +11,7 @@ from threading import Event
 from typing import cast
 
 from gitsession.compaction import prompts
-from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summarizers.options import Options, users_options
 from gitsession.compaction.summary import Progress, Request, Summarizer, Summary
 from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
@@ -55,3 +55,21 @@ def make(options: Options) -> Summarizer:
         return _Plugin(options.name, found(options))
     known = ", ".join([*SUMMARIZERS, *prompts.plugin_names(GROUP)])
     raise NotFound(f"unknown summarizer {options.name!r}", hint=f"choose one of {known}")
+
+
+def summarizer(wanted: str | Summarizer | None) -> Summarizer:
+    """Return a summarizer by name, with the settings in the user's git configuration.
+
+    Args:
+        wanted: ``NAME`` or ``NAME:MODEL``. A summarizer object is returned unchanged. ``None`` for the default one.
+
+    Returns:
+        The summarizer.
+
+    Raises:
+        NotFound: The name is unknown.
+        SummaryFailed: A setting is missing or invalid.
+    """
+    if wanted is None:
+        return make(Options())
+    return make(users_options(wanted)) if isinstance(wanted, str) else wanted

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 
 from gitsession.dataclass import dataclass
 from gitsession.errors import SummaryFailed
+from gitsession.git import process
 
 APIS = ("openai-chat", "openai-responses", "anthropic")
 
@@ -77,3 +79,13 @@ def from_config(config: Mapping[str, str], environ: Mapping[str, str]) -> Option
         prompt=setting("prompt", "default"),
         environ=environ,
     )
+
+
+def users_options(wanted: str = "") -> Options:
+    """Return the options in ``git config --global``. Settings in a store's configuration are ignored.
+
+    ``wanted``: ``NAME`` or ``NAME:MODEL``, which replace the configured summarizer and its model.
+    """
+    options = from_config(process.user_settings("gitsession.summarizer"), os.environ)
+    name, _, model = wanted.partition(":")
+    return replace(options, name=name or options.name, model=model or options.model)

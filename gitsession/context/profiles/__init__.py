@@ -69,6 +69,10 @@ class CompactionSettings:
     reserve_share: float = 0.0
     keep_recent: int = 20_000
 
+    def limit(self, window: int) -> int:
+        """Return the number of tokens above which a compaction is due. ``window``: context window in tokens."""
+        return window - max(self.reserve, int(window * self.reserve_share))
+
 
 class Profile(ABC):
     """The rules of one agent. The defaults are pi's rules."""
