@@ -27,7 +27,7 @@ FLOORS = [
     ["server", "sync"],
     ["web"],
     ["api"],
-    ["browse"],
+    ["browse", "frameworks", "mcp"],
     ["cli"],
 ]
 """Layers from the lowest up. Packages of one layer do not import each other."""

@@ -5,12 +5,13 @@ The modules that update a catalog, build a context or find a project are importe
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import os
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -48,6 +49,7 @@ class OpenStore:
         """The automatic compactions that may be running."""
         self.memory_locks = defaultdict[int, threading.Lock](threading.Lock)
         """The locks of automatic compactions of a store in memory, by number."""
+        self._keys = threading.Lock()
 
     @functools.cached_property
     def compaction(self) -> CompactionPolicy | None:
@@ -83,6 +85,15 @@ class OpenStore:
         from gitsession.context.history import HistoryCache
 
         return HistoryCache()
+
+    @contextlib.contextmanager
+    def lock_keys(self) -> Iterator[None]:
+        """Hold the lock under which sessions with a key are found or created."""
+        from gitsession.store.lock import exclusive_lock
+
+        folder = self.objects.local_dir
+        with self._keys, contextlib.nullcontext() if folder is None else exclusive_lock(folder / "keys.lock"):
+            yield
 
     def guard(self) -> Guard:
         """Return the rules that detect secrets, even if redaction is disabled in the store."""

@@ -288,6 +288,11 @@ class Store:
         Raises:
             InvalidName: The agent name is empty.
         """
+        return self._new_session(agent, cwd, parent=parent)
+
+    def _new_session(
+        self, agent: str, cwd: str | None, *, parent: Session | None = None, key: str | None = None
+    ) -> Session:
         from gitsession.discovery.projects import identity_of
 
         require(agent, str, "the name of an agent")
@@ -297,8 +302,41 @@ class Store:
         folder = None if cwd is None else os.path.abspath(cwd)
         project = None if folder is None else identity_of(Path(folder))
         starter = None if parent is None else parent._session
-        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project, starter)
+        session = sessions.StoredSession.new(self.objects, agent, folder, self._opened.clock, project, starter, key)
         return Session(self._opened, session)
+
+    def keyed_session(self, key: str, *, agent: str, cwd: str | None = None) -> Session:
+        """Return the session that a program knows by an id of its own. Create and store it if there is none.
+
+        Two processes that ask for the same key at the same time get the same session.
+
+        Args:
+            key: The program's own id of the session, such as the id of a thread.
+            agent: The name of the program that writes the session.
+            cwd: The working directory of a new session.
+
+        Returns:
+            A handle to the session, on its active branch.
+
+        Raises:
+            InvalidName: The key or the agent name is empty.
+        """
+        require(key, str, "the key of a session")
+        if not key.strip():
+            raise InvalidName("cannot find the session: its key is empty", hint="pass the program's id of the session")
+        with self._opened.lock_keys():
+            found = self.find_keyed(key, agent=agent)
+            return found or self._new_session(agent, cwd, key=key)
+
+    def find_keyed(self, key: str, *, agent: str) -> Session | None:
+        """Return the session that a program knows by an id of its own; ``None`` if there is none.
+
+        Args:
+            key: The program's own id of the session.
+            agent: The name of the program that writes the session.
+        """
+        row = self._opened.catalogues.get().by_key(agent, key)
+        return None if row is None else self.session(row.sid)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
         """Return the session that an address names.

@@ -133,10 +133,11 @@ def age_limit_ms(git_dir: Path) -> int | None:
 def select_old(store: ObjectStore, rows: Iterable[Row], before_ms: int) -> list[str]:
     """Return the sessions without entries since ``before_ms`` that maintenance may archive.
 
+    A session with a key is never selected, because its program finds it in the catalog, which lacks archived sessions.
     A session that was restored stays in place until it has new entries, so that reading an old session does not cause
     the same commits of the archive again and again.
     """
-    sids = [row.sid for row in rows if row.updated_ms < before_ms]
+    sids = [row.sid for row in rows if row.updated_ms < before_ms and row.key is None]
     tip = store.ref(refs.ARCHIVE)
     archived = archive_set.NONE if tip is None or not sids else archive_set.of_sessions(store, [tip], sids)
     found = []

@@ -25,7 +25,7 @@ FIELDS: Mapping[str, Callable[[Row], object]] = {
     "session": lambda row: row.sid,
     "title": lambda row: row.name,
     "agent": lambda row: row.agent,
-    "source_id": lambda row: row.source_id,
+    "source_id": lambda row: row.source_id or row.key,
     "project": lambda row: row.project,
     "identity": lambda row: row.identity,
     "created": lambda row: clock(row.created_ms),

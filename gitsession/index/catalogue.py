@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 22
+VERSION = 25
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 
@@ -64,9 +64,10 @@ CREATE TABLE sessions (
     parent TEXT, delegated INTEGER NOT NULL, continues TEXT, copied INTEGER NOT NULL, meta TEXT, leaf TEXT,
     counted INTEGER NOT NULL, waiting INTEGER NOT NULL, cost REAL NOT NULL, changed INTEGER NOT NULL,
     lines_added INTEGER NOT NULL, lines_removed INTEGER NOT NULL, mode TEXT, done INTEGER NOT NULL,
-    todos INTEGER NOT NULL, marked TEXT NOT NULL) WITHOUT ROWID;
+    todos INTEGER NOT NULL, marked TEXT NOT NULL, key TEXT) WITHOUT ROWID;
 CREATE INDEX sessions_newest ON sessions (updated_ms DESC, sid);
 CREATE INDEX sessions_source ON sessions (agent, source_id);
+CREATE INDEX sessions_key ON sessions (agent, key) WHERE key IS NOT NULL;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
@@ -158,6 +159,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
         done: The number of done items in the todo list there.
         todos: The number of all items in that list, without the cancelled ones.
         marked: The names of the session's marks, such as ``archived shared``.
+        key: The id of the session in the program that writes it with the library.
     """
 
     sid: str
@@ -185,6 +187,7 @@ class Row(NamedTuple):  # a dataclass would cost a third of the start of `gitses
     done: int
     todos: int
     marked: str
+    key: str | None
 
     @property
     def name(self) -> str:
@@ -271,13 +274,13 @@ class Catalogue:
             raise NotFound("the session address is empty", hint="run `gitsession ls` to list the sessions")
         agent, colon, source_id = address.partition(":")
         values: tuple[str, ...] = (agent, source_id) if colon else (address.lower(),)
-        whole = "agent = ? AND source_id = ?" if colon else "sid = ?"
+        whole = "agent = ? AND coalesce(source_id, key) = ?" if colon else "sid = ?"
         # The inner query reads only an index.
         of_part = "sid IN (SELECT sid FROM sessions WHERE instr(sid, ?))"
-        part = "agent = ? AND instr(source_id, ?) = 1" if colon else of_part
+        part = "agent = ? AND instr(coalesce(source_id, key), ?) = 1" if colon else of_part
         found = self._rows(f"WHERE {whole}", values) or self._rows(f"WHERE {part}", values)
         if not found and not colon:
-            found = self._rows("WHERE instr(source_id, ?) = 1", (address,))
+            found = self._rows("WHERE instr(coalesce(source_id, key), ?) = 1", (address,))
         if len(found) == 1:
             return found[0]
         if found:
@@ -291,6 +294,10 @@ class Catalogue:
     def by_source(self, agent: str, source_id: str) -> list[Row]:
         """Return the sessions with the agent's id ``source_id``, the newest first."""
         return self._rows("WHERE agent = ? AND source_id = ?", (agent, source_id))
+
+    def by_key(self, agent: str, key: str) -> Row | None:
+        """Return the session that the program ``agent`` knows as ``key``."""
+        return next(iter(self._rows("WHERE agent = ? AND key = ?", (agent, key))), None)
 
     def by_segment(self, agent: str, segment: str) -> str | None:
         """Return the id of the session that an agent continued in a later file with the agent's id ``segment``."""
@@ -458,7 +465,7 @@ class Catalogue:
 _SELECT = (
     "SELECT sid, agent, source_id, title, first_words, project, created_ms, updated_ms, entries, active, tokens, "
     "cost, changed, view, identity, parent, delegated, continues, lines_added, lines_removed, mode, done, "
-    "todos, marked "
+    "todos, marked, key "
     "FROM sessions"
 )
 

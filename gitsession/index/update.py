@@ -270,6 +270,7 @@ class _Summary(NamedTuple):
     copied: int = 0
     superseded: str = "[]"
     leaf: str | None = None
+    key: str | None = None
 
 
 def _summary(db: sqlite3.Connection, sid: str) -> _Summary | None:
@@ -493,6 +494,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
             copied=copied,
             superseded=_superseded(meta),
             leaf=meta.source_file.leaf,
+            key=_key(begins, meta.header),
         )
     from gitsession.index.file_changes import changes_by_path  # not loaded if nothing is new
 
@@ -517,6 +519,12 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
     }
     _put(db, "sessions", row)
     return True
+
+
+def _key(begins: Entry | None, header: kinds.SessionHeader | None) -> str | None:
+    """Return the program's own id of a session that was not imported, and is no fork."""
+    own = isinstance(begins, kinds.SessionHeader) and begins.source_id is None
+    return storable(header.source_id) if own and header is not None and header.source_id is not None else None
 
 
 def _state_at_tip(db: sqlite3.Connection, sid: str, branch: str) -> dict[str, object]:

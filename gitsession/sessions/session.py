@@ -79,29 +79,29 @@ class StoredSession:
         clock: Clock,
         project: str | None = None,
         parent: StoredSession | None = None,
+        key: str | None = None,
     ) -> StoredSession:
         """Return a new session. The first user message stores the session, so that there are no empty sessions.
 
         ``project``: the project of the working directory ``cwd``, if it is known. ``parent``: the session that starts
-        the new one at its tip.
+        the new one at its tip. ``key``: the writer's own id of the session. A session with a key is stored at once.
         """
         at_ms = clock()
         root = kinds.SessionHeader(agent=agent, view=VIEW, at_ms=at_ms)
         tip = None if parent is None else parent.leaf
         header = kinds.SessionHeader(
             agent=agent,
+            source_id=key,
             cwd=cwd,
             parent=None if parent is None else parent.id,
             parent_entry=None if tip is None else to_base64url(tip.chain),
             at_ms=at_ms,
         )
-        return cls(
-            store,
-            refs.new_sid(at_ms),
-            refs.MAIN,
-            clock,
-            pending=_PendingSession(root, header, project, store.guard),
-        )
+        pending = _PendingSession(root, header, project, store.guard)
+        session = cls(store, refs.new_sid(at_ms), refs.MAIN, clock, pending=pending)
+        if key is not None:
+            session._store_pending(pending)
+        return session
 
     @classmethod
     def open(
@@ -377,19 +377,23 @@ class StoredSession:
         node = pending.add(draft)
         if isinstance(entry, kinds.Message) and entry.role == "user":
             try:
-                with self._store.transaction() as tx:
-                    for kind, data in pending.objects:
-                        tx.put(kind, data)
-                    for original in pending.originals:
-                        tx.keep_original(original)
-                    tx.move(refs.leaf(self.id), node.oid, expected=None)
-                    tx.move(refs.meta(self.id), pending.meta.oid, expected=None)
+                self._store_pending(pending)
             except BaseException:
                 pending.roll_back(savepoint)  # so that the caller can append the entry again
                 raise
-            self._pending = None
         self._tip = node
         return node
+
+    def _store_pending(self, pending: _PendingSession) -> None:
+        """Store the session with all entries that were added to it."""
+        with self._store.transaction() as tx:
+            for kind, data in pending.objects:
+                tx.put(kind, data)
+            for original in pending.originals:
+                tx.keep_original(original)
+            tx.move(refs.leaf(self.id), pending.last.oid, expected=None)
+            tx.move(refs.meta(self.id), pending.meta.oid, expected=None)
+        self._pending = None
 
     def check_view(self) -> None:
         """Raise ``Refused`` if a later release created the session.
@@ -446,22 +450,22 @@ class _PendingSession:
         self.agent = root.agent
         self.objects: list[tuple[Kind, bytes]] = []
         self.originals: list[Original] = []
-        self._last = commit_writer.put(self, None, commit_writer.draft_own(root, _nonce(), guard))
-        self.meta = commit_writer.put(self, self._last, commit_writer.draft_own(header, _nonce(), guard))
+        self.last = commit_writer.put(self, None, commit_writer.draft_own(root, _nonce(), guard))
+        self.meta = commit_writer.put(self, self.last, commit_writer.draft_own(header, _nonce(), guard))
         if project is not None:
             entry = kinds.Project(identity=project, at_ms=header.at_ms)
             self.meta = commit_writer.put(self, self.meta, commit_writer.draft_own(entry, _nonce(), guard))
 
     def add(self, draft: commit_writer.Draft) -> Node:
-        self._last = commit_writer.put(self, self._last, draft)
-        return self._last
+        self.last = commit_writer.put(self, self.last, draft)
+        return self.last
 
     def savepoint(self) -> tuple[int, Node]:
-        return len(self.objects), self._last
+        return len(self.objects), self.last
 
     def roll_back(self, savepoint: tuple[int, Node]) -> None:
         """Discard the objects and entries that were added since ``savepoint``."""
-        count, self._last = savepoint
+        count, self.last = savepoint
         del self.objects[count:]
 
     def keep_original(self, original: Original) -> None:

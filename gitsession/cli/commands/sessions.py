@@ -169,7 +169,7 @@ def as_object(row: Row) -> dict[str, Any]:
         "title": row.title,
         "first_words": row.first_words,
         "agent": row.agent,
-        "source_id": row.source_id,
+        "source_id": row.source_id or row.key,
         "project": row.project,
         "identity": row.identity,
         "parent": f"{row.agent}:{row.parent}" if row.parent and row.source_id else row.parent,
