@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path
@@ -15,7 +15,9 @@ from gitsession.checkpoints.attribution import AFTER, BEFORE, EDITED, WORKSPACE
 from gitsession.checkpoints.history import Point
 from gitsession.codec.cbor import to_profile, valid_text
 from gitsession.dataclass import dataclass
+from gitsession.errors import MissingObject
 from gitsession.git.objects import oid_of
+from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.node import Node
@@ -89,10 +91,21 @@ def take(
         if paths is not None:
             inside, skipped = resolve(root, paths)
             return take_paths(store, sid, root, phase, why, inside, at_ms=at_ms, outside=skipped)
-        limits = caps()._replace(secret=exclusion_rule(store))
-        captured = capture(store, root, workspace_lock.folder_in(store.git_dir, root.path), caps=limits)
-        entry = _entry(root, WORKSPACE, phase, why, at_ms, captured.skipped, appeared=captured.appeared)
-        return history.add(store, sid, entry, lambda _, __: captured.tree, why.target)
+        try:
+            return _take_all(store, sid, root, phase, why, at_ms)
+        except MissingObject:  # another process dropped an object that no ref reached yet
+            return _take_all(store, sid, root, phase, why, at_ms, discard_state=True)
+
+
+def _take_all(
+    store: GitStore, sid: str, root: WorkspaceRoot, phase: str, why: CaptureReason, at_ms: int,
+    *, discard_state: bool = False,
+) -> Point:  # fmt: skip
+    limits = caps()._replace(secret=exclusion_rule(store))
+    folder = workspace_lock.folder_in(store.git_dir, root.path)
+    captured = capture(store, root, folder, caps=limits, discard_state=discard_state)
+    entry = _entry(root, WORKSPACE, phase, why, at_ms, captured.skipped, appeared=captured.appeared)
+    return history.add(store, sid, entry, lambda _, __: captured.tree, why.target)
 
 
 def take_paths(
@@ -117,10 +130,16 @@ def take_paths(
     limits = caps()._replace(secret=exclusion_rule(store))
     contents, skipped = capture_paths(root, paths, caps=limits, recorded=recorded)
     same = {each.file.oid for each in contents if each.file is not None and each.file == recorded.get(each.path)}
-    # The contents are read, not only looked up, so that a damaged one is stored again.
-    states = put(store, contents, stored={oid for oid, _, _ in store.read_all(same)})
-    entry = _entry(root, EDITED, phase, why, at_ms, [*outside, *skipped], paths=states)
-    return history.add(store, sid, entry, lambda tx, tree: trees.patch(tx, tree, states), why.target)
+
+    def add(stored: Collection[Oid]) -> Point:
+        states = put(store, contents, stored)
+        entry = _entry(root, EDITED, phase, why, at_ms, [*outside, *skipped], paths=states)
+        return history.add(store, sid, entry, lambda tx, tree: trees.patch(tx, tree, states), why.target)
+
+    try:  # the contents are read, not only looked up, so that a damaged one is stored again
+        return add({oid for oid, _, _ in store.read_all(same)})
+    except MissingObject:  # another process dropped an object that no ref reached yet
+        return add(())
 
 
 def _entry(

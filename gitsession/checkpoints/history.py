@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.dataclass import dataclass
-from gitsession.errors import Malformed
+from gitsession.errors import Malformed, MissingObject
+from gitsession.git.objects import SUBMODULE_MODE
 from gitsession.git.types import Oid
 from gitsession.model.entries import Checkpoint
 from gitsession.sessions import checkpoint_refs, commit_writer, graph
@@ -146,13 +147,17 @@ def put(
     always: bool = False,
     nonce: bytes = b"",
 ) -> Point:
-    """Do the same as ``add``, in a transaction. ``always``: True to write a checkpoint even if nothing has changed."""
+    """Do the same as ``add``, in a transaction. ``always``: True to write a checkpoint even if nothing has changed.
+
+    Raises ``MissingObject`` if another process dropped an object of the tree before the transaction.
+    """
     before, is_lost = None, False
     try:
         before = newest(store, sid)
     except DAMAGE:
         is_lost = True  # capture files even if earlier checkpoints are damaged
     tree = files(tx, before.files if before else None)
+    _check_stored(store, before.files if before else None, tree)
     entry = dataclasses.replace(entry, target=None if target is None else to_base64url(target.chain))
     if before is not None and not always and not has_news(store, before, entry, tree, target):
         return before
@@ -166,6 +171,16 @@ def put(
     move = tx.advance if isinstance(tx, RecordingTransaction) else tx.move
     move(ref, node.oid, expected=seen)
     return Point(node, entry, tree)
+
+
+def _check_stored(store: ObjectStore, before: Oid | None, tree: Oid | None) -> None:
+    """Raise ``MissingObject`` if an object of ``tree`` is missing, unless ``before``, which a ref reaches, has it.
+
+    No ref reaches the objects of a new tree yet, so a purge or `git repack -a -d` can have dropped some of them.
+    """
+    for _, state in CachedTrees(store).diff(before, tree).values():
+        if state is not None and state.mode != SUBMODULE_MODE and not store.contains(state.oid):
+            raise MissingObject(f"cannot write the checkpoint: object {state.oid} is missing")
 
 
 def has_news(store: ObjectStore, before: Point, entry: Checkpoint, tree: Oid | None, target: Node | None) -> bool:

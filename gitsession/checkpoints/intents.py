@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import field, fields
+from dataclasses import field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -17,7 +17,7 @@ from gitsession import durable
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused, Unavailable
 from gitsession.git.types import Oid
-from gitsession.sessions import operation_log
+from gitsession.sessions import local_records, operation_log
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import ObjectStore
 from gitsession.workspace import workspace_lock
@@ -110,6 +110,12 @@ def refuse(store: GitStore, workspace: Path) -> None:
             f"cannot write files: an earlier command, {found.description}, was interrupted",
             hint="run `gitsession rewind --continue` to complete it, or `gitsession rewind --abort` to revert it",
         )
+
+
+def with_new_names(store: GitStore, intent: Intent) -> Intent:
+    """Return ``intent`` with the oids that its commits have since a purge that rewrote them."""
+    safety, place = (oid and local_records.newest_name(store.git_dir, oid) for oid in (intent.safety, intent.place))
+    return replace(intent, safety=safety, place=place)
 
 
 def is_done(store: ObjectStore, intent: Intent) -> bool:

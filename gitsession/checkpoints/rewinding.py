@@ -261,6 +261,7 @@ class RewindRun:
 
     def revert_writes(self, intent: Intent, at_ms: int) -> tuple[FileOutcome, ...]:
         """Revert those writes of an intent that were completed, and remove the intent; return the outcomes."""
+        intent = intents.with_new_names(self.store, intent)
         reversals = [PlannedChange(change.path, change.new, change.expected) for change in intent.changes]
         removed = [change.path for change in reversals if change.new is None]
         folders = created_folders(self.file_trees, files_of(self.store, intent.safety), removed)
@@ -293,6 +294,7 @@ class RewindRun:
     def _finish_rewind(self, intent: Intent, done: Mapping[str, State]) -> str:
         """Record the checkpoint, refs and operation in one transaction; return the branch of the conversation."""
         with operation_log.recording(self.store, intent.command, intent.at_ms) as recorder:
+            intent = intents.with_new_names(self.store, intent)
             place = load(self.store, intent.place) if intent.place else self.session.leaf
             if done:
                 recorder.files = self._record(recorder, intent, done, place, intent.at_ms)
@@ -305,6 +307,7 @@ class RewindRun:
     ) -> tuple[str, Operation]:
         """Record an undo or redo in one transaction; return the branch, and the operation that was undone or redone."""
         with self.store.transaction() as tx:
+            intent = intents.with_new_names(self.store, intent)
             files = self._record(tx, intent, done, self._leaf_after(step), intent.at_ms) if done else None
             operation = step.apply(self.store, tx, intent.at_ms, files)
             return active(self.store, self.session.id), operation
@@ -358,10 +361,10 @@ def _find_intent(store: GitStore, session: StoredSession, root: WorkspaceRoot) -
     """Return the intent of this workspace, or of a workspace of the session whose folder no longer exists."""
     found = intents.read(store, root.path)
     if found is not None:
-        return found
+        return intents.with_new_names(store, found)
     for intent in intents.pending(store):
         if intent.session == session.id and not Path(intent.workspace).exists():
-            return intent
+            return intents.with_new_names(store, intent)
     raise NotFound(f"no interrupted rewind in '{root.path}'", hint="run `gitsession rewind ENTRY` to start a rewind")
 
 

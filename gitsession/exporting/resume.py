@@ -11,6 +11,7 @@ import os
 import secrets
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -224,7 +225,8 @@ def _write(file: Path, data: bytes, attributes: Attributes = _PRIVATE) -> None:
     """Write a new file atomically. Raises ``FileExistsError`` if ``file`` exists."""
     durable.make_directories(file.parent)
     scratch = file.parent / f".gitsession-{secrets.token_hex(8)}.tmp"
-    durable.write_new(scratch, data, mode=attributes.mode)
+    with _naming(file):
+        durable.write_new(scratch, data, mode=attributes.mode)
     if attributes.changed_ms:
         os.utime(scratch, ns=(attributes.changed_ms * 1_000_000,) * 2)
     try:
@@ -403,11 +405,22 @@ def _append_to_file(file: Path, size: int, data: bytes) -> None:
         if os.fstat(fd).st_size != size:
             raise _has_grown(file)
         rest = memoryview(data)[size:]
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        os.fsync(fd)
+        with _naming(file):
+            while rest:
+                rest = rest[os.write(fd, rest) :]
+            os.fsync(fd)
     finally:
         os.close(fd)
+
+
+@contextmanager
+def _naming(file: Path) -> Iterator[None]:
+    """Add the path of ``file`` to an error that names none, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or os.fspath(file)
+        raise
 
 
 def _name(scratch: Path, file: Path) -> None:

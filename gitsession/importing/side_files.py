@@ -6,9 +6,11 @@ its own. So an unchanged file or line adds nothing, and a purged one is not stor
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 
+from gitsession.codec.cbor import valid_text
 from gitsession.codec.digest import hash_of
 from gitsession.codec.payload import NONCE_BYTES
 from gitsession.dataclass import dataclass
@@ -93,6 +95,10 @@ def _drafts(store: ObjectStore, files: Iterable[SideFile], at_ms: int, result: S
     drafts: list[_Drafted] = []
     size = 0
     for file in files:
+        if valid_text(file.name) != file.name:
+            name = repr(os.fsencode(file.name))[1:]
+            result.problems.append(SourceProblem(0, f"cannot store side file {name}: its name is not valid UTF-8"))
+            continue
         tree = ""
         try:
             contents = file.contents()
@@ -104,7 +110,7 @@ def _drafts(store: ObjectStore, files: Iterable[SideFile], at_ms: int, result: S
                 draft = commit_writer.draft_own(entry, hash_of(file.name.encode())[:NONCE_BYTES], store.guard)
                 tree = commit_writer.tree_of(draft.form, draft.stored)
                 drafts.append(_Drafted(file.name, draft, tree, file.lines is not None))
-        except (Malformed, OSError, UnicodeEncodeError) as error:
+        except (Malformed, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             result.problems.append(SourceProblem(0, f"cannot store side file '{file.name}': {reason}"))
         result.states[file.name] = file.stamp, tree

@@ -194,10 +194,7 @@ class _Ingestion:
             try:
                 tree = self._chains.tree(event.snapshot)  # even if the event must wait: later snapshots are based on it
             except (MissingObject, Corrupt) as error:
-                self._set_aside(event.spooled, str(error))
-                self._chains.forget(event.snapshot.workspace)
-                self._calls.forget(event)
-                return False
+                return self._reject(event, event.snapshot, error)
         if event.key in self._held_keys:
             return False
         sid = self._session(event)
@@ -240,13 +237,26 @@ class _Ingestion:
                     # The checkpoint exists, or the history has later checkpoints. An older snapshot after a newer one
                     # would record changes twice and in reverse.
                     return True
-                point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
+                try:
+                    point = history.add(self._store, sid, entry, lambda tx, before: tree, target)
+                except MissingObject:  # another process dropped an object of the tree, which no ref reached yet
+                    stored = self._chains.tree(snapshot)
+                    point = history.add(self._store, sid, entry, lambda tx, before: stored, target)
+        except MissingObject as error:
+            return self._reject(event, snapshot, error)
         except NotFound:  # the session has no entries yet
             return self._is_expired(event)
         except Unavailable:  # a rewind of the workspace is running
             return False
         self.done.checkpoints += newest is None or point.oid != newest.oid
         return True
+
+    def _reject(self, event: Event, snapshot: SpooledSnapshot, error: GitSessionError) -> bool:
+        """Set aside an event whose snapshot cannot be stored. The next snapshot then contains all files."""
+        self._set_aside(event.spooled, str(error))
+        self._chains.forget(snapshot.workspace)
+        self._calls.forget(event)
+        return False
 
     def _is_entry_expected(self, event: Event, targets: Targets) -> bool:
         """Return whether the agent may still write the entry to which ``event`` belongs."""

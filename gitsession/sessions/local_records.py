@@ -76,6 +76,11 @@ def find_renamed(git_dir: Path, prefix: str) -> list[tuple[Oid, Oid]]:
     return [(old, _newest(known, old)) for old in sorted(known) if old.startswith(prefix)]
 
 
+def newest_name(git_dir: Path, oid: Oid) -> Oid:
+    """Return the oid that the commit ``oid`` has since the last purge that changed it."""
+    return _newest(_renamed(git_dir), oid)
+
+
 def _newest(known: Mapping[Oid, Oid], oid: Oid) -> Oid:
     seen = {oid}
     while (new := known.get(oid)) is not None and new not in seen:

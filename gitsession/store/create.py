@@ -9,10 +9,11 @@ refs in files and the branch ``main``. Libgit2, and git 2.39 and later, can open
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from pathlib import Path
 
-from gitsession.durable import make_directories, sync_directory, write_new
+from gitsession.durable import make_directories, read_regular, sync_directory, write_new
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotAStore, Unavailable
 from gitsession.git import config, permissions, ref_files
 from gitsession.git.objects import encode_commit, encode_tree, oid_of, parse_commit, parse_tree
@@ -101,8 +102,8 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     try:
         owner = path.stat().st_uid
         wrong = config.problems(path) if (path / CONTROL).is_dir() else {}
-        settings = {} if wrong else config.settings((path / config.FILE).read_text("utf-8", "replace"))
-        head = "" if wrong else (path / config.HEAD).read_text("utf-8", "replace")
+        settings = {} if wrong else config.settings(_text(path / config.FILE))
+        head = "" if wrong else _text(path / config.HEAD)
     except (FileNotFoundError, NotADirectoryError):
         raise NotAStore(f"'{path}' is not a git repository", hint=_hint(path)) from None
     except PermissionError as error:
@@ -118,6 +119,14 @@ def check(path: Path | str, *, damaged: bool = False) -> None:
     _check_layout(path, settings, head)
     if not (damaged and (path / CONTROL).is_dir()):
         check_marker(path)
+
+
+def _text(file: Path) -> str:
+    """Return the text of a file. Raises ``OSError``, also if the file is a pipe, which would block."""
+    data = read_regular(file)
+    if data is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(file))
+    return data.decode("utf-8", "replace")
 
 
 def is_partial(path: Path) -> bool:
@@ -162,7 +171,8 @@ def check_marker(path: Path) -> None:
         check_readable(path)
         if (path / CONTROL).is_dir():
             raise Corrupt(f"the store '{path}' is damaged: {error}", hint=_DAMAGED) from None
-        raise NotAStore(f"cannot read {MARKER} on branch main of '{path}': {error}") from None
+        what = f"cannot read {MARKER} on branch main of '{path}': {error}"
+        raise NotAStore(what, hint=_incomplete_hint(path)) from None
     version = value.get("format") if isinstance(value, dict) else None
     if not isinstance(version, int):
         hint = _REPAIR if (path / CONTROL).is_dir() else ""
@@ -173,6 +183,18 @@ def check_marker(path: Path) -> None:
             f"cannot open the store '{path}': its format is {version}, but the newest supported format is {FORMAT}",
             hint="upgrade gitsession",
         )
+
+
+def _incomplete_hint(path: Path) -> str:
+    """Return how to get the objects that a repository without gitsession's control directory lacks; "" if unknown."""
+    if is_partial(path):
+        return "it is a partial clone: clone the store again, with `gitsession clone` or without --filter"
+    if (path / "objects/info/alternates").exists():
+        return (
+            "it borrows objects from another repository: run `git repack -a -d` in it, then delete its file "
+            "objects/info/alternates"
+        )
+    return ""
 
 
 def _marker(git: VerifiedRepository) -> object:

@@ -39,17 +39,19 @@ def capture(
     folder: Path,
     *,
     caps: Caps = USUAL,
+    discard_state: bool = False,
 ) -> Captured:
     """Capture the whole workspace (mode *workspace*), and store the differences from the last snapshot.
 
     If an object of the last snapshot is missing in the store, that snapshot is discarded, and all files are read again.
     Raises ``Unavailable``.
 
-    ``folder``: the folder of the private git directory (see ``snapshot.take_snapshot``).
+    ``folder``: the folder of the private git directory (see ``snapshot.take_snapshot``). ``discard_state``: True to
+    discard the last snapshot first.
     """
     from gitsession.workspace.snapshot import take_snapshot  # a rewind does not import it
 
-    for is_full in (False, True):
+    for is_full in (True,) if discard_state else (False, True):
         with take_snapshot(root, folder, caps=caps, discard_state=is_full) as snapshot:
             try:
                 base = snapshot.base()

@@ -120,6 +120,25 @@ def test_hanging_program_is_terminated_with_its_children(tmp_path, monkeypatch, 
     assert all(gone(pid) for pid in pids_in(where))
 
 
+def test_exit_while_a_thread_waits_leaves_no_program_behind(tmp_path):
+    where = tmp_path / "pids"
+    script = f"""
+from gitsession.compaction.serialise import TranscriptItem
+from gitsession.compaction.summarizers import make
+from gitsession.compaction.summarizers.options import Options
+from gitsession.compaction.summary import Request, summarise
+import os, sys, threading, time
+options = Options(name="command", command=(sys.executable, "-c", {HANGS.format(where=str(where))!r}))
+request = Request(items=(TranscriptItem("user", "x" * 999),))
+threading.Thread(target=summarise, args=(make(options), request), daemon=True).start()
+while not os.path.exists({str(where)!r}):
+    time.sleep(0.02)
+"""
+    ours = subprocess.run([sys.executable, "-c", script], capture_output=True, timeout=120)
+    assert (ours.returncode, ours.stderr) == (0, b"")
+    assert all(gone(pid) for pid in pids_in(where))
+
+
 def test_ctrl_c_leaves_no_program_behind(tmp_path):
     where = tmp_path / "pids"
     script = f"""

@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from typing import Any
 
-from faults import checkpointing, draining, purging, rewinding, syncing, work
+from faults import checkpointing, draining, expiring, purging, rewinding, syncing, work
 
 _SUBREAPER = 36
 _SECONDS = 240
@@ -63,6 +63,8 @@ def _be_child(request: dict[str, Any], out: int, errors: int) -> None:
             checkpointing.do(request["work"], request["git_dir"])
         elif request["work"] == purging.PURGE:
             purging.do(request["git_dir"])
+        elif request["work"] == expiring.EXPIRE:
+            expiring.do(request["git_dir"])
         elif request["work"] in draining.WORKS:
             draining.do(request["work"], request["git_dir"])
         elif request["work"] in syncing.WORKS:

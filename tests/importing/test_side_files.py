@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -17,6 +18,7 @@ import codex_files
 import pytest
 from commands import Run, document, here, run
 
+from gitsession import durable
 from gitsession.api import Store
 from gitsession.discovery import side_files as discovery
 from gitsession.exporting import resume
@@ -180,6 +182,17 @@ def test_a_side_file_that_is_too_large_is_reported_by_name(
     assert list(stored(tmp_path)) == [f"tasks/{ID}/1.json"]
 
 
+def test_a_side_file_whose_name_is_not_valid_unicode_is_reported_by_name(home: Home, run: Run, tmp_path: Path) -> None:
+    home.put(f"tasks/{ID}/1.json", b"named")
+    home.put(f"tasks/{ID}/{os.fsdecode(bytes([0xE9, 10]))}.json", b"not named")
+    for _ in range(2):
+        [done] = document(run("import", "--all", "--json"))["sessions"]
+        assert [problem["what"] for problem in done["problems"]] == [
+            f"cannot store side file 'tasks/{ID}/\\xe9\\n.json': its name is not valid UTF-8"
+        ]
+    assert list(stored(tmp_path)) == [f"tasks/{ID}/1.json"]
+
+
 def test_a_side_file_that_changes_alone_is_stored_without_a_new_entry(home: Home, run: Run, tmp_path: Path) -> None:
     home.put(f"{PROJECT}/memory/MEMORY.md", b"one")
     run("import", "--all")
@@ -273,6 +286,27 @@ def test_resume_keeps_a_side_file_that_differs_and_names_it(home: Home, run: Run
     said = run("resume", sid(run), err=True)
     assert f"kept: {path} differs" in said and path.read_bytes() == b"another"
     assert document(run("resume", sid(run), "--json"))["kept"] == [str(path)]
+
+
+def test_resume_on_a_full_disk_names_the_file_and_completes_later(
+    home: Home, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home.put(f"{PROJECT}/memory/MEMORY.md", b"# Memory")
+    home.put(f"tasks/{ID}/1.json", b"{}")
+    run("import", "--all")
+    shutil.rmtree(home.path)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_all", fail)
+        error = run("resume", sid(run), code=75, err=True)
+    assert re.search(r"error: cannot .* '.*/\.claude/.*': No space left on device", error)
+    assert [path for path in home.path.rglob("*") if path.is_file()] == []
+    run("resume", sid(run))
+    assert (home.path / f"tasks/{ID}/1.json").read_bytes() == b"{}"
+    assert not file.exists()  # the project is another one here
 
 
 def test_resume_writes_no_side_file_through_a_link_out_of_the_folder(home: Home, run: Run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -164,6 +165,27 @@ def test_clone_that_may_not_be_written_is_read_as_before(first: Path, kind: str)
     with GitStore.open(path) as store:
         assert not store.is_new_clone
     assert (path / config.FILE).read_bytes() == before
+
+
+@pytest.mark.parametrize("name", [config.FILE, config.HEAD])
+def test_clone_whose_configuration_is_a_pipe_is_refused(first: Path, name: str) -> None:
+    path = cloned(first, "--bare")
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(NotAStore, match="not a regular file"):
+        Store.open(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"), [("--filter=blob:none", "it is a partial clone"), ("--shared", "run `git repack -a -d`")]
+)
+def test_clone_without_its_objects_is_refused_with_a_hint(first: Path, option: str, hint: str) -> None:
+    git(first, "config", "uploadpack.allowFilter", "true")
+    path = cloned(first, "--bare", *(["--no-local", option] if "filter" in option else [option]))
+    with pytest.raises(NotAStore, match="missing object") as error:
+        Store.open(path)
+    assert hint in error.value.hint
+    assert not (path / create.CONTROL).exists()
 
 
 def test_linked_configuration_is_not_changed(first: Path, here: Path) -> None:

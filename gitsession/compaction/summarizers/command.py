@@ -1,16 +1,19 @@
 """A program that reads a prompt from standard input and prints the summary, such as ``claude -p``, ``llm`` or a script.
 
 The program runs in its own process group and never through a shell. The process group is ended when the program
-finishes, exceeds the time limit or is canceled, and when the user presses Ctrl-C.
+finishes, exceeds the time limit or is canceled, when the user presses Ctrl-C, and when this process exits while a
+thread in the background waits for the program. It is not ended if a signal kills this process.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
 import time
 from contextlib import suppress
+from functools import partial
 from threading import Event, Thread
 from typing import IO, ClassVar
 
@@ -66,12 +69,15 @@ class CommandSummarizer:
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
             raise SummaryFailed(f"cannot run the summarizer '{program}': {why}") from None
+        end_at_exit = partial(_end_in, os.getpid(), child)
+        atexit.register(end_at_exit)
         try:
             # A summary must be shorter than its input, and the prompt is longer than this input.
             running = _Running(child, input_data, output_bytes_max=len(input_data))
             ended = running.wait(self.time_limit_s, cancelled)
         finally:
             _end(child)
+            atexit.unregister(end_at_exit)
         running.stop_reading()
         raise_if_cancelled(cancelled)
         if running.output.overflowed:
@@ -112,6 +118,12 @@ class _Running:
         for thread in (*self._readers, self._writer):
             thread.join(_GRACE_S)  # a process that left the group may keep a pipe open forever
         self.output.is_stopped = self.errors.is_stopped = True
+
+
+def _end_in(pid: int, child: subprocess.Popen[bytes]) -> None:
+    """End the child if this is the process ``pid`` that started it, and not a forked copy."""
+    if os.getpid() == pid:
+        _end(child)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
