@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import gitsession
-from gitsession.cli.rpc import methods, schema
-from gitsession.cli.rpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST
+from gitsession.cli.rpc import methods, openrpc
+from gitsession.jsonrpc import schema
+from gitsession.jsonrpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST
 
 HERE = Path(__file__).resolve().parent
 
@@ -76,7 +77,7 @@ STANDARD = {
 
 
 def page() -> str:
-    document = schema.openrpc(methods.METHODS, gitsession.__version__, [])
+    document = openrpc.openrpc(methods.METHODS, gitsession.__version__, [])
     parts = [HEAD, *("".join(section(method)) for method in document["methods"])]
     event = schema.schema_of(methods.EventParameters)
     codes = [f"| {code} | `{kind.__name__}` |\n" for kind, code in CODES.items()]

@@ -18,12 +18,13 @@ from commands import Run
 
 import gitsession
 from gitsession import Message, Store, errors
-from gitsession.cli.rpc import methods, schema
-from gitsession.cli.rpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST, RpcServer
+from gitsession.cli.rpc import methods, openrpc
 from gitsession.codec import json_text
+from gitsession.jsonrpc import schema
+from gitsession.jsonrpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST, RpcServer, arguments
 
 PROGRAM = [sys.executable, "-m", "gitsession"]
-SCHEMA = {one["name"]: one for one in schema.openrpc(methods.METHODS, "1", [])["methods"]}
+SCHEMA = {one["name"]: one for one in openrpc.openrpc(methods.METHODS, "1", [])["methods"]}
 EVENT = schema.schema_of(methods.EventParameters)
 
 
@@ -217,7 +218,8 @@ def answers(*lines: bytes, table: Any = None, call: Any = None, concurrent: tupl
 
     table = table or {"double": double}
     out = io.BytesIO()
-    server = RpcServer(table, call or (lambda name, given: table[name](None, **given)), concurrent, out)
+    call = call or (lambda name, given: table[name](None, **given))
+    server = RpcServer(lambda name, params: call(name, arguments(table, name, params)), concurrent, out)
     server.serve(io.BytesIO(b"\n".join(lines) + b"\n"))
     return [json.loads(line) for line in out.getvalue().splitlines()]
 
@@ -327,7 +329,7 @@ def test_full_disk_of_the_answers_is_an_error(here: Path) -> None:
 
 
 def test_requests_without_answers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitsession.cli.rpc.server._PENDING_MAX", 3)
+    monkeypatch.setattr("gitsession.jsonrpc.server._PENDING_MAX", 3)
     gate, read = threading.Event(), []
 
     class Requests(io.BytesIO):
@@ -338,16 +340,12 @@ def test_requests_without_answers_are_limited(monkeypatch: pytest.MonkeyPatch) -
             assert len(read) < 6 or gate.is_set(), "a request was read although three have no answer"
             return super().readline(size)
 
-    def wait(name: str, given: dict[str, Any]) -> str:
+    def wait(name: str, params: object) -> str:
         assert gate.wait(60)
         return ""
 
-    def slow(self: object) -> str:
-        """Wait."""
-        return ""
-
     out = io.BytesIO()
-    RpcServer({"slow": slow}, wait, (), out).serve(Requests(b"".join(request(n, "slow") + b"\n" for n in range(9))))
+    RpcServer(wait, (), out).serve(Requests(b"".join(request(n, "slow") + b"\n" for n in range(9))))
     assert len(out.getvalue().splitlines()) == 9
 
 

@@ -39,9 +39,9 @@ from gitsession.cli.rpc.results import (
     Undone,
     Version,
 )
-from gitsession.cli.rpc.schema import Method
 from gitsession.codec import entry_json
 from gitsession.errors import GitSessionError, NotFound
+from gitsession.jsonrpc.schema import Method
 from gitsession.live.changes import Change, ChangeKind, ChangeReader
 from gitsession.model.entries import Checkpoint, Label, SessionHeader, Title
 from gitsession.model.plain import plain
