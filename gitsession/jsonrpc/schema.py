@@ -72,22 +72,22 @@ def parameters(method: Method) -> Iterator[tuple[str, Any, Any]]:
         yield name, hints[name], parameter.default
 
 
-def bind(method: Method, params: object) -> dict[str, Any]:
-    """Return the checked arguments of a call. Raises ``Malformed``, with the name of the parameter."""
+def bind(method: Method, params: object, where: str = "params") -> dict[str, Any]:
+    """Return the checked arguments of a call. Raises ``Malformed``, with the name of the parameter after ``where``."""
     known = {name: (annotation, default) for name, annotation, default in parameters(method)}
     if params is None:
         params = {}
     if isinstance(params, list) and len(params) <= len(known):
         params = dict(zip(known, params, strict=False))
     if not isinstance(params, dict):
-        raise Malformed(f"expected an object, or an array of at most {len(known)} values", where="params")
+        raise Malformed(f"expected an object, or an array of at most {len(known)} values", where=where)
     for name in params.keys() - known.keys():
-        raise Malformed("unknown parameter", where=f"params.{name[:40]}", hint=f"the parameters are {', '.join(known)}")
+        raise Malformed("unknown parameter", where=f"{where}.{name[:40]}", hint=f"pass {', '.join(known)}")
     for name, (annotation, default) in known.items():
         if name in params:
-            check(annotation, params[name], f"params.{name}")
+            check(annotation, params[name], f"{where}.{name}")
         elif default is inspect.Parameter.empty:
-            raise Malformed("the parameter is missing", where=f"params.{name}")
+            raise Malformed("the parameter is missing", where=f"{where}.{name}")
     return params
 
 

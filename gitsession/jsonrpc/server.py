@@ -10,12 +10,14 @@ import json
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
-from typing import Any, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 from gitsession import errors
 from gitsession.codec import json_text
 from gitsession.errors import GitSessionError, Malformed
-from gitsession.jsonrpc import schema
+
+if TYPE_CHECKING:
+    from gitsession.jsonrpc.schema import Method
 
 Message: TypeAlias = dict[str, Any]
 
@@ -68,10 +70,12 @@ class Cancelling(NamedTuple):
     is_answered: bool = True
 
 
-def arguments(methods: Mapping[str, schema.Method], name: str, params: object) -> dict[str, Any]:
+def arguments(methods: Mapping[str, Method], name: str, params: object) -> dict[str, Any]:
     """Return the checked arguments of a call of one of ``methods``. Raises ``RequestFault``."""
     if name not in methods:
         raise unknown_method(name)
+    from gitsession.jsonrpc import schema  # it loads ``inspect``, and a server must start fast
+
     try:
         return schema.bind(methods[name], params)
     except Malformed as error:
