@@ -16,7 +16,7 @@ FLOORS = [
     ["parallel"],
     ["git", "model"],
     ["codec", "line_text"],
-    ["redaction"],
+    ["jsonrpc", "redaction"],
     ["formats", "store"],
     ["instructions", "sessions", "workspace"],
     ["checkpoints", "context", "index"],

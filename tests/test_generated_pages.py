@@ -22,7 +22,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["errors", "library", "rpc"])
+@pytest.mark.parametrize("name", ["errors", "library", "mcp", "rpc"])
 def test_generated_page_is_up_to_date(name: str) -> None:
     written = (ROOT / f"docs/reference/{name}.md").read_text(encoding="utf-8")
     assert written == script(f"make_{name}").page(), f"run python docs/reference/make_{name}.py"

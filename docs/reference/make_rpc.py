@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import gitsession
-from gitsession.cli.rpc import methods, schema
+from gitsession.cli.rpc import methods, openrpc
 from gitsession.cli.rpc.results import EventParameters
-from gitsession.cli.rpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST
+from gitsession.jsonrpc import schema
+from gitsession.jsonrpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST
 
 HERE = Path(__file__).resolve().parent
 
@@ -79,7 +80,7 @@ STANDARD = {
 
 
 def page() -> str:
-    document = schema.openrpc(methods.METHODS, gitsession.__version__, [])
+    document = openrpc.openrpc(methods.METHODS, gitsession.__version__, [])
     parts = [HEAD, *("".join(section(method)) for method in document["methods"])]
     event = schema.schema_of(EventParameters)
     codes = [f"| {code} | `{kind.__name__}` |\n" for kind, code in CODES.items()]

@@ -77,6 +77,7 @@ GROUPS = {
     "Work": {
         "append": ("append", "Append entries that another program writes"),
         "rpc": ("rpc", "Serve the store to another program by JSON-RPC"),
+        "mcp": ("mcp", "Serve recorded sessions to an agent by MCP"),
         "branch": ("branches", "List or create branches"),
         "switch": ("branches", "Select the active branch"),
         "fork": ("branches", "Create a session that continues another one"),

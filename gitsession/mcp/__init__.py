@@ -1,1 +1,1 @@
-"""The server of the Model Context Protocol: agents search and read past sessions while they work."""
+"""The server of the Model Context Protocol: tools and resources by which agents read recorded sessions."""

@@ -18,8 +18,8 @@ from rpc_clients import EVENT, PROGRAM, SCHEMA, Client, answers, begin, request,
 import gitsession
 from gitsession import Message, Store, errors
 from gitsession.cli.rpc import methods
-from gitsession.cli.rpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST, RpcServer
 from gitsession.codec import json_text
+from gitsession.jsonrpc.server import CANCELLED, CODES, INTERNAL, METHOD, PARAMS, PARSE, REQUEST, RpcServer
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_full_disk_of_the_answers_is_an_error(here: Path) -> None:
 
 
 def test_requests_without_answers_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gitsession.cli.rpc.server._PENDING_MAX", 3)
+    monkeypatch.setattr("gitsession.jsonrpc.server._PENDING_MAX", 3)
     gate, read = threading.Event(), []
 
     class Requests(io.BytesIO):
@@ -271,16 +271,12 @@ def test_requests_without_answers_are_limited(monkeypatch: pytest.MonkeyPatch) -
             assert len(read) < 6 or gate.is_set(), "a request was read although three have no answer"
             return super().readline(size)
 
-    def wait(name: str, given: dict[str, Any]) -> str:
+    def wait(name: str, params: object) -> str:
         assert gate.wait(60)
         return ""
 
-    def slow(self: object) -> str:
-        """Wait."""
-        return ""
-
     out = io.BytesIO()
-    RpcServer({"slow": slow}, wait, (), out).serve(Requests(b"".join(request(n, "slow") + b"\n" for n in range(9))))
+    RpcServer(wait, (), out).serve(Requests(b"".join(request(n, "slow") + b"\n" for n in range(9))))
     assert len(out.getvalue().splitlines()) == 9
 
 

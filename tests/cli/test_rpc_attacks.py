@@ -10,14 +10,13 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rpc_clients import PROGRAM, Client, answers, begin, request, said
 
 from gitsession import Message, Refused, Store
 from gitsession.cli.rpc import subscriptions
-from gitsession.cli.rpc.server import CANCELLED, PARSE, RpcServer
+from gitsession.jsonrpc.server import CANCELLED, PARSE, RpcServer
 
 MEBIBYTE = 1 << 20
 
@@ -135,13 +134,9 @@ def test_last_line_needs_no_newline() -> None:
 def test_requests_with_the_same_id_are_all_answered_and_the_waiting_one_can_be_cancelled() -> None:
     received, first, gate = threading.Event(), threading.Event(), threading.Event()
 
-    def call(name: str, given: dict[str, Any]) -> str:
+    def call(name: str, given: object) -> str:
         assert (gate if name == "ordered" else received).wait(60)
         return name
-
-    def method(self: object) -> str:
-        """Return a name."""
-        return ""
 
     class Requests(io.BytesIO):
         """Requests, of which the cancellation is read after the answer to the first request with the id 7."""
@@ -162,7 +157,7 @@ def test_requests_with_the_same_id_are_all_answered_and_the_waiting_one_can_be_c
     out = Answers()
     cancel = b'{"jsonrpc": "2.0", "method": "cancel", "params": {"id": 7}}'
     lines = [request(1, "ordered"), request(7, "beside"), request(7, "ordered"), cancel]
-    RpcServer({"ordered": method, "beside": method}, call, ("beside",), out).serve(Requests(b"\n".join(lines) + b"\n"))
+    RpcServer(call, ("beside",), out).serve(Requests(b"\n".join(lines) + b"\n"))
     found = [json.loads(line) for line in out.getvalue().splitlines()]
     assert sorted(str((each["id"], each.get("result"), each.get("error", {}).get("code"))) for each in found) == sorted(
         map(str, [(1, "ordered", None), (7, "beside", None), (7, None, CANCELLED)])

@@ -139,6 +139,13 @@ def test_the_status_line_of_an_agent_loads_no_command_line(folder: Path) -> None
     assert {name for name in modules if name.partition(".")[0] == "gitsession"} == STATUS_LINE
 
 
+def test_server_of_agents_answers_the_first_request_without_the_library(folder: Path) -> None:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25"}}
+    modules = loaded(folder, "mcp", stdin=json.dumps(asked))
+    assert "gitsession.mcp.protocol" in modules
+    assert not modules & (HEAVY | {"gitsession.api", "gitsession.mcp.tools", "inspect", "pygit2", "sqlite3"})
+
+
 def test_an_append_does_not_load_libgit2(tmp_path: Path) -> None:
     program = (
         "import sys; from gitsession import Message, Store\n"

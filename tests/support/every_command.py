@@ -31,6 +31,7 @@ EVERY_VERB: dict[str, list[list[str]]] = {
     "prune-results": [["prune-results", "@", "--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]],
     "append": [["append", "@"], ["append", "--new", "--agent", "program"]],
     "rpc": [["rpc"], ["rpc", "--schema"]],
+    "mcp": [["mcp"], ["mcp", "--allow-write"]],
     "branch": [["branch", "@"], ["branch", "@", "other"]],
     "switch": [["switch", "@", "side"]],
     "fork": [["fork", "@@leaf"]],

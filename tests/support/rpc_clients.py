@@ -14,12 +14,13 @@ from typing import Any
 
 import jsonschema
 
-from gitsession.cli.rpc import methods, schema
+from gitsession.cli.rpc import methods, openrpc
 from gitsession.cli.rpc.results import EventParameters
-from gitsession.cli.rpc.server import RpcServer
+from gitsession.jsonrpc import schema
+from gitsession.jsonrpc.server import RpcServer, arguments
 
 PROGRAM = [sys.executable, "-m", "gitsession"]
-SCHEMA = {one["name"]: one for one in schema.openrpc(methods.METHODS, "1", [])["methods"]}
+SCHEMA = {one["name"]: one for one in openrpc.openrpc(methods.METHODS, "1", [])["methods"]}
 EVENT = schema.schema_of(EventParameters)
 
 
@@ -104,7 +105,8 @@ def answers(
 
     table = table or {"double": double}
     out = io.BytesIO()
-    server = RpcServer(table, call or (lambda name, given: table[name](None, **given)), concurrent, out)
+    call = call or (lambda name, given: table[name](None, **given))
+    server = RpcServer(lambda name, params: call(name, arguments(table, name, params)), concurrent, out)
     server.serve(io.BytesIO(b"\n".join(lines) + b"\n" * ends))
     return [json.loads(line) for line in out.getvalue().splitlines()]
 

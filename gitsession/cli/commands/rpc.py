@@ -21,18 +21,17 @@ def rpc_command(app: App, describes: bool) -> None:
     Requests are read from standard input, and answers and events are written to standard output, one JSON message on
     each line. The server ends when standard input ends.
     """
-    from gitsession.cli.rpc import methods, schema
-    from gitsession.cli.rpc.server import CODES, RpcServer
+    from gitsession.cli.rpc import methods, openrpc
     from gitsession.cli.rpc.service import RpcService
+    from gitsession.jsonrpc.server import CODES, RpcServer, arguments
 
     if describes:
         errors = [(code, kind.__name__) for kind, code in CODES.items()]
-        emit_bare(schema.openrpc(methods.METHODS, __version__, errors))
+        emit_bare(openrpc.openrpc(methods.METHODS, __version__, errors))
         return
     store = app.store(make=True)
     server = RpcServer(
-        methods.METHODS,
-        lambda name, arguments: methods.METHODS[name](service, **arguments),
+        lambda name, params: methods.METHODS[name](service, **arguments(methods.METHODS, name, params)),
         methods.CONCURRENT,
         sys.stdout.buffer,
     )

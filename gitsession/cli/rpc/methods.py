@@ -11,8 +11,8 @@ from typing import get_args
 import gitsession
 from gitsession.cli.rpc import entry_methods, file_methods, session_methods
 from gitsession.cli.rpc.results import Subscription, Version
-from gitsession.cli.rpc.schema import Method
 from gitsession.cli.rpc.service import RpcService
+from gitsession.jsonrpc.schema import Method
 from gitsession.live.changes import ChangeKind
 
 PROTOCOL = 1

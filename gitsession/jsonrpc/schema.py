@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 from gitsession.errors import Malformed
@@ -72,22 +72,22 @@ def parameters(method: Method) -> Iterator[tuple[str, Any, Any]]:
         yield name, hints[name], parameter.default
 
 
-def bind(method: Method, params: object) -> dict[str, Any]:
-    """Return the checked arguments of a call. Raises ``Malformed``, with the name of the parameter."""
+def bind(method: Method, params: object, where: str = "params") -> dict[str, Any]:
+    """Return the checked arguments of a call. Raises ``Malformed``, with the name of the parameter after ``where``."""
     known = {name: (annotation, default) for name, annotation, default in parameters(method)}
     if params is None:
         params = {}
     if isinstance(params, list) and len(params) <= len(known):
         params = dict(zip(known, params, strict=False))
     if not isinstance(params, dict):
-        raise Malformed(f"expected an object, or an array of at most {len(known)} values", where="params")
+        raise Malformed(f"expected an object, or an array of at most {len(known)} values", where=where)
     for name in params.keys() - known.keys():
-        raise Malformed("unknown parameter", where=f"params.{name[:40]}", hint=f"the parameters are {', '.join(known)}")
+        raise Malformed("unknown parameter", where=f"{where}.{name[:40]}", hint=f"pass {', '.join(known)}")
     for name, (annotation, default) in known.items():
         if name in params:
-            check(annotation, params[name], f"params.{name}")
+            check(annotation, params[name], f"{where}.{name}")
         elif default is inspect.Parameter.empty:
-            raise Malformed("the parameter is missing", where=f"params.{name}")
+            raise Malformed("the parameter is missing", where=f"{where}.{name}")
     return params
 
 
@@ -110,25 +110,3 @@ def check(annotation: Any, value: object, where: str) -> None:
             check(arguments[0], each, f"{where}[{number}]")
     elif not isinstance(value, dict):
         raise Malformed("expected an object", where=where)
-
-
-def openrpc(methods: Mapping[str, Method], version: str, errors: Sequence[tuple[int, str]]) -> Schema:
-    """Return the OpenRPC document of the methods."""
-    return {
-        "openrpc": "1.3.2",
-        "info": {"title": "gitsession rpc", "version": version},
-        "methods": [_method(name, method, errors) for name, method in methods.items()],
-    }
-
-
-def _method(name: str, method: Method, errors: Sequence[tuple[int, str]]) -> Schema:
-    described = descriptions(method.__doc__ or "", "Args")
-    params = []
-    for parameter, annotation, default in parameters(method):
-        is_required = default is inspect.Parameter.empty
-        schema = {**schema_of(annotation), **({} if is_required or default is None else {"default": default})}
-        description = described.get(parameter, "")
-        params.append({"name": parameter, "description": description, "required": is_required, "schema": schema})
-    result = {"name": "result", "schema": schema_of(get_type_hints(method, include_extras=True)["return"])}
-    found = [{"code": code, "message": name} for code, name in errors]
-    return {"name": name, "summary": summary(method), "params": params, "result": result, "errors": found}

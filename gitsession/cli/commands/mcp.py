@@ -1,0 +1,45 @@
+"""The command ``gitsession mcp``, which serves the sessions to an agent by the Model Context Protocol."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+from gitsession import __version__
+from gitsession.cli.invocation import App
+from gitsession.cli.options import command, option
+
+_INGEST_SECONDS = 1.0
+"""Minimum time between two ingestions of hook events."""
+
+
+@command()
+@option("--allow-write", "writes", is_flag=True, help="Also offer tools that write to the store: make_checkpoint.")
+@click.pass_context
+def mcp_command(ctx: click.Context, writes: bool) -> None:
+    """Serve recorded sessions to an agent by the Model Context Protocol.
+
+    The agent can search and read sessions, and plan rewinds. Secrets are withheld. Requests are read from standard
+    input, and answers are written to standard output. The server ends when standard input ends.
+    """
+    from gitsession.jsonrpc.server import RpcServer
+    from gitsession.mcp import protocol
+
+    app: App = ctx.obj
+    last = 0.0
+
+    def refresh() -> None:
+        nonlocal last
+        if time.monotonic() - last >= _INGEST_SECONDS:
+            app.drain()
+            last = time.monotonic()
+
+    chosen = ctx.parent.params["store"] if ctx.parent is not None else None
+    program = ["gitsession", *(["--store", chosen] if chosen else [])]
+    served = protocol.McpProtocol(app.store, refresh, version=__version__, program=program, writes=writes)
+    server = RpcServer(
+        served.answer, protocol.CONCURRENT, sys.stdout.buffer, cancelling=protocol.CANCELLING, batch_max=0
+    )
+    server.serve(sys.stdin.buffer)
