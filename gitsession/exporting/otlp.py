@@ -62,8 +62,8 @@ class _Trace:
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": session.agent,
             "gen_ai.conversation.id": session.source_id,
-            "gitsession.title": self._out.name(),
-            "gitsession.cwd": session.cwd,
+            "session.title": self._out.name(),
+            "session.cwd": session.cwd,
         }
         span = self._span("", f"invoke_agent {session.agent}", _INTERNAL, (min(known), max(known)), attributes)
         return span | ({"events": self._events} if self._events else {})
@@ -80,8 +80,8 @@ class _Trace:
             case Message() | CustomMessage():
                 pass  # the input of the next answer
             case Compaction() | BranchSummary():
-                attributes = {"gitsession.summary": entry.summary}
-                self._events.append(_event(f"gitsession.{entry.kind}", entry.at_ms, attributes))
+                attributes = {"session.summary": entry.summary}
+                self._events.append(_event(f"session.{entry.kind}", entry.at_ms, attributes))
             case _:
                 self.notes[f"left out: {describe_kind(entry)}"] += 1
 

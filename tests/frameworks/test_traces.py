@@ -74,7 +74,7 @@ def test_a_session_is_a_trace_of_its_answers_and_tools(store: Store) -> None:
     spans = spans_of(store.export(session.id, to="otlp").data)
     root, chat, tool = spans["invoke_agent mine"], spans["chat gpt"], spans["execute_tool bash"]
     assert root["attributes"]["gen_ai.conversation.id"] == {"stringValue": session.id}
-    assert [event["name"] for event in root["events"]] == ["gitsession.compaction"]
+    assert [event["name"] for event in root["events"]] == ["session.compaction"]
     assert (chat["startTimeUnixNano"], chat["endTimeUnixNano"]) == ("1000000000", "2000000000")
     assert chat["attributes"]["gen_ai.usage.input_tokens"] == {"intValue": "13"}
     [said] = json.loads(chat["attributes"]["gen_ai.output.messages"]["stringValue"])
