@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 DRAIN_WAIT_SECONDS = 10.0
 """Maximum time in seconds to wait until another process has ingested hook events."""
+_DRAIN_SECONDS = 1.0
 
 
 class App:
@@ -45,6 +46,7 @@ class App:
         self._catalogue: Catalogue | None = None
         self._objects: GitStore | None = None
         self._aside: TemporaryDirectory[str] | None = None
+        self._drained = -_DRAIN_SECONDS
 
     @functools.cached_property
     def location(self) -> str:
@@ -83,6 +85,12 @@ class App:
                 self._store.drain(wait_seconds=DRAIN_WAIT_SECONDS)
         except Exception as error:  # an invalid event must not prevent access to the store
             warn(f"warning: cannot ingest hook events yet: {error}")
+
+    def drain_at_times(self) -> None:
+        """Ingest agents' hook events, at most once a second, for commands that serve requests."""
+        if time.monotonic() - self._drained >= _DRAIN_SECONDS:
+            self.drain()
+            self._drained = time.monotonic()
 
     def dry_run_store(self) -> Store:
         """Return a store for a dry run: the existing store, or else a temporary store."""

@@ -30,7 +30,7 @@ from pydantic_core import to_jsonable_python
 
 from gitsession.dataclass import dataclass
 from gitsession.frameworks.adk_events import derive_item, messages_of
-from gitsession.frameworks.stored_items import difference, entries_of, patched, storable, to_json
+from gitsession.frameworks.stored_items import difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.store.lock import exclusive_lock
 
@@ -192,8 +192,8 @@ class GitSessionService(BaseSessionService):
 
     def _shared(self, key: str) -> dict[str, Any]:
         session = self._store.find_keyed(key, agent=AGENT)
-        entries = [] if session is None else [entry for _, entry in entries_of(self._store, session)]
-        newest = next((entry for entry in entries[::-1] if isinstance(entry, Custom)), None)
+        entries = () if session is None else session.entries()
+        newest = next((entry for _, entry in entries if isinstance(entry, Custom)), None)
         return {} if newest is None else json.loads(newest.data)
 
     def _merged(self, app: str, user: str, id: str, known: _Known) -> AdkSession:
@@ -216,7 +216,7 @@ class GitSessionService(BaseSessionService):
         if known is None or known.tip != tip:
             known = _Known(tip)
             parts: list[Message] = []
-            for _, entry in entries_of(self._store, session):
+            for _, entry in reversed(list(session.entries())):
                 _add(known, entry, parts)
             self._cache.pop(session.id, None)
             self._cache[session.id] = known

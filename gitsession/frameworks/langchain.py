@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -10,7 +11,7 @@ from langchain_core.messages import BaseMessage, messages_from_dict
 
 from gitsession.context.providers.wire import to_base64
 from gitsession.formats.base.blocks import content_reader, image, redacted
-from gitsession.frameworks.stored_items import entries_of, item_of, to_json, with_item
+from gitsession.frameworks.stored_items import item_of, to_json, with_item
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message, Reset
 
@@ -44,24 +45,20 @@ class GitSessionChatMessageHistory(BaseChatMessageHistory):
         Raises:
             InvalidName: The id is empty.
         """
-        self._store = store
         self.session: Session = store.keyed_session(session_id, agent=AGENT, cwd=cwd)
 
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages since the last ``clear``, the oldest first."""
-        found: list[Message] = []
-        for _, entry in entries_of(self._store, self.session):
-            if isinstance(entry, Reset):
-                found.clear()
-            elif isinstance(entry, Message):
-                found.append(entry)
-        return [to_langchain(message) for message in found]
+        entries = takewhile(lambda entry: not isinstance(entry, Reset), (entry for _, entry in self.session.entries()))
+        return [to_langchain(entry) for entry in entries if isinstance(entry, Message)][::-1]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Append messages, which are durable on return. Raises ``Malformed`` if JSON cannot represent a message."""
-        for entry in [from_langchain(message) for message in messages]:
-            self.session.append(entry)
+        """Append messages, all or none. They are durable on return.
+
+        Raises ``Malformed`` if JSON cannot represent a message.
+        """
+        self.session.append_all([from_langchain(message) for message in messages])
 
     def clear(self) -> None:
         """Append a ``reset`` entry, after which the history is empty."""

@@ -10,19 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from gitsession.codec.cbor import to_profile
 from gitsession.errors import Malformed
-from gitsession.model.entries import Entry, Message
-from gitsession.sessions.content import entry_of
-from gitsession.sessions.revealed_store import RevealedStore
-
-if TYPE_CHECKING:
-    from gitsession.api.session import Session
-    from gitsession.api.store import Store
-    from gitsession.sessions.node import Node
+from gitsession.model.entries import Message
 
 
 def to_json(value: Any) -> Any:
@@ -44,13 +37,6 @@ def item_of(message: Message, derive: Callable[[Message], Any], key: str) -> Any
     """Return the item from which ``with_item`` made ``message``; for another message, the derived item."""
     kept = message.extra.get(key)
     return patched(derive(message), json.loads(kept)) if isinstance(kept, str) else derive(message)
-
-
-def entries_of(store: Store, session: Session) -> Iterator[tuple[Node, Entry]]:
-    """Yield the history of the session's branch from the root on, with the secrets that this machine can reveal."""
-    shown = RevealedStore(store.objects)
-    for node in session.history():
-        yield node, entry_of(shown, node)
 
 
 def difference(old: Any, new: Any) -> Any:

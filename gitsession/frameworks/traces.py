@@ -104,14 +104,14 @@ class _Conversation:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._children: dict[tuple[Oid, Identity], Oid] = {}
-        self._branches: dict[Oid, str] = {}
         self._answers: dict[str, Oid] = {}
-        for name in session.branches():
-            at = ""
-            for node in session.on(name).history():
-                if isinstance(entry := session.read(node), Message):
-                    at = self._children.setdefault((at, _identity(entry)), node.oid)
-            self._branches[at] = name
+        ends: dict[Oid | None, Oid] = {None: ""}
+        for node, _ in session.tree().walk():  # parents before children, each entry once
+            at, entry = ends[node.parent], session.read(node)
+            if isinstance(entry, Message):
+                at = self._children.setdefault((at, _identity(entry)), node.oid)
+            ends[node.oid] = at
+        self._branches = {ends[oid]: name for name, oid in session.branches().items()}
 
     def record(self, answers: Iterable[AnswerSpan]) -> ImportResult:
         """Append the messages that the session lacks."""

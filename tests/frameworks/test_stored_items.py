@@ -9,7 +9,7 @@ from framework_items import WILD_JSON, same
 from hypothesis import given
 
 from gitsession import Malformed, Message, Store, ToolCall
-from gitsession.frameworks.stored_items import difference, entries_of, item_of, patched, to_json, with_item
+from gitsession.frameworks.stored_items import difference, item_of, patched, to_json, with_item
 
 
 @given(WILD_JSON, WILD_JSON)
@@ -37,7 +37,7 @@ def test_an_entry_keeps_an_item_that_the_format_cannot_represent(value: object) 
         session = store.keyed_session("a", agent="test")
         call = ToolCall("1", "f", {"value": value})
         session.append(with_item(Message.assistant([call]), item, derive, "test"))
-        [_, (_, entry)] = entries_of(store, session)
+        [(_, entry), _] = session.entries()
         assert same(item_of(entry, derive, "test"), item)
 
 
@@ -51,5 +51,5 @@ def test_a_redacted_secret_is_returned_where_it_was_stored() -> None:
     with Store.in_memory() as store:
         session = store.keyed_session("a", agent="test")
         session.append(Message.user(f"key = {key}"))
-        [_, (node, entry)] = entries_of(store, session)
+        [(node, entry), _] = session.entries()
         assert key not in session.read(node).text and entry.text == f"key = {key}"

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import click
 
 from gitsession import __version__
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
-
-_INGEST_SECONDS = 1.0
-"""Minimum time between two ingestions of hook events."""
 
 
 @command()
@@ -28,17 +24,9 @@ def mcp_command(ctx: click.Context, writes: bool) -> None:
     from gitsession.mcp import protocol
 
     app: App = ctx.obj
-    last = 0.0
-
-    def refresh() -> None:
-        nonlocal last
-        if time.monotonic() - last >= _INGEST_SECONDS:
-            app.drain()
-            last = time.monotonic()
-
     chosen = ctx.parent.params["store"] if ctx.parent is not None else None
     program = ["gitsession", *(["--store", chosen] if chosen else [])]
-    served = protocol.McpProtocol(app.store, refresh, version=__version__, program=program, writes=writes)
+    served = protocol.McpProtocol(app.store, app.drain_at_times, version=__version__, program=program, writes=writes)
     server = RpcServer(
         served.answer, protocol.CONCURRENT, sys.stdout.buffer, cancelling=protocol.CANCELLING, batch_max=0
     )

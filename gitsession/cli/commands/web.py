@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from gitsession import web
@@ -12,9 +10,6 @@ from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 from gitsession.cli.output import say_painted, warn
 from gitsession.cli.text import paint
-
-_INGEST_SECONDS = 1.0
-"""Minimum time between two ingestions of hook events."""
 
 
 @command()
@@ -33,18 +28,10 @@ def serve_command(app: App, port: int | None, opens: bool) -> int:
     from gitsession.web.server import WebServer
     from gitsession.web.site import Site
 
-    last = 0.0
-
-    def refresh() -> None:
-        nonlocal last
-        if time.monotonic() - last >= _INGEST_SECONDS:
-            app.drain()
-            last = time.monotonic()
-
     def report(error: Exception) -> None:
         warn(f"error: {error}")
 
-    site = Site(store, store.secrets.guard(), refresh, prices())
+    site = Site(store, store.secrets.guard(), app.drain_at_times, prices())
     with WebServer(site, port or 0, report) as server:
         say_painted([paint(server.address)])
         warn("hint: open this address in a browser on this machine; press Ctrl-C to stop")
