@@ -188,7 +188,9 @@ def test_link_to_an_entry_of_a_later_part_needs_no_script(
     browser.scripts(False)
     browser.get(f"{url}#e-{session.resolve('leaf~100').oid[:12]}")
     browser.scripts(True)
-    box = browser.run("(r => [r.top, r.bottom])(document.querySelector(':target').getBoundingClientRect())")
+    bounds = "(r => [r.top, r.bottom])(document.querySelector(':target').getBoundingClientRect())"
+    browser.wait(lambda: browser.run(bounds)[1])  # the part of the target has no layout before it is near the screen
+    box = browser.run(bounds)
     assert 0 <= box[0] < box[1] <= 900
     # 100,000 entries open in 7 s of processor time if a part far from the screen is not laid out, else in 29 s.
     assert browser.run("getComputedStyle(document.querySelector('.entries > noscript')).contentVisibility") == "auto"
