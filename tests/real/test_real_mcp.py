@@ -73,12 +73,13 @@ def environment(folder: Path) -> dict[str, str]:
         (programs / name).write_text(f'#!/bin/sh\nexec "{AGENTS[name][1]}" "$@"\n')
     for program in programs.iterdir():
         program.chmod(0o755)
+    waiting = {"MCP_CONNECTION_NONBLOCKING": "0", "MCP_CONNECT_TIMEOUT_MS": "40000"}  # `claude -p` waits only 5 s
     quiet = ["NONESSENTIAL_TRAFFIC", "TELEMETRY", "ERROR_REPORTING", "AUTOUPDATER", "BUG_COMMAND"]
     return {
         "HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}", "CLAUDE_CONFIG_DIR": str(home / ".claude"),
         "CODEX_HOME": str(home / ".codex"), "ANTHROPIC_API_KEY": "mock-not-a-key", "IS_SANDBOX": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", **{f"DISABLE_{name}": "1" for name in quiet},
-        **real_opencode.OFF,
+        **waiting, **real_opencode.OFF,
     }  # fmt: skip
 
 
