@@ -17,7 +17,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import headline
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused
-from gitsession.exporting import json_lines, markdown, otlp
+from gitsession.exporting import HTML, json_lines, markdown, otlp
 from gitsession.exporting.gather import ExportInput, gather
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Format, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
@@ -116,7 +116,7 @@ def export(
     if to in READABLE_FORMATS:
         return _export_readable(store, sid, READABLE_FORMATS[to], at, agent_of(store, sid, start_entry), begun)
     if agent not in FORMATS:
-        hint = f"pass --to with a supported agent: {', '.join(FORMATS)}"
+        hint = f"pass --to with one of {', '.join([*FORMATS, *READABLE_FORMATS, HTML])}"
         raise Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)
     gathered = gather(store, sid, FORMATS[agent], at)
     out = gathered.out
