@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
@@ -102,6 +102,16 @@ class GitSession:
         """Remove all items from the session. They stay in its history, before an entry that resets the session."""
         await _completed(self._clear)
 
+    async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
+        """Replace all items in one transaction. ``OpenAIResponsesCompactionSession`` uses this method if it is there.
+
+        Without it, the SDK would clear the session and then add the items, and a crash between the two would leave no
+        items. The replaced items stay in the history, before an entry that resets the session.
+        """
+        entries = [Reset(), *map(entry_of, items)]
+        await _completed(lambda: self._append(entries))
+        return True
+
     # ---- branches, as in the SDK's AdvancedSQLiteSession
 
     async def create_branch_from_turn(self, turn_number: int, branch_name: str | None = None) -> str:
@@ -145,8 +155,9 @@ class GitSession:
         found = self._find()
         if found is None or limit == 0:
             return []
-        count = limit if limit is not None and limit > 0 else None
-        return [item for _, item, _ in islice(_items(found), count)][::-1]
+        messages = (entry for entry in takewhile(_is_current, found.contents()) if isinstance(entry, Message))
+        items = (item for message in messages for item in reversed(items_of(message)))
+        return list(islice(items, limit if limit is not None and limit > 0 else None))[::-1]
 
     def _append(self, entries: list[Entry]) -> None:
         self.stored.append_all(entries, to_active=True)
@@ -198,12 +209,14 @@ class GitSession:
 
 def _items(session: Session) -> Iterator[tuple[Node, Any, bool]]:
     """Yield the entry, the item, and whether it is a user message, back to the last reset; the newest first."""
-    for node, entry in session.entries():
-        if isinstance(entry, Reset):
-            return
+    for node, entry in takewhile(lambda each: _is_current(each[1]), session.entries()):
         if isinstance(entry, Message):
             for item in reversed(items_of(entry)):
                 yield node, item, entry.role == "user"
+
+
+def _is_current(entry: Entry) -> bool:
+    return not isinstance(entry, Reset)
 
 
 async def _completed(work: Callable[[], Result]) -> Result:
