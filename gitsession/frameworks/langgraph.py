@@ -24,6 +24,7 @@ from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.frameworks.langgraph_thread import LangGraphThread, SavedCheckpoint
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec
+from gitsession.frameworks.session_folder import session_folder
 
 _END = object()
 _THREADS_MAX = 100
@@ -38,16 +39,19 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
     of a thread are branches. Messages are message entries. Threads and processes can share a store.
     """
 
-    def __init__(self, store: Store, *, serde: SerializerProtocol | None = None) -> None:
+    def __init__(self, store: Store, *, serde: SerializerProtocol | None = None, cwd: str | None = None) -> None:
         """Wrap a store.
 
         Args:
             store: The open store. The caller closes it.
             serde: The serializer. With one that is not a ``JsonPlusSerializer``, such as one that encrypts, every value
                 is stored as its bytes, and messages are no entries.
+            cwd: The working directory of a new thread. Defaults to that of the process. Sessions of other namespaces
+                have none, so that the address ``@`` finds the thread.
         """
         super().__init__(serde=serde)
         self.store = store
+        self._cwd = cwd
         self._threads: dict[str, LangGraphThread] = {}
         self._lock = threading.Lock()
 
@@ -283,7 +287,8 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
         """Return a thread, which is created if there is none."""
         thread = self._thread(thread_id, namespace)
         while thread is None:
-            self.store.keyed_session(_key(thread_id, namespace), agent=KEY)
+            cwd = None if namespace else session_folder(self._cwd)
+            self.store.keyed_session(_key(thread_id, namespace), agent=KEY, cwd=cwd)
             thread = self._thread(thread_id, namespace)
         return thread
 
