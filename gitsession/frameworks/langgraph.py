@@ -130,6 +130,26 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
             ],
         )
 
+    def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
+        """Return the writes from which the values of ``DeltaChannel`` are computed, and the value before them.
+
+        Args:
+            config: The checkpoint, as for ``get_tuple``.
+            channels: The names of the channels.
+
+        Returns:
+            For each channel, ``writes`` of the checkpoints before this one, the oldest first, since the last stored
+            value, and that value as ``seed``, if there is one.
+        """
+        thread = self._thread(*_address(config))
+        if thread is not None:
+            with thread.lock:
+                id = get_checkpoint_id(config)
+                record = thread.find(id) if id else thread.newest()
+                if record is not None:
+                    return thread.delta_history(record, channels)
+        return {name: {"writes": []} for name in channels}
+
     # ---- writing
 
     def put(
@@ -210,6 +230,10 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return a checkpoint, as ``get_tuple`` does."""
         return await asyncio.to_thread(self.get_tuple, config)
+
+    async def aget_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
+        """Return the writes of channels, as ``get_delta_channel_history`` does."""
+        return await asyncio.to_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
 
     async def alist(
         self,
