@@ -17,6 +17,7 @@ from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.model.entries import Entry, Message, Reset
 from gitsession.sessions.node import Node
 
@@ -37,7 +38,7 @@ class GitSession:
     Args:
         session_id: The program's own id of the session. It is stored as the key of the session.
         store: The store. The program closes it.
-        cwd: The working directory of a new session, in which its tools work.
+        cwd: The working directory of a new session, in which its tools work. Defaults to that of the process.
         session_settings: The SDK's settings of the session, such as the default ``limit`` of ``get_items``.
     """
 
@@ -68,7 +69,7 @@ class GitSession:
         """
         found = self._find()
         if found is None:
-            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=self._cwd)
+            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=session_folder(self._cwd))
             self._sid = found.id
         return found
 
