@@ -8,7 +8,7 @@ from gitsession.compaction.summarizers.options import Options
 class Questions:
     def summarise(self, request, *, progress, cancelled):
         progress("listing the questions")
-        asked = [item.text.strip() for item in request.items if item.role == "user"]
+        asked = [item.text.strip() for item in request.items if item.by == "user"]
         questions = [text for text in asked if text.endswith("?")]
         return Summary("The user asked:\n" + "".join(f"- {text}\n" for text in questions or ["nothing"]))
 
