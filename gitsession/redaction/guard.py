@@ -53,7 +53,7 @@ class Guard:
     def load(cls, rules: str = "") -> Guard:
         """Return a guard with the built-in rules and those in the file ``rules``.
 
-        Raises ``NotFound`` and ``Refused`` if the file cannot be used.
+        Raises ``NotFound``, ``Refused`` or ``PluginFailed`` if the rules cannot be used.
         """
         if not rules:
             return cls(Scanner())

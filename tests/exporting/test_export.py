@@ -527,7 +527,7 @@ def test_hint_for_a_session_of_another_program_lists_all_forms(store: Store) -> 
     session.append(Message.user("hello"))
     with pytest.raises(Refused, match="the agent is not supported") as error:
         store.export(session.id)
-    forms = error.value.hint.removeprefix("pass --to with one of ").split(", ")
+    forms = error.value.hint.removeprefix("pass --to with a format: ").split(", ")
     assert {"claude", "codex", "jsonl", "markdown", "otlp", "html"} <= set(forms)
     for form in forms:
         assert store.export(session.id, to=form).data
