@@ -51,7 +51,7 @@ class GitSessionChatMessageHistory(BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages since the last ``clear``, the oldest first."""
-        entries = takewhile(lambda entry: not isinstance(entry, Reset), (entry for _, entry in self.session.entries()))
+        entries = takewhile(lambda entry: not isinstance(entry, Reset), self.session.contents())
         return [to_langchain(entry) for entry in entries if isinstance(entry, Message)][::-1]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
