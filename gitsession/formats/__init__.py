@@ -11,7 +11,7 @@ is not one of gitsession's own, and after gitsession's own formats.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
@@ -289,9 +289,9 @@ def with_capability(agent: str, capability: type[F]) -> F | None:
     return format if isinstance(format, capability) else None
 
 
-def all_with_capability(capability: type[F]) -> dict[str, F]:
-    """Return the formats that have ``capability``, by agent name. The modules of all agents are loaded."""
-    return {agent: format for agent, format in FORMATS.items() if isinstance(format, capability)}
+def all_with_capability(capability: type[F], agents: Iterable[str] = FORMATS) -> dict[str, F]:
+    """Return the formats of ``agents`` that have ``capability``, by agent name. Their modules are loaded."""
+    return {agent: format for agent in agents if isinstance(format := FORMATS.get(agent), capability)}
 
 
 def claimed(head: bytes) -> Format | None:
