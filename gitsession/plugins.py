@@ -93,7 +93,9 @@ class Plugin(NamedTuple):
         """Return an error with the name of the plugin, its distribution and its group."""
         name = f"'{self.name[:NAME_MAX]}' of {self.distribution} {self.version}".rstrip()
         what = f"cannot use the plugin {name} (entry points {self.group}): {problem}"
-        return PluginFailed(_on_a_line(what), hint=f"update or uninstall {_on_a_line(self.distribution)}")
+        return PluginFailed(
+            _on_a_line(what), _on_a_line(problem), hint=f"update or uninstall {_on_a_line(self.distribution)}"
+        )
 
 
 def find(kind: str, name: str) -> Plugin | None:

@@ -204,7 +204,8 @@ class _Formats(Mapping[str, "Format"]):
     """
 
     def __init__(self) -> None:
-        self._loaded: dict[str | plugins.Plugin, Format] = {}
+        self._loaded: dict[str, Format] = {}
+        self._plugins: dict[plugins.Plugin, Format | PluginFailed] = {}
 
     def __getitem__(self, agent: str) -> Format:
         """Return the format of ``agent``. Raises ``KeyError``, or ``PluginFailed`` if its plugin cannot be used."""
@@ -218,11 +219,17 @@ class _Formats(Mapping[str, "Format"]):
         plugin = _plugin(agent)
         if plugin is None:
             raise KeyError(agent)
-        if plugin not in self._loaded:
+        if plugin not in self._plugins:
             from gitsession.formats import plugin_format
 
-            self._loaded[plugin] = plugin_format.load(plugin)
-        return self._loaded[plugin]
+            try:
+                self._plugins[plugin] = plugin_format.load(plugin)
+            except PluginFailed as failure:  # it is tried once, because each entry of a session needs its format
+                self._plugins[plugin] = failure
+        found = self._plugins[plugin]
+        if isinstance(found, PluginFailed):
+            raise plugin.failure(found.problem)
+        return found
 
     @overload
     def get(self, agent: str, /) -> Format | None: ...
