@@ -145,10 +145,17 @@ def _path() -> tuple[str, ...]:
     look like an installed distribution.
     """
     try:
-        here = os.path.realpath(os.getcwd())
+        here = os.getcwd()
     except OSError:  # the folder was deleted
-        return tuple(entry for entry in sys.path if entry)
-    return tuple(entry for entry in sys.path if entry and os.path.realpath(entry) != here)
+        here = ""
+    return _outside(tuple(sys.path), here)
+
+
+@functools.lru_cache(maxsize=4)
+def _outside(path: tuple[str, ...], here: str) -> tuple[str, ...]:
+    """Return the entries of ``path`` that are not the folder ``here``."""
+    folder = os.path.realpath(here)
+    return tuple(entry for entry in path if entry and not (here and os.path.realpath(entry) == folder))
 
 
 @functools.lru_cache(maxsize=4)
