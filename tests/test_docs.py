@@ -110,6 +110,23 @@ def test_program_of_the_contexts_page_runs_unchanged(folder: Path) -> None:
     assert "Fix the login redirect" in done.stdout
 
 
+def test_program_of_the_plugins_page_runs_unchanged() -> None:
+    [program] = blocks(ROOT / "docs/reference/plugins.md", "python")
+    program += """
+from gitsession import Message, Store
+with Store.in_memory() as store:
+    session = store.new_session(agent="my-agent")
+    session.append(Message.user("Hello"))
+    from gitsession.exporting.gather import gather
+    class Target: AGENT = "kinds"
+    notes = Counter()
+    assert kinds.write(gather(store.objects, session.id, Target).out, notes) == "message\\n", notes
+    assert +notes == {}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_programs_of_the_live_page_run_unchanged(folder: Path) -> None:
     programs = blocks(ROOT / "docs/explanation/live.md", "python")
     assert len(programs) == 2
