@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Any
 
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
@@ -17,6 +17,7 @@ from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.threads import completed
 from gitsession.model.entries import Entry, Message, Reset
 from gitsession.sessions.node import Node
@@ -36,7 +37,7 @@ class GitSession:
     Args:
         session_id: The program's own id of the session. It is stored as the key of the session.
         store: The store. The program closes it.
-        cwd: The working directory of a new session, in which its tools work.
+        cwd: The working directory of a new session, in which its tools work. Defaults to that of the process.
         session_settings: The SDK's settings of the session, such as the default ``limit`` of ``get_items``.
     """
 
@@ -67,7 +68,7 @@ class GitSession:
         """
         found = self._find()
         if found is None:
-            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=self._cwd)
+            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=session_folder(self._cwd))
             self._sid = found.id
         return found
 
@@ -100,6 +101,16 @@ class GitSession:
     async def clear_session(self) -> None:
         """Remove all items from the session. They stay in its history, before an entry that resets the session."""
         await completed(self._clear)
+
+    async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
+        """Replace all items in one transaction. ``OpenAIResponsesCompactionSession`` uses this method if it is there.
+
+        Without it, the SDK would clear the session and then add the items, and a crash between the two would leave no
+        items. The replaced items stay in the history, before an entry that resets the session.
+        """
+        entries = [Reset(), *map(entry_of, items)]
+        await completed(lambda: self._append(entries))
+        return True
 
     # ---- branches, as in the SDK's AdvancedSQLiteSession
 
@@ -144,8 +155,9 @@ class GitSession:
         found = self._find()
         if found is None or limit == 0:
             return []
-        count = limit if limit is not None and limit > 0 else None
-        return [item for _, item, _ in islice(_items(found), count)][::-1]
+        messages = (entry for entry in takewhile(_is_current, found.contents()) if isinstance(entry, Message))
+        items = (item for message in messages for item in reversed(items_of(message)))
+        return list(islice(items, limit if limit is not None and limit > 0 else None))[::-1]
 
     def _append(self, entries: list[Entry]) -> None:
         self.stored.append_all(entries, to_active=True)
@@ -197,9 +209,11 @@ class GitSession:
 
 def _items(session: Session) -> Iterator[tuple[Node, Any, bool]]:
     """Yield the entry, the item, and whether it is a user message, back to the last reset; the newest first."""
-    for node, entry in session.entries():
-        if isinstance(entry, Reset):
-            return
+    for node, entry in takewhile(lambda each: _is_current(each[1]), session.entries()):
         if isinstance(entry, Message):
             for item in reversed(items_of(entry)):
                 yield node, item, entry.role == "user"
+
+
+def _is_current(entry: Entry) -> bool:
+    return not isinstance(entry, Reset)

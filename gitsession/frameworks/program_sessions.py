@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gitsession.frameworks.session_folder import session_folder
+
 if TYPE_CHECKING:
     from gitsession.api.session import Session
     from gitsession.api.store import Store
@@ -19,4 +21,4 @@ def find_session(store: Store, id: str, *, agent: str) -> Session | None:
 
 def open_session(store: Store, id: str, *, agent: str, cwd: str | None = None) -> Session:
     """Return the same session as ``find_session``. If there is none, create a session with the key ``id``."""
-    return find_session(store, id, agent=agent) or store.keyed_session(id, agent=agent, cwd=cwd)
+    return find_session(store, id, agent=agent) or store.keyed_session(id, agent=agent, cwd=session_folder(cwd))
