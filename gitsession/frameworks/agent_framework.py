@@ -77,7 +77,7 @@ class GitSessionHistoryProvider(HistoryProvider):
         Args:
             store: The store. The program closes it.
             source_id: The id of this provider among those of an agent.
-            cwd: The working directory of new sessions, in which the tools work.
+            cwd: The working directory of new sessions, in which the tools work. Defaults to that of the process.
             load_messages: Whether the agent receives the stored messages.
             store_inputs: Whether to store the messages to the agent.
             store_context_messages: Whether to store the messages that other providers add.

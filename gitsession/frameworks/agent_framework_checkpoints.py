@@ -72,7 +72,7 @@ class GitSessionCheckpointStorage:
             store: The store. The program closes it.
             session_id: The program's id, or the id in the store, of one session for the checkpoints of all workflows.
                 By default, each workflow has a session, whose key is the workflow's name.
-            cwd: The working directory of new sessions, in which the tools work.
+            cwd: The working directory of new sessions, in which the tools work. Defaults to that of the process.
             types: The program's own classes whose objects are in checkpoints, such as the messages between executors.
         """
         self._store = store

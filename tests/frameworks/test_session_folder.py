@@ -82,7 +82,28 @@ def opentelemetry(store: Store, **options: Any) -> str:
     return store.sessions()[0].agent
 
 
-FRAMEWORKS = [langgraph, langchain, openai_agents, google_adk, pydantic_ai, opentelemetry]
+def agent_framework(store: Store, **options: Any) -> str:
+    framework = pytest.importorskip("agent_framework")
+    from gitsession.frameworks.agent_framework import GitSessionHistoryProvider
+
+    messages = [framework.Message("user", ["Hello"])]
+    asyncio.run(GitSessionHistoryProvider(store, **options).save_messages("id", messages))
+    return "agent-framework"
+
+
+def agent_framework_workflow(store: Store, **options: Any) -> str:
+    framework = pytest.importorskip("agent_framework")
+    from gitsession.frameworks.agent_framework import GitSessionCheckpointStorage
+
+    checkpoint = framework.WorkflowCheckpoint("id", "hash")
+    asyncio.run(GitSessionCheckpointStorage(store, **options).save(checkpoint))
+    return "agent-framework-workflow"
+
+
+FRAMEWORKS = [
+    *(agent_framework, agent_framework_workflow),
+    *(langgraph, langchain, openai_agents, google_adk, pydantic_ai, opentelemetry),
+]
 
 
 @pytest.fixture
