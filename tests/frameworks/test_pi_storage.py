@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,17 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.chdir(tmp_path)
+
+
+def test_modules_are_in_the_python_package() -> None:
+    """The page names their folder in the package, to which the build copies them."""
+    target = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    assert target["force-include"] == {"hooks": "gitsession/hooks"}
+    page = (ROOT / "docs/how-to/keep-pi-sessions.md").read_text()
+    assert "print(gitsession.__path__[0])')/hooks/pi\"" in page
+    assert sorted(path.name for path in MODULES.iterdir()) == [
+        "files.mjs", "lines.mjs", "rpc.mjs", "state.mjs", "storage.mjs",
+    ]  # fmt: skip
 
 
 def node(step: str, *words: str) -> Any:
