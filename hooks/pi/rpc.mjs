@@ -4,6 +4,9 @@
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 
+/** The server does not read longer lines. */
+const REQUEST_BYTES_MAX = 64 << 20;
+
 /** An error that the server answered. `type` is the class of the error in docs/reference/errors.md. */
 export class GitSessionError extends Error {
   constructor({ message, code, data = {} }) {
@@ -62,6 +65,9 @@ export class GitSessionServer {
     if (this.#ended !== undefined) return Promise.reject(new GitSessionEnded(this.#ended));
     const id = ++this.#last;
     const line = `${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`;
+    if (Buffer.byteLength(line) > REQUEST_BYTES_MAX) {
+      return Promise.reject(new GitSessionError({ message: `a request of ${method} is too large`, data: { type: "Malformed" } }));
+    }
     if (this.#waiting.size === 0) this.#ref();
     return new Promise((resolve, reject) => {
       this.#waiting.set(id, { resolve, reject });
@@ -105,7 +111,7 @@ export class GitSessionServer {
   }
 }
 
-const PAGE_LINES = 2000;
+const PAGE_LINES = 500;
 
 /** Return the lines of a session, parsed, and their number. */
 export async function readLines(server, session) {

@@ -112,6 +112,11 @@ def test_killed_server_is_reported_by_its_name_and_loses_nothing() -> None:
     assert [entry["id"] for entry in node("read", found["session"])["entries"]][:1] == ["a"]
 
 
+def test_entry_that_is_too_large_is_refused_and_the_next_one_is_stored() -> None:
+    found = node("large")
+    assert found == {"error": "Malformed: a request of lines.append is too large", "length": 20 << 20}
+
+
 def test_killed_program_loses_no_answered_commit() -> None:
     command = ["node", str(PROGRAM), str(MODULES), "forever"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as program:

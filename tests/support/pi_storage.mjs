@@ -100,6 +100,16 @@ const steps = {
     return { session: storage.session, pid: server.pid, message: errors[0].message, absent: absent.message };
   },
 
+  async large() {
+    const server = new GitSessionServer();
+    const storage = await GitSessionStorage.create(server, { id: "large" });
+    const refused = await storage.commit([said("a", null, "x".repeat(66 << 20))]).catch((error) => error);
+    await storage.commit([said("a", null, "x".repeat(20 << 20)), said("b", "a")]);
+    const { length } = (await (await GitSessionStorage.open(server, storage.session)).getEntries(["a"])).get("a").message.content;
+    await server.close();
+    return { error: `${refused.type}: ${refused.message}`, length };
+  },
+
   /** Append messages until the test kills this program. */
   async forever() {
     const server = new GitSessionServer();
