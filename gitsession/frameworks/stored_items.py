@@ -11,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gitsession.codec.cbor import to_profile
 from gitsession.errors import Malformed
-from gitsession.model.entries import Message
+from gitsession.model.entries import CustomMessage, Message
+
+Content = TypeVar("Content", Message, CustomMessage)
 
 
 def to_json(value: Any) -> Any:
@@ -24,6 +26,13 @@ def to_json(value: Any) -> Any:
         return json.loads(json.dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
         raise Malformed(f"cannot store the message: {error}", hint="use only values that JSON can represent") from error
+
+
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value. Entries are cached, so a program that changes an item must have its own copy."""
+    if isinstance(value, dict):
+        return {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
 
 
 def with_item(message: Message, item: Any, derive: Callable[[Message], Any], key: str) -> Message:
@@ -35,8 +44,8 @@ def with_item(message: Message, item: Any, derive: Callable[[Message], Any], key
 
 def item_of(message: Message, derive: Callable[[Message], Any], key: str) -> Any:
     """Return the item from which ``with_item`` made ``message``; for another message, the derived item."""
-    kept = message.extra.get(key)
-    return patched(derive(message), json.loads(kept)) if isinstance(kept, str) else derive(message)
+    kept, derived = message.extra.get(key), copied(derive(message))
+    return patched(derived, json.loads(kept)) if isinstance(kept, str) else derived
 
 
 def difference(old: Any, new: Any) -> Any:
@@ -66,7 +75,7 @@ def patched(old: Any, change: Any) -> Any:
     return {name: item for name, item in old.items() if change.get(name) != []} | changed
 
 
-def storable(message: Message) -> Message:
+def storable(message: Content) -> Content:
     """Return a message that the format of entries can represent."""
     return dataclasses.replace(_to_profile(message), content=tuple(map(_to_profile, message.content)))
 
