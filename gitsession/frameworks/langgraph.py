@@ -22,9 +22,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from gitsession.api.session import Session
 from gitsession.api.store import Store
+from gitsession.frameworks.keyed_sessions import session_folder
 from gitsession.frameworks.langgraph_thread import LangGraphThread, SavedCheckpoint
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec
-from gitsession.frameworks.session_folder import session_folder
 
 _END = object()
 _THREADS_MAX = 100

@@ -7,7 +7,6 @@ from array import array
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
-from urllib.parse import quote, unquote
 
 from langgraph.store.base import Item, PutOp, get_text_at_path
 
@@ -165,16 +164,3 @@ def texts_of(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, str]:
 
 def _shown(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
-
-
-# ---- keys
-
-
-def key_of(namespace: Sequence[str]) -> str:
-    """Return the key of the session of a namespace."""
-    return "/".join(quote(label, safe="", errors="surrogatepass") for label in namespace)
-
-
-def namespace_of(key: str) -> Namespace:
-    """Return the namespace of a key."""
-    return tuple(unquote(part, errors="surrogatepass") for part in key.split("/"))

@@ -27,6 +27,7 @@ from langgraph.store.base import (
 )
 
 from gitsession.api.store import Store
+from gitsession.frameworks.keyed_sessions import key_of, names_of
 from gitsession.frameworks.langgraph_items import (
     AGENT,
     DELETED,
@@ -34,8 +35,6 @@ from gitsession.frameworks.langgraph_items import (
     MemoryItem,
     MemoryNamespace,
     Namespace,
-    key_of,
-    namespace_of,
     put_entry,
     texts_of,
 )
@@ -172,7 +171,7 @@ class GitSessionMemoryStore(BaseStore):
         """Return a namespace with all that any process has stored in it; ``None`` if there is none."""
         space = self._spaces.pop(namespace, None)
         if space is None or not space.refresh():  # if its session was moved to the trash, there may be another one
-            session = self.store.find_keyed(key_of(namespace), agent=AGENT) if namespace else None
+            session = self.store.find_keyed(key_of(*namespace), agent=AGENT) if namespace else None
             if session is None:
                 return None
             space = MemoryNamespace(self.store.objects, session, namespace, self._codec)
@@ -184,8 +183,9 @@ class GitSessionMemoryStore(BaseStore):
         """Return the namespaces that begin with ``prefix``, the oldest first."""
         rows: dict[Namespace, Row] = {}
         for row in self.store.sessions():
-            if row.agent == AGENT and row.key:
-                rows.setdefault(namespace_of(row.key), row)  # of several sessions with a key, the newest one is used
+            namespace = names_of(row.key) if row.agent == AGENT and row.key else None
+            if namespace is not None:
+                rows.setdefault(namespace, row)  # of several sessions with a key, the newest one is used
         found = []
         for name, row in sorted(rows.items(), key=lambda each: (each[1].created_ms, each[1].sid)):
             if name[: len(prefix)] == tuple(prefix):
@@ -200,7 +200,7 @@ class GitSessionMemoryStore(BaseStore):
         if space is None:
             if not namespace:
                 raise InvalidNamespaceError("the namespace of an item cannot be empty")
-            session = self.store.keyed_session(key_of(namespace), agent=AGENT)
+            session = self.store.keyed_session(key_of(*namespace), agent=AGENT)
         else:
             session = space.session
         session.append_all(entries, to_active=True)

@@ -16,10 +16,11 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
+from gitsession.frameworks.keyed_sessions import session_folder, since_reset
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
-from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.threads import completed
 from gitsession.model.entries import Entry, Message, Reset
+from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class GitSession:
         found = self._find()
         if found is None or limit == 0:
             return []
-        messages = (entry for entry in takewhile(_is_current, found.contents()) if isinstance(entry, Message))
+        messages = (entry for entry in since_reset(found.contents()) if isinstance(entry, Message))
         items = (item for message in messages for item in reversed(items_of(message)))
         return list(islice(items, limit if limit is not None and limit > 0 else None))[::-1]
 
@@ -190,9 +191,7 @@ class GitSession:
         if not 1 <= turn_number <= len(turns):
             problem = f"branch {stored.branch_name!r} has {len(turns)} user messages"
             raise ValueError(f"cannot branch from turn {turn_number}: {problem}")
-        taken = stored.branches()
-        free = (name for number in range(1, len(taken) + 2) if (name := f"turn-{turn_number}-{number}") not in taken)
-        name = branch_name or next(free)
+        name = branch_name or numbered_name(f"turn-{turn_number}", stored.branches())
         stored.branch(name, str(turns[turn_number - 1].parent))
         stored.switch(name)
         return name
@@ -209,11 +208,7 @@ class GitSession:
 
 def _items(session: Session) -> Iterator[tuple[Node, Any, bool]]:
     """Yield the entry, the item, and whether it is a user message, back to the last reset; the newest first."""
-    for node, entry in takewhile(lambda each: _is_current(each[1]), session.entries()):
+    for node, entry in takewhile(lambda each: not isinstance(each[1], Reset), session.entries()):
         if isinstance(entry, Message):
             for item in reversed(items_of(entry)):
                 yield node, item, entry.role == "user"
-
-
-def _is_current(entry: Entry) -> bool:
-    return not isinstance(entry, Reset)

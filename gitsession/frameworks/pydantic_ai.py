@@ -14,7 +14,6 @@ import dataclasses
 import json
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -27,12 +26,12 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.frameworks.keyed_sessions import locked, session_folder
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
-from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.stored_items import copied, difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
+from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
-from gitsession.store.lock import exclusive_lock
 
 if TYPE_CHECKING:
     from gitsession.api.session import Session
@@ -167,18 +166,10 @@ class GitSessionConversationStore(ConversationStore):
 
     # ---- writing
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock under which a record is compared and written."""
-        folder = self._store.objects.local_dir
-        lock = contextlib.nullcontext() if folder is None else exclusive_lock(folder / f"{AGENT}.lock")
-        with self._mutex, lock:
-            yield
-
     def _write(self, record: ConversationRecord, new: tuple[ConversationEntry, ...], expected: str | None) -> None:
         key, saved = record.conversation_id, to_json(_RECORDS.dump_python(record, mode="json"))
         groups = [_from_entry(entry) for entry in new]
-        with self._locked():
+        with locked(self._store, AGENT, self._mutex):
             session = self._store.find_keyed(key, agent=AGENT)
             stored = None if session is None else self._record_of(session, key)
             if (stored.revision if stored is not None else None) != expected:
@@ -230,16 +221,15 @@ class GitSessionConversationStore(ConversationStore):
         if record is not None and record.head_id == entry_id:
             return session
         node = session.resolve("root") if entry_id is None else self._find(entry_id)[1]
-        existing = session.branches()
-        for name, tip in existing.items():
+        branches = session.branches()
+        for name, tip in branches.items():
             newest = next(_places(session.entries(tip)), None)
             if (newest.beside["id"] if newest is not None else None) == entry_id:
                 return session.on(name)
-        name = next(name for number in count(1) if (name := f"branch-{number}") not in existing)
-        return session.branch(name, at=node)
+        return session.branch(numbered_name("branch", branches), at=node)
 
     def _delete(self, conversation_id: str, expected: str) -> None:
-        with self._locked():
+        with locked(self._store, AGENT, self._mutex):
             session = self._store.find_keyed(conversation_id, agent=AGENT)
             stored = None if session is None else self._record_of(session, conversation_id)
             if session is None or stored is None or stored.revision != expected:

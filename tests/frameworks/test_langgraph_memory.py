@@ -27,7 +27,8 @@ from langgraph.store.base import GetOp, InvalidNamespaceError, Item, ListNamespa
 from langgraph.store.memory import InMemoryStore
 
 from gitsession import Malformed, Store
-from gitsession.frameworks.langgraph_items import AGENT, key_of, namespace_of
+from gitsession.frameworks.keyed_sessions import key_of, names_of
+from gitsession.frameworks.langgraph_items import AGENT
 from gitsession.frameworks.langgraph_memory import GitSessionMemoryStore
 
 USER = ("users", "ada")
@@ -332,8 +333,17 @@ def test_an_encrypting_serializer_encrypts_values(store: Store) -> None:
 
 @given(st.lists(st.text(st.characters(codec=None), min_size=1, max_size=4), min_size=1, max_size=3).map(tuple))
 def test_a_key_determines_its_namespace(namespace: tuple[str, ...]) -> None:
-    key = key_of(namespace)
-    assert namespace_of(key) == namespace and key.isascii()
+    key = key_of(*namespace)
+    assert names_of(key) == namespace and key.isascii()
+
+
+@pytest.mark.parametrize("key", ["%FF", "users/%ED%B0", "us%65rs", "é"])
+def test_a_session_with_another_key_is_no_namespace(store: Store, key: str) -> None:
+    store.keyed_session(key, agent=AGENT)
+    memory = GitSessionMemoryStore(store)
+    memory.put(USER, "k", {"n": 1})
+    assert memory.list_namespaces() == [USER]
+    assert [item.key for item in memory.search(())] == ["k"]
 
 
 def test_what_cannot_be_stored_is_refused_and_nothing_is_written(store: Store) -> None:
