@@ -8,6 +8,7 @@ transport, signing and lookups of settings use the user's configuration, for exa
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import stat
@@ -357,6 +358,30 @@ def user_settings(prefix: str) -> dict[str, str]:
     output = _config(None, "--global", "--null", "--get-regexp", f"^{re.escape(prefix)}")
     items = output.decode("utf-8", "surrogateescape").split("\0")
     return {name: value for name, _, value in (setting.partition("\n") for setting in items) if name}
+
+
+def cached_user_setting(name: str) -> str:
+    """Return a setting of the user; "" if there is none. It is read again if a configuration file has changed.
+
+    ``name``: the name of the setting in lower case.
+    """
+    if not may_be_configured(os.environ, _home()):
+        return ""
+    return _read_setting(name, tuple(map(_stamp_of, user_configs())))
+
+
+@functools.lru_cache(maxsize=4)
+def _read_setting(name: str, stamps: tuple[object, ...]) -> str:
+    """Read a setting, which takes git 5 ms. ``stamps``: the state of the configuration files."""
+    return user_settings(name).get(name, "")
+
+
+def _stamp_of(path: str) -> tuple[str, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return path, 0, 0
+    return path, found.st_mtime_ns, found.st_size
 
 
 def user_configs() -> list[str]:
