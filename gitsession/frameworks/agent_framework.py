@@ -21,7 +21,7 @@ from gitsession.frameworks.agent_framework_checkpoints import GitSessionCheckpoi
 from gitsession.frameworks.agent_framework_messages import derive_item, messages_of, usage_of
 from gitsession.frameworks.keyed_sessions import find_session, open_session, since_reset
 from gitsession.frameworks.stored_items import difference, patched, storable, to_json
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Entry, Message
 
 try:
@@ -124,7 +124,7 @@ class GitSessionHistoryProvider(HistoryProvider):
         """
         if messages:
             kept, response = list(messages), _response.get()
-            await completed(lambda: self._save(session_id, kept, response))
+            await run_to_completion(lambda: self._save(session_id, kept, response))
 
     async def after_run(self, *, context: SessionContext, **arguments: Any) -> None:
         """Store the messages of a run, and the model and the token counts beside the last message of the answer."""

@@ -19,7 +19,7 @@ from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from gitsession.frameworks.agent_framework_values import CheckpointCodec
 from gitsession.frameworks.keyed_sessions import find_session, locked, open_session
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Custom, Entry
 from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
@@ -93,7 +93,7 @@ class GitSessionCheckpointStorage:
         """
         data = {"id": checkpoint.checkpoint_id, "workflow": checkpoint.workflow_name, "save": uuid4().hex}
         entry = Custom(custom_type=_SAVED, data={**data, "checkpoint": self._encoded(checkpoint)})
-        await completed(lambda: self._save(entry, checkpoint.workflow_name, checkpoint.previous_checkpoint_id))
+        await run_to_completion(lambda: self._save(entry, checkpoint.workflow_name, checkpoint.previous_checkpoint_id))
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
@@ -118,7 +118,7 @@ class GitSessionCheckpointStorage:
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Hide a checkpoint, and return whether it existed. It stays in the history; ``purge`` deletes it."""
-        return await completed(lambda: self._delete(checkpoint_id))
+        return await run_to_completion(lambda: self._delete(checkpoint_id))
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
         """Return the newest checkpoint of the active branch; ``None`` if there is none."""

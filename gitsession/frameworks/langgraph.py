@@ -79,7 +79,7 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
                 return None
             found = self._tuple(thread_id, namespace, thread, record)
             if not id:
-                thread.keep(record)
+                thread.cache(record)
             return found
 
     def list(

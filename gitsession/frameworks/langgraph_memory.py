@@ -38,9 +38,9 @@ from gitsession.frameworks.langgraph_items import (
     put_entry,
     texts_of,
 )
-from gitsession.frameworks.langgraph_ranking import list_namespaces, search
+from gitsession.frameworks.langgraph_search import list_namespaces, search
 from gitsession.frameworks.langgraph_values import ValueCodec
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.index.catalogue import Row
 from gitsession.model.entries import Custom, Entry
 
@@ -105,7 +105,7 @@ class GitSessionMemoryStore(BaseStore):
         vectors = await self._embeddings.aembed_documents(texts) if self._embeddings and texts else []
         asked = await asyncio.gather(*map(self._embeddings.aembed_query, queries)) if self._embeddings else []
         embedded = _Embedded(dict(zip(texts, vectors)), dict(zip(queries, asked)))  # noqa: B905
-        return await completed(lambda: self._perform(ops, embedded))
+        return await run_to_completion(lambda: self._perform(ops, embedded))
 
     # ---- implementation
 

@@ -18,7 +18,7 @@ from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
 from gitsession.frameworks.keyed_sessions import session_folder, since_reset
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Entry, Message, Reset
 from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
@@ -90,18 +90,18 @@ class GitSession:
         """Append items to the active branch: all of them, or none if an error occurs."""
         if items:
             entries: list[Entry] = [entry_of(item) for item in items]
-            await completed(lambda: self._append(entries))
+            await run_to_completion(lambda: self._append(entries))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item from the session and return it; ``None`` if there are no items.
 
         The session continues on a branch that ends before the item. The item stays on the branch that is left.
         """
-        return await completed(self._pop)
+        return await run_to_completion(self._pop)
 
     async def clear_session(self) -> None:
         """Remove all items from the session. They stay in its history, before an entry that resets the session."""
-        await completed(self._clear)
+        await run_to_completion(self._clear)
 
     async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
         """Replace all items in one transaction. ``OpenAIResponsesCompactionSession`` uses this method if it is there.
@@ -110,7 +110,7 @@ class GitSession:
         items. The replaced items stay in the history, before an entry that resets the session.
         """
         entries = [Reset(), *map(entry_of, items)]
-        await completed(lambda: self._append(entries))
+        await run_to_completion(lambda: self._append(entries))
         return True
 
     # ---- branches, as in the SDK's AdvancedSQLiteSession
@@ -130,11 +130,11 @@ class GitSession:
             Refused: The session already has a branch with this name.
             InvalidName: The name is not a valid branch name.
         """
-        return await completed(lambda: self._branch(turn_number, branch_name))
+        return await run_to_completion(lambda: self._branch(turn_number, branch_name))
 
     async def switch_to_branch(self, branch_id: str) -> None:
         """Make a branch the active branch. Raises ``NotFound`` if there is no such branch."""
-        await completed(lambda: self.stored.switch(branch_id))
+        await run_to_completion(lambda: self.stored.switch(branch_id))
 
     async def list_branches(self) -> list[dict[str, Any]]:
         """Return a dict for each branch: ``branch_id``, ``message_count``, ``user_turns`` and ``is_current``.
