@@ -90,7 +90,28 @@ def smolagents(store: Store, **options: Any) -> str:
     return "smolagents"
 
 
-FRAMEWORKS = [langgraph, langchain, openai_agents, google_adk, pydantic_ai, opentelemetry, smolagents]
+def agent_framework(store: Store, **options: Any) -> str:
+    framework = pytest.importorskip("agent_framework")
+    from gitsession.frameworks.agent_framework import GitSessionHistoryProvider
+
+    messages = [framework.Message("user", ["Hello"])]
+    asyncio.run(GitSessionHistoryProvider(store, **options).save_messages("id", messages))
+    return "agent-framework"
+
+
+def agent_framework_workflow(store: Store, **options: Any) -> str:
+    framework = pytest.importorskip("agent_framework")
+    from gitsession.frameworks.agent_framework import GitSessionCheckpointStorage
+
+    checkpoint = framework.WorkflowCheckpoint("id", "hash")
+    asyncio.run(GitSessionCheckpointStorage(store, **options).save(checkpoint))
+    return "agent-framework-workflow"
+
+
+FRAMEWORKS = [
+    *(agent_framework, agent_framework_workflow),
+    *(langgraph, langchain, openai_agents, google_adk, pydantic_ai, opentelemetry, smolagents),
+]
 
 
 @pytest.fixture
