@@ -30,6 +30,7 @@ from pydantic_core import to_jsonable_python
 
 from gitsession.dataclass import dataclass
 from gitsession.frameworks.adk_events import derive_item, messages_of
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.stored_items import difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.store.lock import exclusive_lock
@@ -70,9 +71,15 @@ class GitSessionService(BaseSessionService):
     The methods run in threads. Several processes can share the store.
     """
 
-    def __init__(self, store: Store) -> None:
-        """Wrap an open store."""
+    def __init__(self, store: Store, *, cwd: str | None = None) -> None:
+        """Wrap a store.
+
+        Args:
+            store: The open store. The caller closes it.
+            cwd: The working directory of a new session. Defaults to that of the process.
+        """
         self._store = store
+        self._cwd = cwd
         self._mutex = threading.Lock()
         self._cache: dict[str, _Known] = {}
 
@@ -142,7 +149,7 @@ class GitSessionService(BaseSessionService):
         values = to_json(to_jsonable_python(state))
         self._share(app, user, values)
         own = {name: value for name, value in values.items() if not name.startswith((*_SCOPES, State.TEMP_PREFIX))}
-        session = self._store.keyed_session(key, agent=AGENT)
+        session = self._store.keyed_session(key, agent=AGENT, cwd=session_folder(self._cwd))
         session.append(Custom(custom_type=_START, data=json.dumps({"state": own, "time": time.time()})))
         return _merged(app, user, id, self._known(session), self._all_shared(app, user), [])
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
@@ -17,13 +17,13 @@ from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
+from gitsession.frameworks.session_folder import session_folder
+from gitsession.frameworks.threads import completed
 from gitsession.model.entries import Entry, Message, Reset
 from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
-
-Result = TypeVar("Result")
 
 _TRIES = 10
 
@@ -37,7 +37,7 @@ class GitSession:
     Args:
         session_id: The program's own id of the session. It is stored as the key of the session.
         store: The store. The program closes it.
-        cwd: The working directory of a new session, in which its tools work.
+        cwd: The working directory of a new session, in which its tools work. Defaults to that of the process.
         session_settings: The SDK's settings of the session, such as the default ``limit`` of ``get_items``.
     """
 
@@ -68,7 +68,7 @@ class GitSession:
         """
         found = self._find()
         if found is None:
-            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=self._cwd)
+            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=session_folder(self._cwd))
             self._sid = found.id
         return found
 
@@ -89,18 +89,18 @@ class GitSession:
         """Append items to the active branch: all of them, or none if an error occurs."""
         if items:
             entries: list[Entry] = [entry_of(item) for item in items]
-            await _completed(lambda: self._append(entries))
+            await completed(lambda: self._append(entries))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item from the session and return it; ``None`` if there are no items.
 
         The session continues on a branch that ends before the item. The item stays on the branch that is left.
         """
-        return await _completed(self._pop)
+        return await completed(self._pop)
 
     async def clear_session(self) -> None:
         """Remove all items from the session. They stay in its history, before an entry that resets the session."""
-        await _completed(self._clear)
+        await completed(self._clear)
 
     async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
         """Replace all items in one transaction. ``OpenAIResponsesCompactionSession`` uses this method if it is there.
@@ -109,7 +109,7 @@ class GitSession:
         items. The replaced items stay in the history, before an entry that resets the session.
         """
         entries = [Reset(), *map(entry_of, items)]
-        await _completed(lambda: self._append(entries))
+        await completed(lambda: self._append(entries))
         return True
 
     # ---- branches, as in the SDK's AdvancedSQLiteSession
@@ -129,11 +129,11 @@ class GitSession:
             Refused: The session already has a branch with this name.
             InvalidName: The name is not a valid branch name.
         """
-        return await _completed(lambda: self._branch(turn_number, branch_name))
+        return await completed(lambda: self._branch(turn_number, branch_name))
 
     async def switch_to_branch(self, branch_id: str) -> None:
         """Make a branch the active branch. Raises ``NotFound`` if there is no such branch."""
-        await _completed(lambda: self.stored.switch(branch_id))
+        await completed(lambda: self.stored.switch(branch_id))
 
     async def list_branches(self) -> list[dict[str, Any]]:
         """Return a dict for each branch: ``branch_id``, ``message_count``, ``user_turns`` and ``is_current``.
@@ -217,18 +217,3 @@ def _items(session: Session) -> Iterator[tuple[Node, Any, bool]]:
 
 def _is_current(entry: Entry) -> bool:
     return not isinstance(entry, Reset)
-
-
-async def _completed(work: Callable[[], Result]) -> Result:
-    """Run ``work`` in a thread, and wait for its end even if the caller is cancelled, so that its outcome is known."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                continue
-        task.exception()
-        raise

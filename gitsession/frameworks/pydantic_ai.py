@@ -28,6 +28,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.stored_items import copied, difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.sessions.node import Node
@@ -61,9 +62,15 @@ class GitSessionConversationStore(ConversationStore):
     The methods run in threads. Several processes can share the store.
     """
 
-    def __init__(self, store: Store) -> None:
-        """Wrap an open store."""
+    def __init__(self, store: Store, *, cwd: str | None = None) -> None:
+        """Wrap a store.
+
+        Args:
+            store: The open store. The caller closes it.
+            cwd: The working directory of a new session. Defaults to that of the process.
+        """
         self._store = store
+        self._cwd = cwd
         self._mutex = threading.Lock()
         self._homes: dict[str, tuple[str, str]] = {}
         """The session and the object id of each entry that was read or written, so that it is found by its id."""
@@ -215,7 +222,7 @@ class GitSessionConversationStore(ConversationStore):
         """Return a handle on a branch on which ``entry_id`` is the newest entry. A new branch is not active yet."""
         if session is None:
             if entry_id is None:
-                return self._store.keyed_session(key, agent=AGENT)
+                return self._store.keyed_session(key, agent=AGENT, cwd=session_folder(self._cwd))
             other, node = self._find(entry_id)
             return other.fork(node, key=key)
         if record is None and entry_id is None:

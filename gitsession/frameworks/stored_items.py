@@ -11,11 +11,13 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from gitsession.codec.cbor import to_profile
 from gitsession.errors import Malformed
-from gitsession.model.entries import Message
+from gitsession.model.entries import CustomMessage, Message
+
+Content = TypeVar("Content", Message, CustomMessage)
 
 
 def to_json(value: Any) -> Any:
@@ -73,7 +75,7 @@ def patched(old: Any, change: Any) -> Any:
     return {name: item for name, item in old.items() if change.get(name) != []} | changed
 
 
-def storable(message: Message) -> Message:
+def storable(message: Content) -> Content:
     """Return a message that the format of entries can represent."""
     return dataclasses.replace(_to_profile(message), content=tuple(map(_to_profile, message.content)))
 
