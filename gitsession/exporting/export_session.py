@@ -17,7 +17,7 @@ from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import headline
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused
-from gitsession.exporting import json_lines, markdown, otlp
+from gitsession.exporting import json_lines, llm, markdown, otlp
 from gitsession.exporting.gather import ExportInput, gather
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Format, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
@@ -38,7 +38,7 @@ from gitsession.store.interface import ObjectStore
 EXTERNAL_IMAGES = (
     "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
 )
-READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown, otlp)}
+READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, llm, markdown, otlp)}
 """The formats that do not belong to an agent. Sessions can be exported in these formats, but not imported from them."""
 
 
@@ -113,8 +113,8 @@ def export(
     tree = _readable_tree(store, sid, at)
     _, start_entry = session_facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, start_entry)
-    if to in READABLE_FORMATS:
-        return _export_readable(store, sid, READABLE_FORMATS[to], at, agent_of(store, sid, start_entry), begun)
+    if agent in READABLE_FORMATS:
+        return _export_readable(store, sid, READABLE_FORMATS[agent], at, agent_of(store, sid, start_entry), begun)
     if agent not in FORMATS:
         hint = f"pass --to with a supported agent: {', '.join(FORMATS)}"
         raise Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)

@@ -37,8 +37,8 @@ from gitsession.line_text import count, on_a_line
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write in the format of this agent, or as html, markdown, jsonl or otlp. Default: the format of the session's "
-    "own agent.",
+    help="Write in the format of this agent, or as html, markdown, jsonl, llm or otlp. Default: the format of the "
+    "session's own agent.",
 )
 @option("--original", is_flag=True, help="Write only the records that the agent wrote.")
 @option("--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault.")
