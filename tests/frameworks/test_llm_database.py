@@ -502,6 +502,8 @@ def test_random_conversations_are_exported_as_they_were(tmp_path: Path, chain: l
 def test_the_command_line_imports_and_exports_a_log(run: Run, tmp_path: Path) -> None:
     chat(database := tmp_path / "logs.db")
     assert "2 sessions imported" in run("import", "--from", "llm", str(database))
+    (tmp_path / "llm/logs.db").write_bytes(database.read_bytes())
+    assert "unchanged" in run("import", "--from", "llm", "--all")
     assert "cannot be combined" in run("import", "--from", "llm", "--dry-run", str(database), code=2, err=True)
     with sqlite3.connect(database) as db:
         [(thread,), _] = db.execute("SELECT id FROM threads ORDER BY id")
@@ -512,3 +514,18 @@ def test_the_command_line_imports_and_exports_a_log(run: Run, tmp_path: Path) ->
     assert "2 new of 11 entries" in run("import", "--from", "llm", str(tmp_path / "made.db"))
     (tmp_path / "no.db").write_text("no database")
     assert "damaged" in run("import", "--from", "llm", str(tmp_path / "no.db"), code=5, err=True)
+
+
+def test_a_log_in_use_is_read_and_a_changed_row_is_recorded(tmp_path: Path) -> None:
+    run_llm("Hello", "-m", "scripted", "-d", str(tmp_path / "logs.db"))
+    with Store.in_memory() as store:
+        other = sqlite3.connect(tmp_path / "logs.db", isolation_level=None)
+        other.execute("PRAGMA journal_mode = WAL")
+        other.execute("UPDATE threads SET name = 'Renamed'")
+        [done] = import_llm(store, tmp_path / "logs.db")
+        kept = [entry for _, entry in store.session(done.session).entries() if "Renamed" in repr(entry.extra)]
+        assert done.entries == 2 and len(kept) == 1, "the write-ahead log is read"
+        other.execute("UPDATE threads SET name = 'Again'")
+        assert import_llm(store, tmp_path / "logs.db")[0].new == 0
+        assert "Again" in repr([store.export(done.session, to="llm").data])
+        other.close()

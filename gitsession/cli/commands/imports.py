@@ -68,6 +68,8 @@ def import_command(
         raise click.UsageError("missing argument: a file, a folder, or --all")
     if agent is not None and agent not in (*FORMATS, *_OTHERS):
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *_OTHERS])}")
+    if agent == _LLM and everything:
+        paths, everything = (*paths, _llm_log()), False
     if agent in _OTHERS and everything:
         raise click.UsageError(f"--all and --from {agent} cannot be combined")
     if agent in (_LLM, _TRACES) and dry_run:
@@ -112,6 +114,11 @@ def import_command(
     if work.failed:
         return max(_CODES.get(type(failure.error), exits.NOT_FOUND) for failure in work.failed)
     return 0 if work.done or work.unchanged else exits.NOTHING
+
+
+def _llm_log() -> Path:
+    """Return the path of the user's own log database of llm."""
+    return Path(os.environ.get("LLM_USER_PATH") or click.get_app_dir("io.datasette.llm"), "logs.db")
 
 
 def _import_other(store: gitsession.Store, path: Path, agent: str, dry_run: bool) -> list[gitsession.ImportResult]:
