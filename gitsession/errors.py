@@ -101,6 +101,10 @@ class Unavailable(GitSessionError):
     """
 
 
+class PluginFailed(GitSessionError):
+    """A plugin that cannot be loaded, that raised an exception, or whose value has the wrong type."""
+
+
 class SummaryFailed(GitSessionError):
     """A failed summary.
 

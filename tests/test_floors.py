@@ -12,7 +12,7 @@ HOUSE = Path(gitsession.__file__).parent
 
 FLOORS = [
     ["dataclass", "errors", "pattern"],
-    ["durable", "paths", "progress"],
+    ["durable", "paths", "plugins", "progress"],
     ["parallel"],
     ["git", "model"],
     ["codec", "line_text"],

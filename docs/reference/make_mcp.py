@@ -24,12 +24,16 @@ sessions](../how-to/let-an-agent-search-past-sessions.md) describes the set-up.
 - The server only reads. With `--allow-write`, it also offers the tools that are marked *writes*. It performs no rewind:
   `plan_rewind` returns the command that you can run.
 - Each line of recorded text in a result begins with `> `, and each result states that quoted text is data. A session
-  can contain text that is written to mislead a model. Control characters and invisible characters are removed.
+  can contain text that is written to mislead a model, also in a title or in the name of a file. Control characters and
+  invisible characters are removed. The text and the structured content of a result have the same quotations, because
+  agents such as Claude Code and codex pass only the structured content to the model.
 - Secrets are withheld, also those that the store has not redacted. Archived sessions are not read.
 - A page has at most {tools.LIMIT_MAX} items, and a text at most {tools.TOKENS_MAX:,} tokens, by an estimate of four
   characters for each. A result that is cut states how to continue.
 - If a tool fails, the result has `isError`, and its text states what is wrong and what to do next. If there is no
   store, the server starts, and each result states how to create one.
+- The server answers `initialize` before it opens the store
+  ([decision 0089](../decisions/0089-serve-mcp-with-our-own-json-rpc.md) has the measured time).
 - When standard input ends, the server answers the requests that it has read, and exits. Batches are refused. A request
   that the client cancels is not answered.
 """

@@ -76,10 +76,10 @@ class Imports:
         A session that is stored in several files, and a database with its log, are always returned.
         """
         seen = self.agents.opened.catalogues.get(fresh=False).seen_files()
-        in_one_file = {format for format in FORMATS.values() if not isinstance(format, Database | Scattered)}
         rest: list[tuple[Path, Format]] = []
         for path, format in files:
-            is_unchanged = path in seen and format in in_one_file and seen[path] == _status(path)
+            in_one_file = not isinstance(format, Database | Scattered)
+            is_unchanged = in_one_file and path in seen and seen[path] == _status(path)
             if is_unchanged and not self.agents.has_new_side_files(format, Path(path), self._finder):
                 self.unchanged += 1
             else:

@@ -47,7 +47,8 @@ def find(
 
     1. ``path``;
     2. the recorded folder, if the working directory of this process is in that folder;
-    3. the top folder of the current repository, if the working directory belongs to the session's project;
+    3. the top folder of the current repository, if the working directory belongs to the session's project, unless the
+       recorded folder exists and belongs to another project;
     4. the recorded folder, if it exists.
 
     If ``writes`` is true, the recorded folder is used only if this store has captured it before, or if it is the
@@ -67,8 +68,10 @@ def find(
     if current is not None:
         if recorded and real is not None and is_trusted and current.is_relative_to(real):
             return Path(recorded)
-        if row is not None and row.identity is not None and projects.identity_of(current) == row.identity:
-            return discover.top_folder(current)
+        identity = None if row is None else row.identity
+        if identity is not None and projects.identity_of(current) == identity:
+            is_elsewhere = is_trusted and real is not None and real.is_dir() and projects.identity_of(real) != identity
+            return Path(recorded) if recorded and is_elsewhere else discover.top_folder(current)
     if recorded and os.path.isdir(recorded):
         if is_trusted:
             return Path(recorded)

@@ -36,7 +36,8 @@ _REPAIR = "run `gitsession repair`"
 
 def run(app: App) -> list[Check]:
     """Return the findings of all checks."""
-    parts = {"programs": _programs(), "store": _store_checks(app), "hooks": _live(app), "sweep": _sweep(app)}
+    parts = {"programs": _programs(), "plugins": _plugins(), "store": _store_checks(app), "hooks": _live(app)}
+    parts["sweep"] = _sweep(app)
     return [check for what, found in parts.items() for check in _as_far_as_possible(what, found)]
 
 
@@ -63,6 +64,12 @@ def _programs() -> Iterator[Check]:
         return
     old = version < GIT_MIN
     yield Check("git", ".".join(map(str, version)), "upgrade to git 2.39 or later" if old else "")
+
+
+def _plugins() -> Iterator[Check]:
+    from gitsession.cli.plugin_checks import plugin_rows  # with the modules of all kinds of plugins
+
+    yield from (Check(*row) for row in plugin_rows())
 
 
 def _store_checks(app: App) -> Iterator[Check]:
@@ -333,7 +340,8 @@ def _rules(git_dir: Path) -> Iterator[Check]:
         own = own_rules.read(Path(said.rules))
         less = f", all built-in rules except {', '.join(sorted(own.off))}" if own.off else ""
         less += f", except {count(len(own.allow), 'text')} that you allow" if own.allow else ""
-        yield Check("secrets", f"{kept}, with {count(len(own.rules), 'rule')} of your own{less}: {said.rules}")
+        more = f" (plugins: {', '.join(own.plugins)})" if own.plugins else ""
+        yield Check("secrets", f"{kept}, with {count(len(own.rules), 'rule')} of your own{more}{less}: {said.rules}")
     except GitSessionError as error:
         yield Check("secrets", f"{error} (nothing is written until this is fixed)", error.hint)
 

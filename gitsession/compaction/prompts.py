@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias
 
+from gitsession import plugins
 from gitsession.compaction.summary import Kind, Request
 from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 
-GROUP = "gitsession.prompts"
 SECTIONS = ("Goal", "Progress", "Key decisions", "Next steps")
 
 _WORDS_PER_TOKEN = 0.6
@@ -103,11 +103,12 @@ def find_prompt(name: str) -> Writer:
     """Return the prompt function ``name``: ``default`` or a plugin's. Raises ``NotFound`` if the name is unknown."""
     if name == "default":
         return default
-    found = load_plugin(GROUP, name)
-    if found is not None:
-        return cast(Writer, found)
-    known = ", ".join(["default", *plugin_names(GROUP)])
-    raise NotFound(f"unknown prompt {name!r}", hint=f"choose one of {known}")
+    plugin = plugins.find("prompts", name)
+    if plugin is None:
+        known = ", ".join(plugins.names("prompts", ["default"]))
+        raise NotFound(f"unknown prompt {name!r}", hint=f"choose one of {known}")
+    function = plugin.load()
+    return lambda request: plugin.require(plugin.call(function, request), Prompt, "a Prompt")
 
 
 def with_files(summary: str, read: Iterable[str], modified: Iterable[str]) -> str:
@@ -144,18 +145,3 @@ def _one_line(path: str) -> str:
 def _tagged(tag: str, text: str) -> str:
     # A closing tag in the text would end the input too early.
     return f"<{tag}>\n{text.replace(f'</{tag}>', f'< /{tag}>')}\n</{tag}>"
-
-
-def load_plugin(group: str, name: str) -> Any:
-    """Return the plugin called ``name`` in an entry-point group; ``None`` if there is none."""
-    from importlib.metadata import entry_points  # slow: loading it takes a fifth of a command's start time
-
-    found = next(iter(entry_points(group=group, name=name)), None)
-    return found.load() if found is not None else None
-
-
-def plugin_names(group: str) -> list[str]:
-    """Return the names of all plugins in an entry-point group."""
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group=group).names)

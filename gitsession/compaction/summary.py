@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from gitsession.compaction.serialise import TranscriptItem, render
 from gitsession.dataclass import dataclass
-from gitsession.errors import SummaryFailed
+from gitsession.errors import PluginFailed, SummaryFailed
 from gitsession.model.usage import TOKENS_MAX
 
 Kind: TypeAlias = Literal["initial", "update", "prefix", "branch", "title"]
@@ -112,6 +112,8 @@ def summarise(
         summary = summarizer.summarise(request, progress=progress, cancelled=cancelled)
     except SummaryFailed:
         raise
+    except PluginFailed as error:
+        raise SummaryFailed(str(error), hint=error.hint) from error
     except Exception as error:  # a plugin can raise any error
         raise SummaryFailed(f"the summarizer failed: {type(error).__name__}: {error}") from error
     raise_if_cancelled(cancelled)

@@ -62,7 +62,7 @@ def compaction_view(line: ContextHistory, profile: Profile) -> CompactionView:
     """Return the part of a history's context that a compaction can summarize, with the items that ``profile`` shows."""
     visible = reach(line)
     selection = profile.select(line)
-    count = tokens(profile, selection.items, fresh=selection.fresh)
+    count = tokens(profile, selection.items, fresh=selection.fresh, model=selection.state.model)
     by_oid = {oid: tuple(items) for oid, items in itertools.groupby(selection.items, lambda item: item.oid)}
     previous = line.entry(visible.compaction) if visible.compaction else None
     kept, after = _agent_entries(visible.kept), _agent_entries(_entries_after(line, visible.compaction))

@@ -35,12 +35,12 @@ def context(
     items, model = selection.items, selection.state.model
     texts = _texts(line, rules.NAME, selection)
     count = tokens(rules, items, fresh=selection.fresh, current=selection.current, window=window, model=model)
-    count = with_instructions(count, rules, items, texts, selection.fresh)
+    count = with_instructions(count, rules, items, texts, selection.fresh, model)
     for policy in policies:
         items = tuple(policy(items, PolicyInput(rules, count.used, model)))
         if items != selection.items:  # the provider counted another context
             count = tokens(rules, items, fresh=len(items), window=window, model=model)
-            count = with_instructions(count, rules, items, texts, len(items))
+            count = with_instructions(count, rules, items, texts, len(items), model)
     if texts and items != selection.items:
         texts = _moved(texts, selection.items, items)
     return Context(rules.NAME, items, selection.state, count, instruction_texts=texts)

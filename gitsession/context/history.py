@@ -9,7 +9,7 @@ from typing import Protocol
 
 from gitsession.codec import holes
 from gitsession.codec.digest import to_base64url
-from gitsession.errors import Malformed
+from gitsession.errors import GitSessionError, Malformed
 from gitsession.formats import FORMATS
 from gitsession.git.types import Oid
 from gitsession.model.entries import Entry, Instructions, Opaque
@@ -57,6 +57,7 @@ class HistoryCache:
 
     Attributes:
         indexed_entries: Entries that an index returned, by object id.
+        nodes: Nodes of entries, by object id.
         entries: Views and payloads of entries, by object id.
         redacted_entries: Object ids of entries with placeholders.
     """
@@ -67,24 +68,35 @@ class HistoryCache:
     def clear(self) -> None:
         """Empty the cache. Call this method after a purge."""
         self.indexed_entries: dict[Oid, IndexedEntry] = {}
+        self.nodes: dict[Oid, Node] = {}
         self.entries: dict[Oid, tuple[Entry, bytes]] = {}
         self.redacted_entries: set[Oid] = set()
         self._bytes = 0
 
     def keep(self, oid: Oid, entry: Entry, payload: bytes, *, has_placeholders: bool) -> None:
         """Add an entry to the cache. ``has_placeholders``: whether a part of its payload is redacted."""
-        size = len(payload) + _ENTRY_BYTES
-        if self._bytes + size > MEMORY_BYTES_MAX:
-            self.clear()
-        self._bytes += size
+        self._reserve(len(payload) + _ENTRY_BYTES)
         self.entries[oid] = entry, payload
         if has_placeholders:
             self.redacted_entries.add(oid)
 
+    def keep_node(self, node: Node) -> None:
+        """Add a node to the cache."""
+        self._reserve(_NODE_BYTES)
+        self.nodes[node.oid] = node
+
+    def _reserve(self, size: int) -> None:
+        if self._bytes + size > MEMORY_BYTES_MAX:
+            self.clear()
+        self._bytes += size
+
 
 MEMORY_BYTES_MAX = 16 << 20
-_ENTRY_BYTES = 1_000
-"""Estimated size of an entry in memory in addition to its payload, in bytes."""
+_ENTRY_BYTES, _NODE_BYTES = 1_000, 800
+"""Estimated sizes in memory of an entry, in addition to its payload, and of a node, in bytes."""
+
+_AHEAD_FIRST, _AHEAD_MOST = 16, 512
+"""Number of entries that are loaded together at first, and the maximum."""
 
 
 class ContextHistory:
@@ -140,7 +152,7 @@ class ContextHistory:
         """Yield the entries that a context can show, newest first. Other entries may be among them."""
         oid = self.leaf
         while oid:
-            indexed = self._indexed_entry(oid, goes_on=True)
+            indexed = None if oid in self._cache.nodes else self._indexed_entry(oid, goes_on=True)
             if indexed is not None and indexed.payload and oid not in self._cache.entries:
                 self._expected.append(indexed.payload)
             yield indexed or self._node(oid)
@@ -155,10 +167,27 @@ class ContextHistory:
         return found
 
     def _node(self, oid: Oid) -> Node:
-        node = self._nodes.get(oid)
+        node = self._nodes.get(oid) or self._cache.nodes.get(oid)
         if node is None:
-            node = self._nodes[oid] = load(self._store, oid)
+            node = load(self._ahead, oid)
+            self._cache.keep_node(node)
+        self._nodes[oid] = node
         return node
+
+    def _load_ahead(self, oid: Oid, count: int) -> set[Oid]:
+        """Load objects of up to ``count`` indexed entries, back from ``oid``, and return the ids of the entries."""
+        found: list[IndexedEntry] = []
+        above: Oid | None = oid
+        while above and len(found) < count:
+            indexed = self._indexed_entry(above, goes_on=True)
+            if indexed is None:
+                break
+            found.append(indexed)
+            above = indexed.above
+        nodes = [each.oid for each in found if each.oid not in self._cache.nodes]
+        payloads = [each.payload for each in found if each.payload and each.oid not in self._cache.entries]
+        self._ahead.load_objects([*nodes, *payloads])
+        return {each.oid for each in found}
 
     def entry(self, spot: Spot) -> Entry:
         """Return the view of an entry."""
@@ -225,13 +254,29 @@ class ContextHistory:
 
     def revealed_entries(self) -> Iterator[tuple[Node, Entry]]:
         """Yield all nodes with their entries, newest first. Redacted parts have their originals, if they are here."""
-        exact: ContextHistory | None = None
-        for node in self.back():
-            entry = self.entry(node)
-            if node.oid in self.redacted_entries:
-                exact = exact or self.revealed()[0]
-                entry = exact.entry(node)
-            yield node, entry
+        expected: set[Oid] = set()
+        oid, count = self.leaf, _AHEAD_FIRST
+        while oid is not None:
+            if not expected and oid not in self._cache.nodes:
+                expected = self._load_ahead(oid, count)
+                count = min(count * 4, _AHEAD_MOST)
+            expected.discard(oid)
+            node = self._node(oid)
+            oid = node.parent
+            yield node, self._revealed_entry(node)
+
+    def revealed_contents(self) -> Iterator[Entry]:
+        """Yield the entries with a kind in ``CONTEXT_KINDS``, newest first, as ``revealed_entries`` does."""
+        for chunk in _chunks(spot for spot in self.showable_entries() if spot.kind in anchors.CONTEXT_KINDS):
+            yield from map(self._revealed_entry, chunk)
+
+    def _revealed_entry(self, spot: Spot) -> Entry:
+        entry = self.entry(spot)
+        return self._exact.entry(spot) if spot.oid in self.redacted_entries else entry
+
+    @functools.cached_property
+    def _exact(self) -> ContextHistory:
+        return self.revealed()[0]
 
     @functools.cached_property
     def anchors(self) -> HistoryState:
@@ -263,6 +308,22 @@ class ContextHistory:
         if not isinstance(files, Instructions):
             return found
         return files if found is None else dataclasses.replace(found, files=files.files)
+
+
+def _chunks(spots: Iterator[Spot]) -> Iterator[list[Spot]]:
+    """Yield lists of increasing length. If ``spots`` raises an error, the entries before it are yielded first."""
+    chunk: list[Spot] = []
+    count = _AHEAD_FIRST
+    try:
+        for spot in spots:
+            chunk.append(spot)
+            if len(chunk) == count:
+                yield chunk
+                chunk, count = [], min(count * 4, _AHEAD_MOST)
+    except GitSessionError:
+        yield chunk
+        raise
+    yield chunk
 
 
 def names_of(node: Spot) -> tuple[str, ...]:

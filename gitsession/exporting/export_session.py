@@ -17,8 +17,9 @@ from gitsession.codec.digest import to_base64url
 from gitsession.codec.payload import headline
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused
-from gitsession.exporting import json_lines, llm, markdown, otlp
+from gitsession.exporting import json_lines
 from gitsession.exporting.gather import ExportInput, gather
+from gitsession.exporting.readable import READABLE_FORMATS, PluginWriter, export_names, find_writer
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Format, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
 from gitsession.formats.base.outgoing import Outgoing, Writer
@@ -38,8 +39,6 @@ from gitsession.store.interface import ObjectStore
 EXTERNAL_IMAGES = (
     "images that the file only refers to: the agent stores them in a separate folder, and `resume` restores them"
 )
-READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, llm, markdown, otlp)}
-"""The formats that do not belong to an agent. Sessions can be exported in these formats, but not imported from them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def export(
     Args:
         store: The store.
         sid: The id of the session.
-        to: An agent of ``FORMATS`` or a format of ``READABLE_FORMATS``; ``None`` for the agent of the session.
+        to: A name in ``readable.export_names``, except ``html``; ``None`` for the agent of the session.
         at: The entry whose history is exported; ``None`` for all entries.
         cwd: The folder in which to continue the session, for agents that are ``Resumable``; ``None`` if the exported
             session will not be continued. If the agent already has a file of this session and the export is not that
@@ -113,11 +112,11 @@ def export(
     tree = _readable_tree(store, sid, at)
     _, start_entry = session_facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, start_entry)
-    if agent in READABLE_FORMATS:
-        return _export_readable(store, sid, READABLE_FORMATS[agent], at, agent_of(store, sid, start_entry), begun)
+    writer = find_writer(agent) if to is not None or agent in READABLE_FORMATS else None
+    if writer is not None:
+        return _export_readable(store, sid, writer, at, agent_of(store, sid, start_entry), begun)
     if agent not in FORMATS:
-        hint = f"pass --to with a supported agent: {', '.join(FORMATS)}"
-        raise Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)
+        raise _unsupported(sid, agent)
     gathered = gather(store, sid, FORMATS[agent], at)
     out = gathered.out
     if cwd is not None:
@@ -145,6 +144,12 @@ def export(
     )
 
 
+def _unsupported(sid: str, agent: str) -> Refused:
+    """Return the error for an agent whose format is not installed."""
+    hint = f"pass --to with a format: {', '.join(export_names())}"
+    return Refused(f"cannot export session {sid} for '{agent}': the agent is not supported", hint=hint)
+
+
 def _first_prompt(out: Outgoing) -> str | None:
     """Return the text of the first exported prompt that has text, shortened to one line as in lists."""
     entries = (each.entry for each in out.history())
@@ -165,13 +170,21 @@ def _count_linked_files(agent: str, data: bytes) -> int:
 
 
 def _export_readable(
-    store: ObjectStore, sid: str, writer: Writer, at: Node | None, agent: str, begun: Mapping[Oid, Sequence[str]]
+    store: ObjectStore,
+    sid: str,
+    writer: Writer | PluginWriter,
+    at: Node | None,
+    agent: str,
+    begun: Mapping[Oid, Sequence[str]],
 ) -> ExportResult:
     """Return the session in the format of ``writer``. The header contains the name ``agent`` and the id ``sid``."""
     found = gather(store, sid, writer, at, begun)
     out = dataclasses.replace(found.out, session=dataclasses.replace(found.out.session, agent=agent))
+    if isinstance(writer, PluginWriter):
+        text = writer.text(out)
+        return ExportResult(writer.AGENT, text.data, found.left_out, notes=text.notes, path=sid + writer.suffix)
     written = writer.write(out)
-    if writer is READABLE_FORMATS[json_lines.AGENT]:
+    if writer.AGENT == json_lines.AGENT:
         written = json_lines.with_records(written, store, sid, at)
     return ExportResult(writer.AGENT, written.data, found.left_out, len(written.lines), written.notes)
 
@@ -293,6 +306,8 @@ def _file(
     own_nodes = (node for node in file.nodes if node.source is None and node.oid != start)
     left_out = sum(to_base64url(node.chain) not in in_file for node in own_nodes)
     agent = next((node.source.agent for node in lines.values() if node.source), root.agent)
+    if agent not in FORMATS:  # the plugin that imported the session is missing
+        raise _unsupported(sid, agent)
     format = FORMATS[agent]
     if isinstance(format, Document):
         return ExportResult(agent, _document(store, format, file), left_out)

@@ -17,8 +17,8 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt
 from gitsession.exporting.answers import unfolded, with_tool_names
 from gitsession.exporting.visible_history import visible_history
-from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
-from gitsession.formats.base.outgoing import Writer, portable
+from gitsession.formats import Format, Outgoing, OutgoingEntry
+from gitsession.formats.base.outgoing import Target, portable
 from gitsession.formats.base.record import TAIL
 from gitsession.git.types import Oid
 from gitsession.model import entries as kinds
@@ -63,7 +63,7 @@ class ExportInput:
 
 
 def gather(
-    store: ObjectStore, sid: str, format: Writer, at: Node | None = None, begun: Mapping[Oid, Sequence[str]] = {}
+    store: ObjectStore, sid: str, format: Target, at: Node | None = None, begun: Mapping[Oid, Sequence[str]] = {}
 ) -> ExportInput:
     """Return the input for the writer ``format`` to export the session ``sid``.
 
@@ -79,7 +79,7 @@ def gather(
 
 class _Gatherer:
     def __init__(
-        self, store: ObjectStore, sid: str, format: Writer, at: Node | None, begun: Mapping[Oid, Sequence[str]]
+        self, store: ObjectStore, sid: str, format: Target, at: Node | None, begun: Mapping[Oid, Sequence[str]]
     ) -> None:
         self.store, self.sid, self.format, self.at, self.begun = store, sid, format, at, begun
         tree = graph.tree(store, sid)
@@ -151,10 +151,10 @@ class _Gatherer:
         labels, title = self._names(entries)
         leaf = self._key_of_leaf(entries)
         all_entries = entries
-        if self.format.AGENT in FORMATS:
+        if isinstance(self.format, Format):
             entries, labels, leaf = self._as_in_context(entries, labels, leaf)
         entries, leaf = unfolded(entries, leaf)
-        if self.format.AGENT in FORMATS:
+        if isinstance(self.format, Format):
             with_names = with_tool_names(entries, all_entries)
             entries = self._timed([self._portable(each) for each in with_names])
         out = Outgoing(

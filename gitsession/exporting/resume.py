@@ -26,7 +26,6 @@ from gitsession.exporting import export_session, session_files
 from gitsession.exporting.export_session import ExportResult, agent_of, export
 from gitsession.formats import (
     FORMATS,
-    ROOTS,
     Accompanied,
     Format,
     Importing,
@@ -35,6 +34,7 @@ from gitsession.formats import (
     WithSideFiles,
     Workspace,
     all_with_capability,
+    roots_of,
     with_capability,
 )
 from gitsession.formats.base.jsonl import parse
@@ -381,7 +381,7 @@ def _folder(format: Resumable, target: Workspace, environment: Mapping[str, str]
 
     If the agent has no root, this is the folder of ``target``.
     """
-    roots = ROOTS[format.AGENT]
+    roots = roots_of(format)
     if not roots:
         return Path(target.cwd)
     return discover.base_of(roots[0], Path(target.home), environment).absolute()
@@ -520,7 +520,7 @@ def _stored_sessions(
     format: Format, id: str, home: Path, environment: Mapping[str, str]
 ) -> Iterator[tuple[Path, Source]]:
     """Yield each database of the agent that has the session ``id``, with the session."""
-    for root in ROOTS[format.AGENT]:
+    for root in roots_of(format):
         for path in sorted(discover.base_of(root, home, environment).glob(root.pattern)):
             try:
                 session = _session(format, path, id)

@@ -4,17 +4,21 @@ This package does not access a store, the clock, or files. The records of a sess
 interpretation of a record (``read``) is a *view*, which is computed on access and may change between releases. The text
 of a record's commit message (``headline``) is frozen under a view number, because the text is part of an object id.
 
-The modules for an agent and the classes of ``base`` are loaded on first use.
+The modules for an agent and the classes of ``base`` are loaded on first use. Formats of plugins are looked up if a name
+is not one of gitsession's own, and after gitsession's own formats.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
+
+from gitsession.errors import PluginFailed
 
 if TYPE_CHECKING:
+    from gitsession import plugins
     from gitsession.formats.base.format import (
         Accompanied,
         Continuing,
@@ -45,6 +49,8 @@ __all__ = [
     "DATA",
     "FOLDERS",
     "FORMATS",
+    "NOT_AGENTS",
+    "OWN_FORMATS",
     "ROOTS",
     "STATE",
     "Accompanied",
@@ -78,10 +84,12 @@ __all__ = [
     "WrittenFile",
     "all_with_capability",
     "claimed",
+    "roots_of",
     "with_capability",
 ]  # fmt: skip
 
 F = TypeVar("F", bound="Format")
+T = TypeVar("T")
 
 
 class SearchRoot(NamedTuple):
@@ -182,33 +190,88 @@ _AGENTS = {
 """The agents by name. The formats are tried on a file in this order: the formats with stricter patterns come first."""
 
 ROOTS: Mapping[str, tuple[SearchRoot, ...]] = {agent: known.roots for agent, known in _AGENTS.items()}
-"""The folders in which each agent keeps its sessions."""
+"""The folders in which each agent keeps its sessions. ``roots_of`` includes the formats of plugins."""
+
+
+NOT_AGENTS = ("html", "jsonl", "markdown", "otlp")
+"""Names of export formats, which no agent can have."""
 
 
 class _Formats(Mapping[str, "Format"]):
-    """A mapping from agent names to formats. Each format is loaded on first use."""
+    """A mapping from agent names to formats. Each format is loaded on first use.
+
+    Iteration leaves out the plugins that cannot be used, and logs the reason.
+    """
 
     def __init__(self) -> None:
-        self._loaded: dict[str, Format] = {}
+        self._loaded: dict[str | plugins.Plugin, Format] = {}
 
     def __getitem__(self, agent: str) -> Format:
+        """Return the format of ``agent``. Raises ``KeyError``, or ``PluginFailed`` if its plugin cannot be used."""
+        if agent not in _AGENTS:
+            return self._of_plugin(agent)
         if agent not in self._loaded:
-            module = import_module(f"{__name__}.{_AGENTS[agent].module}")
-            self._loaded[agent] = getattr(module, agent)
+            self._loaded[agent] = getattr(import_module(f"{__name__}.{_AGENTS[agent].module}"), agent)
         return self._loaded[agent]
 
+    def _of_plugin(self, agent: str) -> Format:
+        plugin = _plugin(agent)
+        if plugin is None:
+            raise KeyError(agent)
+        if plugin not in self._loaded:
+            from gitsession.formats import plugin_format
+
+            self._loaded[plugin] = plugin_format.load(plugin)
+        return self._loaded[plugin]
+
+    @overload
+    def get(self, agent: str, /) -> Format | None: ...
+    @overload
+    def get(self, agent: str, default: T, /) -> Format | T: ...
+    def get(self, agent: str, default: T | None = None, /) -> Format | T | None:
+        """Return the format of ``agent``, or ``default`` if there is none or its plugin cannot be used."""
+        try:
+            return self[agent]
+        except KeyError:
+            return default
+        except PluginFailed as failure:
+            from gitsession import plugins
+
+            plugins.report(failure)
+            return default
+
     def __contains__(self, agent: object) -> bool:
-        return agent in _AGENTS  # the inherited method would load the format
+        # The inherited method would load the format.
+        return agent in _AGENTS or (isinstance(agent, str) and _plugin(agent) is not None)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_AGENTS)
+        from gitsession import plugins
+
+        yield from _AGENTS
+        yield from (name for name in plugins.of_kind("formats") if name not in _AGENTS and self.get(name) is not None)
 
     def __len__(self) -> int:
-        return len(_AGENTS)
+        return sum(1 for _ in self)
+
+
+def _plugin(agent: str) -> plugins.Plugin | None:
+    if agent in NOT_AGENTS:
+        return None
+    from gitsession import plugins  # few processes need it
+
+    return plugins.find("formats", agent)
 
 
 FORMATS: Mapping[str, Format] = _Formats()
 """The formats by agent name, in the order in which they are tried on a file."""
+
+OWN_FORMATS: Collection[str] = _AGENTS.keys()
+"""The names of gitsession's own formats."""
+
+
+def roots_of(format: Format) -> Sequence[SearchRoot]:
+    """Return the folders in which the agent of ``format`` keeps its sessions."""
+    return ROOTS.get(format.AGENT) or [SearchRoot(*root) for root in format.ROOTS]
 
 
 def __getattr__(name: str) -> object:
@@ -236,4 +299,5 @@ def claimed(head: bytes) -> Format | None:
     for agent, known in _AGENTS.items():
         if re.search(known.sign, head) and FORMATS[agent].claims(head):
             return FORMATS[agent]
-    return None
+    others = (format for agent, format in FORMATS.items() if agent not in _AGENTS)
+    return next((format for format in others if format.claims(head)), None)

@@ -30,6 +30,7 @@ from pydantic_core import to_jsonable_python
 
 from gitsession.dataclass import dataclass
 from gitsession.frameworks.adk_events import derive_item, messages_of
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.stored_items import difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.store.lock import exclusive_lock
@@ -48,9 +49,13 @@ Result = TypeVar("Result")
 
 @dataclass(slots=True)
 class _Known:
-    """The events and the state of a session on its branch. ``tip``: the object id of the newest entry."""
+    """The events and the state of a session on its branch. ``tip``: the object id of the newest entry.
 
-    tip: str
+    ``parts``: the messages of an event whose last entry was not read yet.
+    """
+
+    tip: str = ""
+    parts: list[Message] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     state: dict[str, Any] = field(default_factory=dict)
     time: float | None = None
@@ -66,9 +71,15 @@ class GitSessionService(BaseSessionService):
     The methods run in threads. Several processes can share the store.
     """
 
-    def __init__(self, store: Store) -> None:
-        """Wrap an open store."""
+    def __init__(self, store: Store, *, cwd: str | None = None) -> None:
+        """Wrap a store.
+
+        Args:
+            store: The open store. The caller closes it.
+            cwd: The working directory of a new session. Defaults to that of the process.
+        """
         self._store = store
+        self._cwd = cwd
         self._mutex = threading.Lock()
         self._cache: dict[str, _Known] = {}
 
@@ -82,10 +93,7 @@ class GitSessionService(BaseSessionService):
         self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
     ) -> AdkSession | None:
         """Return a session, with all events or those that ``config`` selects; ``None`` if there is none."""
-        found = await self._run(self._get, app_name, user_id, session_id.strip())
-        if found is not None and config is not None:
-            found.events = _selected(found.events, config)
-        return found
+        return await self._run(self._get, app_name, user_id, session_id.strip(), config or GetSessionConfig())
 
     async def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
         """Return the sessions of a user, or of all users, without their events, the oldest first."""
@@ -141,23 +149,22 @@ class GitSessionService(BaseSessionService):
         values = to_json(to_jsonable_python(state))
         self._share(app, user, values)
         own = {name: value for name, value in values.items() if not name.startswith((*_SCOPES, State.TEMP_PREFIX))}
-        session = self._store.keyed_session(key, agent=AGENT)
+        session = self._store.keyed_session(key, agent=AGENT, cwd=session_folder(self._cwd))
         session.append(Custom(custom_type=_START, data=json.dumps({"state": own, "time": time.time()})))
-        return self._merged(app, user, id, self._known(session))
+        return self._merged(app, user, id, self._known(session), [])
 
-    def _get(self, app: str, user: str, id: str) -> AdkSession | None:
+    def _get(self, app: str, user: str, id: str, config: GetSessionConfig) -> AdkSession | None:
         known = self._read(_key(app, user, id))
-        return None if known is None else self._merged(app, user, id, known)
+        return None if known is None else self._merged(app, user, id, known, _selected(known.events, config))
 
     def _list(self, app: str, user: str | None) -> list[AdkSession]:
         found = []
         for row in self._store.sessions():
             parts = [unquote(part) for part in (row.key or "").split("/")] if row.agent == AGENT else []
             if len(parts) == 3 and parts[0] == app and user in (None, parts[1]):
-                session = self._get(*parts)
-                if session is not None:
-                    session.events = []
-                    found.append(session)
+                known = self._read(_key(*parts))
+                if known is not None:
+                    found.append(self._merged(parts[0], parts[1], parts[2], known, []))
         return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
     def _delete(self, key: str) -> None:
@@ -177,9 +184,9 @@ class GitSessionService(BaseSessionService):
         if known.time > given.last_update_time:
             raise StaleSessionError(f"Session {given.id} was changed since it was read. Get it again before appending.")
         item = to_json(stored.model_dump(mode="json", exclude_none=True, by_alias=True))
-        for entry in _entries(item):
-            session.append(entry)
+        # The shared state is stored first: an event that is there after a crash has its whole effect.
         self._share(given.app_name, given.user_id, item["actions"].get("stateDelta", {}))
+        session.append_all(_entries(item))
         return True
 
     def _share(self, app: str, user: str, values: Mapping[str, Any]) -> None:
@@ -196,12 +203,12 @@ class GitSessionService(BaseSessionService):
         newest = next((entry for _, entry in entries if isinstance(entry, Custom)), None)
         return {} if newest is None else json.loads(newest.data)
 
-    def _merged(self, app: str, user: str, id: str, known: _Known) -> AdkSession:
+    def _merged(self, app: str, user: str, id: str, known: _Known, events: list[Event]) -> AdkSession:
         state = dict(known.state)
         for prefix, key in zip(_SCOPES, (_key(app), _key(app, user)), strict=True):
             state |= {prefix + name: value for name, value in self._shared(key).items()}
         found = AdkSession(id=id, app_name=app, user_id=user, state=state, last_update_time=known.time or 0.0)
-        found.events = known.events
+        found.events = events
         return copy.deepcopy(found)
 
     def _read(self, key: str) -> _Known | None:
@@ -211,22 +218,27 @@ class GitSessionService(BaseSessionService):
 
     def _known(self, session: Session) -> _Known:
         """Return the events and the state of the session's branch."""
-        tip = session.resolve("leaf").oid
-        known = self._cache.get(session.id)
-        if known is None or known.tip != tip:
-            known = _Known(tip)
-            parts: list[Message] = []
-            for _, entry in reversed(list(session.entries())):
-                _add(known, entry, parts)
-            self._cache.pop(session.id, None)
-            self._cache[session.id] = known
-            if len(self._cache) > _CACHED_MAX:
-                self._cache.pop(next(iter(self._cache)))
+        tip = session.resolve("leaf")
+        known = self._cache.pop(session.id, None)
+        if known is None or known.tip != tip.oid:
+            new: list[Entry] = []
+            for node, entry in session.entries(tip):
+                if known is not None and node.oid == known.tip:
+                    break
+                new.append(entry)
+            else:
+                known = _Known()
+            for entry in reversed(new):
+                _add(known, entry)
+            known.tip = tip.oid
+        self._cache[session.id] = known
+        if len(self._cache) > _CACHED_MAX:
+            self._cache.pop(next(iter(self._cache)))
         return known
 
 
-def _add(known: _Known, entry: Entry, parts: list[Message]) -> None:
-    """Add an entry of the branch. ``parts``: the messages of an event whose last entry was not read yet."""
+def _add(known: _Known, entry: Entry) -> None:
+    """Add the next entry of the branch."""
     if isinstance(entry, Custom) and entry.custom_type == _START:
         start = json.loads(entry.data)
         known.state, known.time = dict(start["state"]), start["time"]
@@ -236,11 +248,11 @@ def _add(known: _Known, entry: Entry, parts: list[Message]) -> None:
     if isinstance(entry, Custom) and entry.custom_type == _EVENT:
         item = json.loads(entry.data)
     elif isinstance(entry, Message) and isinstance(kept, str):
-        parts.append(entry)
+        known.parts.append(entry)
         beside = json.loads(kept)
         if "number" in beside:
-            item = patched(derive_item(parts[-beside["number"] :]), beside["change"] or {})
-            parts.clear()
+            item = patched(derive_item(known.parts[-beside["number"] :]), beside["change"] or {})
+            known.parts.clear()
     if item is not None:
         delta = item["actions"].get("stateDelta", {})
         known.events.append(Event.model_validate(item))

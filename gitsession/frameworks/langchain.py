@@ -11,6 +11,7 @@ from langchain_core.messages import BaseMessage, messages_from_dict
 
 from gitsession.context.providers.wire import to_base64
 from gitsession.formats.base.blocks import content_reader, image, redacted
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.stored_items import item_of, to_json, with_item
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message, Reset
@@ -40,17 +41,17 @@ class GitSessionChatMessageHistory(BaseChatMessageHistory):
         Args:
             session_id: The program's own id of the chat.
             store: The open store.
-            cwd: The working directory of a new session.
+            cwd: The working directory of a new session. Defaults to that of the process.
 
         Raises:
             InvalidName: The id is empty.
         """
-        self.session: Session = store.keyed_session(session_id, agent=AGENT, cwd=cwd)
+        self.session: Session = store.keyed_session(session_id, agent=AGENT, cwd=session_folder(cwd))
 
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages since the last ``clear``, the oldest first."""
-        entries = takewhile(lambda entry: not isinstance(entry, Reset), (entry for _, entry in self.session.entries()))
+        entries = takewhile(lambda entry: not isinstance(entry, Reset), self.session.contents())
         return [to_langchain(entry) for entry in entries if isinstance(entry, Message)][::-1]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:

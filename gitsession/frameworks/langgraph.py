@@ -24,6 +24,7 @@ from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.frameworks.langgraph_thread import LangGraphThread, SavedCheckpoint
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec
+from gitsession.frameworks.session_folder import session_folder
 
 _END = object()
 _THREADS_MAX = 100
@@ -38,16 +39,19 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
     of a thread are branches. Messages are message entries. Threads and processes can share a store.
     """
 
-    def __init__(self, store: Store, *, serde: SerializerProtocol | None = None) -> None:
+    def __init__(self, store: Store, *, serde: SerializerProtocol | None = None, cwd: str | None = None) -> None:
         """Wrap a store.
 
         Args:
             store: The open store. The caller closes it.
             serde: The serializer. With one that is not a ``JsonPlusSerializer``, such as one that encrypts, every value
                 is stored as its bytes, and messages are no entries.
+            cwd: The working directory of a new thread. Defaults to that of the process. Sessions of other namespaces
+                have none, so that the address ``@`` finds the thread.
         """
         super().__init__(serde=serde)
         self.store = store
+        self._cwd = cwd
         self._threads: dict[str, LangGraphThread] = {}
         self._lock = threading.Lock()
 
@@ -125,6 +129,26 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
                 (task, write.channel, decode(write.plain)) for task, write in thread.ordered_writes(record.id)
             ],
         )
+
+    def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
+        """Return the writes from which the values of ``DeltaChannel`` are computed, and the value before them.
+
+        Args:
+            config: The checkpoint, as for ``get_tuple``.
+            channels: The names of the channels.
+
+        Returns:
+            For each channel, ``writes`` of the checkpoints before this one, the oldest first, since the last stored
+            value, and that value as ``seed``, if there is one.
+        """
+        thread = self._thread(*_address(config))
+        if thread is not None:
+            with thread.lock:
+                id = get_checkpoint_id(config)
+                record = thread.find(id) if id else thread.newest()
+                if record is not None:
+                    return thread.delta_history(record, channels)
+        return {name: {"writes": []} for name in channels}
 
     # ---- writing
 
@@ -207,6 +231,10 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
         """Return a checkpoint, as ``get_tuple`` does."""
         return await asyncio.to_thread(self.get_tuple, config)
 
+    async def aget_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
+        """Return the writes of channels, as ``get_delta_channel_history`` does."""
+        return await asyncio.to_thread(lambda: self.get_delta_channel_history(config=config, channels=channels))
+
     async def alist(
         self,
         config: RunnableConfig | None,
@@ -283,7 +311,8 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
         """Return a thread, which is created if there is none."""
         thread = self._thread(thread_id, namespace)
         while thread is None:
-            self.store.keyed_session(_key(thread_id, namespace), agent=KEY)
+            cwd = None if namespace else session_folder(self._cwd)
+            self.store.keyed_session(_key(thread_id, namespace), agent=KEY, cwd=cwd)
             thread = self._thread(thread_id, namespace)
         return thread
 

@@ -12,6 +12,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
@@ -109,6 +110,7 @@ class LangGraphThread:
         self.records: dict[str, SavedCheckpoint] = {}
         self.writes: dict[str, dict[tuple[str, int], StoredWrite]] = {}
         self.deleted: set[str] = set()
+        self._deleted_writes: dict[str, dict[tuple[str, int], StoredWrite]] = {}
         self._objects, self._stored, self._codec = objects, stored, codec
         self._positions: dict[Oid, _Position] = {}
         self._nodes: dict[Oid, Node] = {}
@@ -164,7 +166,7 @@ class LangGraphThread:
         elif isinstance(entry, Custom) and entry.custom_type == DELETED:
             self.deleted.update(entry.data["checkpoints"])
             for id in entry.data["checkpoints"]:
-                self.writes.pop(id, None)
+                self._deleted_writes[id] = self.writes.pop(id, {})
         self._positions[node.oid] = here
 
     def _add_writes(self, data: Mapping[str, Any]) -> None:
@@ -204,15 +206,41 @@ class LangGraphThread:
     def values(self, record: SavedCheckpoint) -> dict[str, Any]:
         """Return the values of the channels of a checkpoint, which the caller may change."""
         state = self._state(record)
-        return {
-            name: self._codec.decode(held.plain) if isinstance(held, _Whole) else self._codec.load_items(held)
-            for name in record.data["values"]
-            if (held := state.get(name)) is not None
-        }
+        return {name: self._value(held) for name in record.data["values"] if (held := state.get(name)) is not None}
 
-    def ordered_writes(self, id: str) -> list[tuple[str, StoredWrite]]:
-        """Return the pending writes of a checkpoint with the ids of their tasks, in the order of the tasks."""
-        found = self.writes.get(id, {})
+    def _value(self, held: Held) -> Any:
+        return self._codec.decode(held.plain) if isinstance(held, _Whole) else self._codec.load_items(held)
+
+    def delta_history(self, record: SavedCheckpoint, channels: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Return the writes to channels since their last stored value, and this value as ``seed``, if there is one.
+
+        Deleted checkpoints before ``record`` are included, because the value of a checkpoint must not change when
+        earlier ones are deleted.
+        """
+        found: dict[str, dict[str, Any]] = {name: {"writes": []} for name in channels}
+        remaining, seen = set(channels), {record.id}
+        at = self.records.get(record.parent or "")
+        while at is not None and remaining and at.id not in seen:
+            seen.add(at.id)
+            for task, write in reversed(self.ordered_writes(at.id, self._deleted_writes.get(at.id, {}))):
+                if write.channel in remaining:
+                    found[write.channel]["writes"].insert(0, (task, write.channel, self._codec.decode(write.plain)))
+            for name in remaining.intersection(at.data["values"]):
+                held = self._state(at).get(name)
+                if held is not None:
+                    found[name]["seed"] = self._value(held)
+                    remaining.discard(name)
+            at = self.records.get(at.parent or "")
+        return found
+
+    def ordered_writes(
+        self, id: str, otherwise: Mapping[tuple[str, int], StoredWrite] = MappingProxyType({})
+    ) -> list[tuple[str, StoredWrite]]:
+        """Return the pending writes of a checkpoint with the ids of their tasks, in the order of the tasks.
+
+        ``otherwise``: the writes if the checkpoint has none.
+        """
+        found = self.writes.get(id) or otherwise
         return [(key[0], found[key]) for key in sorted(found, key=lambda key: (found[key].path, *key))]
 
     def _state(self, record: SavedCheckpoint) -> dict[str, Held]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Any
 
 from agents.memory.session_settings import SessionSettings, coerce_session_settings, resolve_session_limit
 
@@ -17,13 +17,13 @@ from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
+from gitsession.frameworks.session_folder import session_folder
+from gitsession.frameworks.threads import completed
 from gitsession.model.entries import Entry, Message, Reset
 from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
     from agents.items import TResponseInputItem
-
-Result = TypeVar("Result")
 
 _TRIES = 10
 
@@ -37,7 +37,7 @@ class GitSession:
     Args:
         session_id: The program's own id of the session. It is stored as the key of the session.
         store: The store. The program closes it.
-        cwd: The working directory of a new session, in which its tools work.
+        cwd: The working directory of a new session, in which its tools work. Defaults to that of the process.
         session_settings: The SDK's settings of the session, such as the default ``limit`` of ``get_items``.
     """
 
@@ -68,7 +68,7 @@ class GitSession:
         """
         found = self._find()
         if found is None:
-            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=self._cwd)
+            found = self._store.keyed_session(self.session_id, agent=AGENT, cwd=session_folder(self._cwd))
             self._sid = found.id
         return found
 
@@ -89,18 +89,28 @@ class GitSession:
         """Append items to the active branch: all of them, or none if an error occurs."""
         if items:
             entries: list[Entry] = [entry_of(item) for item in items]
-            await _completed(lambda: self._append(entries))
+            await completed(lambda: self._append(entries))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item from the session and return it; ``None`` if there are no items.
 
         The session continues on a branch that ends before the item. The item stays on the branch that is left.
         """
-        return await _completed(self._pop)
+        return await completed(self._pop)
 
     async def clear_session(self) -> None:
         """Remove all items from the session. They stay in its history, before an entry that resets the session."""
-        await _completed(self._clear)
+        await completed(self._clear)
+
+    async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
+        """Replace all items in one transaction. ``OpenAIResponsesCompactionSession`` uses this method if it is there.
+
+        Without it, the SDK would clear the session and then add the items, and a crash between the two would leave no
+        items. The replaced items stay in the history, before an entry that resets the session.
+        """
+        entries = [Reset(), *map(entry_of, items)]
+        await completed(lambda: self._append(entries))
+        return True
 
     # ---- branches, as in the SDK's AdvancedSQLiteSession
 
@@ -119,11 +129,11 @@ class GitSession:
             Refused: The session already has a branch with this name.
             InvalidName: The name is not a valid branch name.
         """
-        return await _completed(lambda: self._branch(turn_number, branch_name))
+        return await completed(lambda: self._branch(turn_number, branch_name))
 
     async def switch_to_branch(self, branch_id: str) -> None:
         """Make a branch the active branch. Raises ``NotFound`` if there is no such branch."""
-        await _completed(lambda: self.stored.switch(branch_id))
+        await completed(lambda: self.stored.switch(branch_id))
 
     async def list_branches(self) -> list[dict[str, Any]]:
         """Return a dict for each branch: ``branch_id``, ``message_count``, ``user_turns`` and ``is_current``.
@@ -145,8 +155,9 @@ class GitSession:
         found = self._find()
         if found is None or limit == 0:
             return []
-        count = limit if limit is not None and limit > 0 else None
-        return [item for _, item, _ in islice(_items(found), count)][::-1]
+        messages = (entry for entry in takewhile(_is_current, found.contents()) if isinstance(entry, Message))
+        items = (item for message in messages for item in reversed(items_of(message)))
+        return list(islice(items, limit if limit is not None and limit > 0 else None))[::-1]
 
     def _append(self, entries: list[Entry]) -> None:
         self.stored.append_all(entries, to_active=True)
@@ -198,24 +209,11 @@ class GitSession:
 
 def _items(session: Session) -> Iterator[tuple[Node, Any, bool]]:
     """Yield the entry, the item, and whether it is a user message, back to the last reset; the newest first."""
-    for node, entry in session.entries():
-        if isinstance(entry, Reset):
-            return
+    for node, entry in takewhile(lambda each: _is_current(each[1]), session.entries()):
         if isinstance(entry, Message):
             for item in reversed(items_of(entry)):
                 yield node, item, entry.role == "user"
 
 
-async def _completed(work: Callable[[], Result]) -> Result:
-    """Run ``work`` in a thread, and wait for its end even if the caller is cancelled, so that its outcome is known."""
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            try:
-                await asyncio.wait({task})
-            except asyncio.CancelledError:
-                continue
-        task.exception()
-        raise
+def _is_current(entry: Entry) -> bool:
+    return not isinstance(entry, Reset)

@@ -15,6 +15,7 @@ from gitsession.codec.cbor import to_profile
 from gitsession.context.providers.wire import data_url
 from gitsession.formats.base.fields import plain
 from gitsession.formats.codex.read_entry import read_blocks
+from gitsession.frameworks.stored_items import copied
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 
@@ -45,7 +46,7 @@ def items_of(message: Message) -> list[Any]:
     if isinstance(rest, str):
         return [json.loads(rest)]
     if isinstance(rest, Mapping):
-        return [{**_single(message), **rest}]
+        return [{**_single(message), **copied(rest)}]
     if message.role == "assistant" and any(isinstance(block, ToolCall | Thinking) for block in message.content):
         return [_single(dataclasses.replace(message, content=(block,))) for block in message.content]
     return [_single(message)]
@@ -108,7 +109,7 @@ def _single(message: Message) -> Any:
         case _, (Thinking() as thinking,):
             return _reasoning(thinking)
         case _, (OtherBlock(value),):
-            return value
+            return copied(value)
         case "assistant", content:
             parts = [_part("assistant", block) for block in content]
             return {"content": parts, "role": "assistant", "status": "completed", "type": "message"}
@@ -142,5 +143,5 @@ def _part(role: str, block: Block) -> Any:
         case File(url=str(url)):
             return {"detail": "auto", "image_url": url, "type": "input_image"}
         case OtherBlock(value):
-            return value
+            return copied(value)
     return {"text": f"[{block.type}]", "type": "input_text"}

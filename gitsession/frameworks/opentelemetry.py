@@ -10,6 +10,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 
 from gitsession.api import Store
 from gitsession.errors import GitSessionError
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.traces import AnswerSpan, TraceRecorder, answer_of
 
 
@@ -20,9 +21,14 @@ class GitSessionSpanExporter(SpanExporter):
     semantic conventions for generative AI, also beside another exporter.
     """
 
-    def __init__(self, store: Store) -> None:
-        """Keep the conversations in ``store``, which the caller closes after the exporter was shut down."""
-        self._recorder = TraceRecorder(store)
+    def __init__(self, store: Store, *, cwd: str | None = None) -> None:
+        """Wrap a store.
+
+        Args:
+            store: The open store. The caller closes it after the exporter was shut down.
+            cwd: The working directory of a new session. Defaults to that of the process.
+        """
+        self._recorder = TraceRecorder(store, cwd=session_folder(cwd))
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """Store the answers of a batch. They are durable when this method returns."""

@@ -28,6 +28,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from gitsession.errors import NotFound
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.stored_items import difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.sessions.content import entry_of
@@ -61,9 +62,15 @@ class GitSessionConversationStore(ConversationStore):
     The methods run in threads. Several processes can share the store.
     """
 
-    def __init__(self, store: Store) -> None:
-        """Wrap an open store."""
+    def __init__(self, store: Store, *, cwd: str | None = None) -> None:
+        """Wrap a store.
+
+        Args:
+            store: The open store. The caller closes it.
+            cwd: The working directory of a new session. Defaults to that of the process.
+        """
         self._store = store
+        self._cwd = cwd
         self._shown = RevealedStore(store.objects)
         self._mutex = threading.Lock()
         self._homes: dict[str, tuple[str, str]] = {}
@@ -186,10 +193,9 @@ class GitSessionConversationStore(ConversationStore):
                 if record.head_id not in {None, *(entry.id for entry in new)}:
                     self._find(record.head_id)
                 handle = self._open(session, stored, key, new[0].parent_id if new else record.head_id)
-                for entry, group in zip(new, groups, strict=True):
-                    at_head = entry is new[-1] and entry.id == record.head_id
-                    self._append(handle, entry, group, {"record": saved} if at_head else {})
-                if not new or new[-1].id != record.head_id:
+                at_head = bool(new) and new[-1].id == record.head_id
+                self._append(handle, new, groups, {"record": saved} if at_head else {})
+                if not at_head:
                     if new:
                         handle = self._open(handle, None, key, record.head_id)
                     handle.append(Custom(custom_type=_RECORD, data=json.dumps(saved)))
@@ -199,13 +205,22 @@ class GitSessionConversationStore(ConversationStore):
                 handle.switch(handle.branch_name)  # last: until then, the record in force is the old one
 
     def _append(
-        self, handle: Session, entry: ConversationEntry, group: tuple[list[Message], Any], more: dict[str, Any]
+        self,
+        handle: Session,
+        new: tuple[ConversationEntry, ...],
+        groups: list[tuple[list[Message], Any]],
+        more: dict[str, Any],
     ) -> None:
-        messages, change = group
-        for message in messages[:-1]:
-            handle.append(_with_beside(message, {"of": entry.id}))
-        beside = {"id": entry.id, "parent": entry.parent_id, "change": change, **more}
-        self._homes[entry.id] = handle.id, handle.append(_with_beside(messages[-1], beside)).oid
+        """Append entries together. ``more``: what is stored beside the last message."""
+        messages: list[Message] = []
+        ends: list[int] = []
+        for entry, (parts, change) in zip(new, groups, strict=True):
+            messages += [_with_beside(message, {"of": entry.id}) for message in parts[:-1]]
+            beside = {"id": entry.id, "parent": entry.parent_id, "change": change}
+            ends.append(len(messages))
+            messages.append(_with_beside(parts[-1], beside | (more if entry is new[-1] else {})))
+        nodes = handle.append_all(messages)
+        self._homes |= {entry.id: (handle.id, nodes[end].oid) for entry, end in zip(new, ends, strict=True)}
 
     def _open(
         self, session: Session | None, record: ConversationRecord | None, key: str, entry_id: str | None
@@ -213,7 +228,7 @@ class GitSessionConversationStore(ConversationStore):
         """Return a handle on a branch on which ``entry_id`` is the newest entry. A new branch is not active yet."""
         if session is None:
             if entry_id is None:
-                return self._store.keyed_session(key, agent=AGENT)
+                return self._store.keyed_session(key, agent=AGENT, cwd=session_folder(self._cwd))
             other, node = self._find(entry_id)
             return other.fork(node, key=key)
         if record is None and entry_id is None:

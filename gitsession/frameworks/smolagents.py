@@ -33,8 +33,8 @@ class _Recorded:
     keys: list[str]
 
 
-class GitSessionMemory(AgentMemory):
-    """The memory of an agent, kept in a gitsession store: ``agent.memory = GitSessionMemory("ada", store)``.
+class GitSessionAgentMemory(AgentMemory):
+    """The memory of an agent, kept in a gitsession store: ``agent.memory = GitSessionAgentMemory("ada", store)``.
 
     The object has the steps of the session's active branch. A step that is appended is durable on return. Steps that
     are removed stay on the branch that is left. If another program appends to the branch at the same time, the memory

@@ -28,6 +28,13 @@ def to_json(value: Any) -> Any:
         raise Malformed(f"cannot store the message: {error}", hint="use only values that JSON can represent") from error
 
 
+def copied(value: Any) -> Any:
+    """Return a copy of a JSON value. Entries are cached, so a program that changes an item must have its own copy."""
+    if isinstance(value, dict):
+        return {name: copied(item) for name, item in value.items()}
+    return [copied(item) for item in value] if isinstance(value, list) else value
+
+
 def with_item(message: Message, item: Any, derive: Callable[[Message], Any], key: str) -> Message:
     """Return a storable message, with the parts of ``item`` that it does not determine in ``extra[key]``."""
     message = storable(message)
@@ -37,8 +44,8 @@ def with_item(message: Message, item: Any, derive: Callable[[Message], Any], key
 
 def item_of(message: Message, derive: Callable[[Message], Any], key: str) -> Any:
     """Return the item from which ``with_item`` made ``message``; for another message, the derived item."""
-    kept = message.extra.get(key)
-    return patched(derive(message), json.loads(kept)) if isinstance(kept, str) else derive(message)
+    kept, derived = message.extra.get(key), copied(derive(message))
+    return patched(derived, json.loads(kept)) if isinstance(kept, str) else derived
 
 
 def difference(old: Any, new: Any) -> Any:

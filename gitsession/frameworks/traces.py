@@ -74,8 +74,10 @@ def answers_in(data: bytes) -> Iterator[AnswerSpan]:
 class TraceRecorder:
     """The sessions of a store to which the answers of traces are added."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, cwd: str | None = None) -> None:
+        """Wrap an open store. ``cwd``: the working directory of new sessions."""
         self._store = store
+        self._cwd = cwd
         self._known: dict[tuple[str, str], _Conversation] = {}
 
     def record(self, spans: Iterable[AnswerSpan]) -> list[ImportResult]:
@@ -94,7 +96,7 @@ class TraceRecorder:
 
     def _conversation(self, agent: str, id: str) -> _Conversation:
         if (agent, id) not in self._known:
-            self._known[agent, id] = _Conversation(self._store.keyed_session(id, agent=agent))
+            self._known[agent, id] = _Conversation(self._store.keyed_session(id, agent=agent, cwd=self._cwd))
         return self._known[agent, id]
 
 

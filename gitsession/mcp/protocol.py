@@ -33,6 +33,7 @@ CONCURRENT = frozenset({"tools/call", "resources/list", "resources/read"})
 """Methods that may run beside others."""
 CANCELLING = Cancelling("notifications/cancelled", "requestId", is_answered=False)
 
+_ERROR_CHARS = 1000
 _VERSION = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 _CACHED = {"server/discover", "tools/list", "resources/list", "resources/templates/list", "resources/read"}
@@ -139,11 +140,15 @@ class McpProtocol:
         """Return what is wrong, why, and what to do next."""
         if not isinstance(error, GitSessionError | OSError | ValueError):
             return f"error: internal error: {type(error).__name__}: {error}"
-        text = f"error: {error}"
+        from gitsession.mcp.quoting import one_line, quote_line
+
+        safe = str if self._reader is None else self._reader.guard.words
+        lines = [f"error: {one_line(safe(str(error)), _ERROR_CHARS)}"]
         if isinstance(error, Ambiguous):
-            text += "".join(f"\n> {each}" for each in error.candidates[:20])
-        text += f"\nhint: {error.hint}" if isinstance(error, GitSessionError) and error.hint else ""
-        return text if self._reader is None else self._reader.guard.words(text)
+            lines += [quote_line(safe(each)) for each in error.candidates[:20]]
+        if isinstance(error, GitSessionError) and error.hint:
+            lines.append(f"hint: {one_line(safe(error.hint), _ERROR_CHARS)}")
+        return "\n".join(lines)
 
     # ---- resources
 

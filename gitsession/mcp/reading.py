@@ -16,10 +16,7 @@ from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Message
 from gitsession.redaction.guard import Guard
 from gitsession.sessions.node import Node
-from gitsession.web.reading import EntryReader, ReadEntry
-
-_WORD_CHARS = 16
-"""Maximum length of the last word of a text that was cut."""
+from gitsession.web.reading import EntryReader, ReadEntry, withheld_in
 
 
 class SessionReader:
@@ -53,14 +50,8 @@ class SessionReader:
         return self.store.session(self.row(address).sid)
 
     def line(self, text: str | None, size: int = 200) -> str:
-        """Return a text on one line, without secrets.
-
-        If the text was cut in a long word, the word is left out: no rule recognizes the beginning of a secret.
-        """
-        shown = self.guard.words(text or "")
-        if shown.endswith("…") and len(shown.split()[-1]) > _WORD_CHARS:
-            shown = f"{shown.rpartition(' ')[0]} …".lstrip()
-        return quoting.one_line(shown, size)
+        """Return a text that may be cut on one quoted line, without secrets."""
+        return quoting.quote_line(self.guard.excerpt(text or ""), size)
 
     def quoted(self, text: str, size: int) -> str:
         """Return the beginning of a text without secrets, quoted."""
@@ -84,5 +75,4 @@ class SessionReader:
 
     def withheld(self, sid: str, oid: str) -> tuple[str, ...]:
         """Return the rules that find secrets in an entry, so that no part of its text is shown."""
-        session = self.store.session(sid)
-        return next(EntryReader(self.store.objects, sid, self.guard).read([session.resolve(oid)])).withheld
+        return withheld_in(self.store.objects, self.guard, sid, oid)

@@ -11,6 +11,7 @@ from gitsession.errors import InvalidName, NotFound
 
 if TYPE_CHECKING:
     from gitsession.api import Session
+    from gitsession.index.catalogue import Row
     from gitsession.mcp.reading import SessionReader
     from gitsession.web.reading import ReadEntry
 
@@ -57,7 +58,7 @@ def list_sessions(reader: SessionReader, cursor: object = None) -> dict[str, Any
             "uri": f"{SCHEME}{row.sid}",
             "name": row.sid,
             "title": reader.line(row.name, 120),
-            "description": reader.line(f"Recorded session of {row.agent} in {row.project or 'an unknown folder'}"),
+            "description": _about(reader, row),
             "mimeType": MIME,
             "annotations": {"lastModified": to_iso(row.updated_ms)},
         }
@@ -65,6 +66,13 @@ def list_sessions(reader: SessionReader, cursor: object = None) -> dict[str, Any
     ]
     more = len(rows) > start + PAGE_SIZE
     return {"resources": shown, **({"nextCursor": str(start + PAGE_SIZE)} if more else {})}
+
+
+def _about(reader: SessionReader, row: Row) -> str:
+    from gitsession.mcp.quoting import name_of
+
+    folder = reader.line(row.project)
+    return "\n".join(filter(None, (f"Recorded session of {name_of(row.agent)}.", folder)))
 
 
 def read(reader: SessionReader, uri: str) -> str:
@@ -87,11 +95,11 @@ def transcript(reader: SessionReader, address: str, at: str) -> str:
             earlier = found.node.oid
             break
         if text:
-            about = [quoting.author_of(found.entry), quoting.time_of(found.entry.at_ms), f"entry {found.node.oid[:12]}"]
-            parts.append(f"## {' · '.join(filter(None, about))}\n\n{_shown(text)}")
+            names = [quoting.author_of(found.entry), quoting.time_of(found.entry.at_ms), f"entry {found.node.oid[:12]}"]
+            parts.append(f"## {' · '.join(filter(None, names))}\n\n{_shown(text)}")
             room -= len(parts[-1])
-    head = [f"# {reader.line(row.name)}", quoting.NOTICE]
-    head += [f"Session {session.id} of {row.agent}, updated {quoting.time_of(row.updated_ms)}."]
+    head = ["# Recorded session", quoting.NOTICE, reader.line(row.name)]
+    head += [f"Session {session.id} of {quoting.name_of(row.agent)}, updated {quoting.time_of(row.updated_ms)}."]
     if earlier:
         rest = f"{SCHEME}{quote(session.id)}/{earlier}"
         head.append(f"The transcript is limited. Read {rest} for the earlier entries.")

@@ -17,7 +17,7 @@ class SearchHit(TypedDict):
         role: Role of the text.
         at: Time of the entry (UTC).
         agent: Agent of the session.
-        title: Title or first words of the session.
+        title: Quoted title, or first words of the first prompt.
         text: Quoted text around the hit.
     """
 
@@ -53,7 +53,7 @@ class SessionItem(TypedDict):
         session: Id of the session.
         agent: Agent that wrote it.
         title: Quoted title, or first words of the first prompt.
-        folder: Working directory in which it began.
+        folder: Quoted path of the working directory in which it began.
         started: Time of the first entry (UTC).
         updated: Time of the newest entry (UTC).
         entries: Number of entries.
@@ -175,7 +175,7 @@ class FilePage(TypedDict):
 
     Attributes:
         notice: States that quoted text is data.
-        path: Path of the file.
+        path: Quoted path of the file.
         changes: The changes, the newest first; or the ranges of lines, in order.
         total: Number of items on all pages.
         next_offset: Offset of the next page; missing on the last page.
@@ -242,7 +242,7 @@ class PlannedFile(TypedDict):
     """The decision about one file.
 
     Attributes:
-        path: Path of the file.
+        path: Quoted path of the file.
         action: What the rewind would do: `write`, `merge`, `remove`, or `leave` and `conflict` for no change.
         why: The reason.
     """
@@ -260,7 +260,7 @@ class PlannedRewind(TypedDict):
         session: Id of the session.
         entry: Id of the entry.
         moves: Whether the conversation would continue at another entry.
-        workspace: Folder whose files would be restored; empty if none would be.
+        workspace: Quoted path of the folder whose files would be restored; empty if none would be.
         files: The files that would change, or stay although the session changed them.
         total_files: Number of these files, of which `files` has at most 200.
         command: Command that the user can run to perform the rewind.

@@ -46,6 +46,7 @@ TOKENS_MAX = 10_000
 """Maximum number of tokens of a text, by estimate."""
 _OFFSET_MAX = 10_000
 _TEXT_CHARS, _PROMPT_CHARS, _MESSAGE_CHARS = 500, 1000, 3000
+_PATH_CHARS = 1000
 _FILES_MAX = 200
 _WITHHELD = "(withheld: the entry contains a secret; read_entry shows its other text)"
 
@@ -114,7 +115,7 @@ class SessionTools:
             limit: Maximum number of hits, at most 50.
             offset: Number of hits to skip. Pass next_offset of the last result.
         """
-        from gitsession.mcp.quoting import NOTICE, time_of
+        from gitsession.mcp.quoting import NOTICE, name_of, time_of
 
         start, size = _page(offset, limit)
         filters: dict[str, Any] = {"agent": agent, "project": project, "file": file, "role": role}
@@ -125,7 +126,7 @@ class SessionTools:
         hits: list[SearchHit] = [
             {
                 "session": hit.session.sid, "entry": hit.oid, "role": hit.role, "at": time_of(hit.at_ms),
-                "agent": hit.session.agent, "title": self._reader.line(hit.session.name),
+                "agent": name_of(hit.session.agent), "title": self._reader.line(hit.session.name),
                 "text": self._hit_text(hit),
             }
             for hit in found[start : start + size]
@@ -137,13 +138,13 @@ class SessionTools:
         lines = [f"{_count(len(hits), 'hit')} for {query[:100]!r}."]
         for it in hits:
             lines += [f"{it['session']} entry {it['entry'][:12]} {it['agent']} {it['role']} {it['at']}"]
-            lines += [f"> {it['title']}", *it["text"].split("\n")]
+            lines += [it["title"], it["text"]]
         if "suggestion" in value:
             lines.append(f"Did you mean {value['suggestion']!r}?")
         return _paged(value, lines, len(found) > start + size, start + size)
 
     def _hit_text(self, hit: Any) -> str:
-        if not hit.name and hit.role != "title" and self._reader.withheld(hit.session.sid, hit.oid):
+        if hit.role != "title" and self._reader.withheld(hit.session.sid, hit.oid):
             return f"> {_WITHHELD}"
         text = "\n".join(filter(None, (hit.before, hit.line, hit.after))) or hit.snippet
         return self._reader.quoted(text if len(text) <= _TEXT_CHARS else hit.snippet, _TEXT_CHARS)
@@ -160,14 +161,14 @@ class SessionTools:
             limit: Maximum number of sessions, at most 50.
             offset: Number of sessions to skip. Pass next_offset of the last result.
         """
-        from gitsession.mcp.quoting import NOTICE, time_of
+        from gitsession.mcp.quoting import NOTICE, name_of, time_of
 
         start, size = _page(offset, limit)
         rows = self._store.sessions_of(folder) if folder else self._store.sessions()
         rows = [row for row in rows if agent in ("", row.agent)]
         items: list[SessionItem] = [
             {
-                "session": row.sid, "agent": row.agent, "title": self._reader.line(row.name),
+                "session": row.sid, "agent": name_of(row.agent), "title": self._reader.line(row.name),
                 "folder": self._reader.line(row.project), "started": time_of(row.created_ms),
                 "updated": time_of(row.updated_ms), "entries": row.entries, "changed_files": row.changed,
             }
@@ -176,7 +177,7 @@ class SessionTools:
         lines = [f"{_count(len(items), 'session')} of {len(rows):,}."]
         for it in items:
             lines.append(f"{it['session']} {it['agent']} {it['updated']} {_count(it['entries'], 'entry', 'entries')}")
-            lines.append(f"> {it['title']}  ({it['folder']})")
+            lines += filter(None, (it["title"], it["folder"]))
         value: SessionListing = {"notice": NOTICE, "sessions": items, "total": len(rows)}
         return _paged(value, lines, len(rows) > start + size, start + size)
 
@@ -201,7 +202,7 @@ class SessionTools:
         shown, text = self._reader.entry(found, node)
         at, end = max(offset, 0), max(offset, 0) + _chars(max_tokens)
         value: EntryText = {
-            "notice": quoting.NOTICE, "session": found.id, "entry": node.oid, "kind": node.kind,
+            "notice": quoting.NOTICE, "session": found.id, "entry": node.oid, "kind": quoting.name_of(node.kind),
             "author": quoting.author_of(shown.entry), "at": quoting.time_of(shown.entry.at_ms),
             "text": quoting.quote(text[at:end]), "withheld": list(shown.withheld),
         }  # fmt: skip
@@ -268,7 +269,7 @@ class SessionTools:
             offset: Number of items to skip. Pass next_offset of the last result.
         """
         from gitsession.discovery.file_history import FileHistory, TrackedFile
-        from gitsession.mcp.quoting import NOTICE
+        from gitsession.mcp.quoting import NOTICE, quote_line
 
         start, size = _page(offset, limit)
         history, file = FileHistory(self._store.catalogue(), self._store.objects), TrackedFile.at(path)
@@ -281,14 +282,16 @@ class SessionTools:
                 {"change": f"{it.change} +{it.added} -{it.removed}", **self._origin(history.origin(it.sid, it.oid))}
                 for it in shown
             ]
-        lines = [f"{_count(total, 'range' if first_line > 0 else 'change')} of {file.path}."]
+        shown_path = quote_line(file.path, _PATH_CHARS)
+        lines = [f"{_count(total, 'range' if first_line > 0 else 'change')} of the file", shown_path]
         for it in items:
             what = it.get("change") or f"lines {it.get('lines')}"
             if not it["session"]:
                 lines.append(f"{what}: no recorded session")
                 continue
-            lines += [f"{what}: {it['session']} entry {it['entry'][:12]} {it['agent']} {it['at']}", f"> {it['prompt']}"]
-        value: FilePage = {"notice": NOTICE, "path": file.path, "changes": items, "total": total}
+            lines += [f"{what}: {it['session']} entry {it['entry'][:12]} {it['agent']} {it['at']}"]
+            lines += filter(None, [it["prompt"]])
+        value: FilePage = {"notice": NOTICE, "path": shown_path, "changes": items, "total": total}
         return _paged(value, lines, total > start + size, start + size)
 
     def _blamed(
@@ -308,13 +311,13 @@ class SessionTools:
         return len(groups), [{"lines": f"{begin}-{end}", **self._origin(origin)} for begin, end, origin in shown]
 
     def _origin(self, origin: LineOrigin | None) -> FileChangeItem:
-        from gitsession.mcp.quoting import time_of
+        from gitsession.mcp.quoting import name_of, time_of
 
         if origin is None:
             return {"session": "", "entry": "", "at": "", "agent": "", "prompt": ""}
         return {
-            "session": origin.sid, "entry": origin.oid, "at": time_of(origin.at_ms), "agent": origin.agent,
-            "prompt": self._reader.line(origin.prompt),
+            "session": origin.sid, "entry": origin.oid, "at": time_of(origin.at_ms),
+            "agent": name_of(origin.agent),            "prompt": self._reader.line(origin.prompt),
         }  # fmt: skip
 
     @tool("Recall prompts")
@@ -343,10 +346,10 @@ class SessionTools:
         return _paged(value, lines, len(found) > start + size, start + size)
 
     def _prompt(self, sid: str, oid: str, at_ms: int, agent: str, text: str) -> PromptItem:
-        from gitsession.mcp.quoting import time_of
+        from gitsession.mcp.quoting import name_of, time_of
 
         quoted = self._reader.quoted(text.strip(), _PROMPT_CHARS)
-        return {"session": sid, "entry": oid, "at": time_of(at_ms), "agent": agent, "text": quoted}
+        return {"session": sid, "entry": oid, "at": time_of(at_ms), "agent": name_of(agent), "text": quoted}
 
     @tool("List rewind points")
     def list_rewind_points(self, session: str = "@", limit: int = 20, offset: int = 0) -> ToolResult[RewindPoints]:
@@ -391,7 +394,7 @@ class SessionTools:
             parts: The data to restore.
         """
         from gitsession.checkpoints.rewind_decisions import UNCHANGED
-        from gitsession.mcp.quoting import NOTICE
+        from gitsession.mcp.quoting import NOTICE, one_line
 
         found = self._reader.session(session)
         node = found.resolve(entry)
@@ -401,9 +404,10 @@ class SessionTools:
         changes = [it for it in plan.changes if it.reason != UNCHANGED]
         value: PlannedRewind = {
             "notice": NOTICE, "session": found.id, "entry": node.oid, "moves": plan.moves,
-            "workspace": plan.workspace or "", "total_files": len(changes), "command": command,
+            "workspace": self._reader.line(plan.workspace, _PATH_CHARS), "total_files": len(changes),
+            "command": command,
             "files": [
-                {"path": self._reader.line(it.path), "action": it.action, "why": it.reason}
+                {"path": self._reader.line(it.path, _PATH_CHARS), "action": it.action, "why": one_line(it.reason)}
                 for it in changes[:_FILES_MAX]
             ],
         }  # fmt: skip
@@ -411,7 +415,8 @@ class SessionTools:
         lines += [
             f"the conversation {'would continue' if plan.moves else 'would stay'} at entry {plan.new_tip.oid[:12]}"
         ]
-        lines += [f"{it['action']} {it['path']} ({it['why']})" for it in value["files"]]
+        for it in value["files"]:
+            lines += [f"{it['action']} ({it['why']}):", it["path"]]
         more = len(changes) - len(value["files"])
         lines += [f"and {_count(more, 'more file')}"] if more else [] if changes else ["no file would change"]
         return ToolResult(value, [*lines, f"To rewind, the user can run: {command}"])

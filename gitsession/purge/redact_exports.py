@@ -190,10 +190,11 @@ def _strings(value: Any) -> Iterator[str]:
 
 def _source(export: ExportedFile, data: bytes) -> Source | None:
     """Parse an exported file like an import; ``None`` if it is not an agent's file or no longer contains a session."""
-    if export.agent not in FORMATS:
+    format = FORMATS.get(export.agent)
+    if format is None:
         return None
     try:
-        return FORMATS[export.agent].split(data, name=sources.name_of(Path(export.path)), final=True)
+        return format.split(data, name=sources.name_of(Path(export.path)), final=True)
     except Malformed:
         return None
 

@@ -32,6 +32,9 @@ _LOOKAHEAD_BYTES = 1 << 18
 
 _CBOR, _JSON = "cbor", ("json", "jsonl")
 
+_CUT = re.compile(r"\A…[!-~]*|[!-~]*…(?=(?: \(\+\d+ tools?\))?\Z)")
+"""The words at the ends of a text that were cut, with the mark. A subject can have a number of tools after the mark."""
+
 
 class Redacted(NamedTuple):
     """A payload with placeholders in place of its secrets. ``rows``: the placeholders, in order."""
@@ -50,7 +53,7 @@ class Guard:
     def load(cls, rules: str = "") -> Guard:
         """Return a guard with the built-in rules and those in the file ``rules``.
 
-        Raises ``NotFound`` and ``Refused`` if the file cannot be used.
+        Raises ``NotFound``, ``Refused`` or ``PluginFailed`` if the rules cannot be used.
         """
         if not rules:
             return cls(Scanner())
@@ -86,6 +89,14 @@ class Guard:
         """Return ``text``, which is stored outside a payload, with its secrets redacted."""
         data = text.encode("utf-8", "surrogatepass")
         return self.redact("text", data).payload.decode("utf-8", "surrogatepass")
+
+    def excerpt(self, text: str) -> str:
+        """Return a text that may be cut, such as the subject of an entry, with its secrets redacted.
+
+        If ``…`` marks that the text was cut, the word at the mark is left out, because no rule recognizes a part of a
+        secret.
+        """
+        return self.words(_CUT.sub("…", text))
 
     def in_file(self, data: bytes) -> str | None:
         """Return the first rule that finds a secret in a file; ``None`` if no rule does, or if the file is not text."""

@@ -1,4 +1,4 @@
-"""The user's own rules in a TOML file (docs/explanation/secrets.md).
+"""The user's own rules in a TOML file, and the rules of the plugins that the file names (docs/explanation/secrets.md).
 
 Each rule has samples that it must find. The rule is tested with its samples before it is used, because a wrong rule
 would silently find nothing.
@@ -10,11 +10,14 @@ import errno
 import os
 import re
 import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gitsession.errors import NotFound, Refused
-from gitsession.redaction.rule import Rule
+from gitsession.plugins import Plugin, described, find
+from gitsession.redaction.rule import Check, Rule
 from gitsession.redaction.scan import RULES, Scanner
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -26,18 +29,23 @@ class UserRules(NamedTuple):
     """The content of a rules file.
 
     Attributes:
-        rules: The rules.
+        rules: The rules, including those of plugins.
         off: Names of the built-in rules that are turned off.
         allow: Texts that are not secrets. A hit is not redacted if it is equal to one of them.
+        plugins: Names of the selected plugins.
     """
 
     rules: tuple[Rule, ...]
     off: frozenset[str]
     allow: frozenset[bytes]
+    plugins: tuple[str, ...] = ()
 
 
 def read(file: Path) -> UserRules:
-    """Read the rules in ``file``. Raises ``NotFound``, or ``Refused`` with the invalid rule and the reason."""
+    """Read the rules in ``file``.
+
+    Raises ``NotFound``, ``PluginFailed``, or ``Refused`` with the invalid rule and the reason.
+    """
     try:
         path = Path(os.path.expanduser(file))
         if path.exists() and not path.is_file():
@@ -48,21 +56,53 @@ def read(file: Path) -> UserRules:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Refused(f"cannot read the rules in '{file}': {error}", hint=_HINT) from None
     tables = document.get("rule", [])
-    if not isinstance(tables, list) or document.keys() - {"rule", "off", "allow"}:
-        raise _refusal(f"rules in '{file}'", "expected only off, allow, and tables [[rule]]")
-    off, allow = (_texts(document, name, file) for name in ("off", "allow"))
-    unknown = sorted(off - {rule.name for rule in RULES})
+    if not isinstance(tables, list) or document.keys() - {"rule", "off", "allow", "plugins"}:
+        raise _refusal(f"rules in '{file}'", "expected only off, allow, plugins, and tables [[rule]]")
+    off, allow, plugins = (_texts(document, name, file) for name in ("off", "allow", "plugins"))
+    unknown = sorted({*off} - {rule.name for rule in RULES})
     if unknown:
         raise _refusal(f"rules in '{file}'", f"off names {unknown[0][:_NAME_MAX]!a}, which is not a built-in rule")
     rules = tuple(_rule(table, f"rule {number} in '{file}'") for number, table in enumerate(tables, 1))
-    return UserRules(rules, off, frozenset(text.encode() for text in allow))
+    for name in plugins:
+        plugin = find("secrets", name)
+        if plugin is None:
+            what = f"cannot use the rules in '{file}': no installed package has the plugin {name[:_NAME_MAX]!a}"
+            raise NotFound(what, hint="install the package with these rules, or remove the name from plugins")
+        rules += tuple(rules_of_plugin(plugin))
+    twice = sorted({rule.name for rule in rules if sum(each.name == rule.name for each in rules) > 1})
+    if twice:
+        raise _refusal(f"rules in '{file}'", f"two rules have the name {twice[0]!r}")
+    return UserRules(rules, frozenset(off), frozenset(text.encode() for text in allow), plugins)
 
 
-def _texts(document: dict[str, Any], name: str, file: Path) -> frozenset[str]:
+def rules_of_plugin(plugin: Plugin) -> Iterator[Rule]:
+    """Yield the rules of a plugin. Raises ``PluginFailed``."""
+    for value in plugin.require(plugin.load(), Sequence, "a list of Rule"):
+        rule = plugin.require(value, Rule, "a list of Rule")
+        rule = replace(rule, is_token=False, check=rule.check and _checked(plugin, rule))
+        try:
+            _check_rule(rule, "rule")
+        except (Refused, TypeError, AttributeError, ValueError) as error:  # such as a pattern that is not bytes
+            problem = error if isinstance(error, Refused) else described(error)
+            raise plugin.failure(f"rule {rule.name!r}: {problem}") from error
+        yield rule
+
+
+def _checked(plugin: Plugin, rule: Rule) -> Check:
+    """Return the function ``check`` of a rule. If it fails, nothing is written."""
+
+    def check(found: bytes) -> bool:
+        assert rule.check is not None
+        return plugin.require(plugin.call(rule.check, found), bool, f"True or False from the rule {rule.name}")
+
+    return check
+
+
+def _texts(document: dict[str, Any], name: str, file: Path) -> tuple[str, ...]:
     texts = document.get(name, [])
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise _refusal(f"rules in '{file}'", f"{name} must be a list of strings")
-    return frozenset(texts)
+    return tuple(dict.fromkeys(texts))
 
 
 _HINT = "correct the file, or set gitsession.rules in the store's configuration to another file"
@@ -70,19 +110,23 @@ _HINT = "correct the file, or set gitsession.rules in the store's configuration 
 
 def _rule(table: Any, where: str) -> Rule:
     _check_fields(table, where)
-    name, pattern = table["name"], table["pattern"].encode()
+    words = tuple(word.encode() for word in table.get("words", []))
+    samples, never = (tuple(table.get(field, [])) for field in ("samples", "never"))
+    rule = Rule(table["name"], table["pattern"].encode(), words, is_token=False, samples=samples, never=never)
+    _check_rule(rule, where)
+    return rule
+
+
+def _check_rule(rule: Rule, where: str) -> None:
+    name = rule.name
     if not _NAME.fullmatch(name) or len(name) > _NAME_MAX or any(rule.name == name for rule in RULES):
         problem = (
             f"the name {name[:_NAME_MAX]!r} is already in use, or not 1 to {_NAME_MAX} characters of a-z, 0-9 and -"
         )
         raise _refusal(where, problem)
-    where = f"rule {name} in {where.partition(' in ')[2]}"
-    _check_pattern(pattern, where)
-    words = tuple(word.encode() for word in table.get("words", []))
-    samples, never = (tuple(table.get(field, [])) for field in ("samples", "never"))
-    rule = Rule(name, pattern, words, is_token=False, samples=samples, never=never)
+    where = where if " in " not in where else f"rule {name} in {where.partition(' in ')[2]}"
+    _check_pattern(rule.pattern, where)
     _check_samples(rule, where)
-    return rule
 
 
 def _refusal(rules: str, problem: str) -> Refused:

@@ -353,7 +353,7 @@ def _hits(rule: Rule, word: bytes, data: bytes, where: bytes) -> Iterator[Secret
 def _anywhere(rule: Rule, data: bytes) -> Iterator[SecretSpan]:
     for found in rule.compiled.finditer(data):
         start, end = found.span("secret") if rule.has_group else found.span()
-        if start < end:
+        if start < end and (rule.check is None or rule.check(data[start:end])):
             yield SecretSpan(start, end, rule.name)
 
 

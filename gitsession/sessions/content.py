@@ -163,17 +163,21 @@ def read_alone(store: Reader, blob: Oid, agent: str | None) -> tuple[Entry, byte
     ``Corrupt``.
     """
     data = _read(store, blob, "blob")
-    return payload.decode(data)[0] if agent is None else FORMATS[agent].read(data), data
+    return payload.decode(data)[0] if agent is None else _read_foreign(agent, data), data
 
 
 def decode_payload(node: Node, form: str, data: bytes) -> Entry:
     """Decode a whole payload. Raises ``Malformed`` if a gitsession payload does not follow the format."""
     if form == layout.OWN:
         return payload.decode(data)[0]
-    agent = node.source.agent if node.source else ""
+    return _read_foreign(node.source.agent if node.source else "", data, node.author_seconds * 1000)
+
+
+def _read_foreign(agent: str, data: bytes, at_ms: int = 0) -> Entry:
+    """Decode the payload of an agent. If the agent's format is not installed, the entry is opaque."""
     format = FORMATS.get(agent)
     if format is None:
-        return Opaque(at_ms=node.author_seconds * 1000, payload=data, problem=f"unknown agent {agent[:40]!r}")
+        return Opaque(at_ms=at_ms, payload=data, problem=f"unknown agent {agent[:40]!r}")
     return format.read(data)
 
 

@@ -199,8 +199,8 @@ def _draft_of(store: ObjectStore, node: Node) -> Draft:
     data = content.full_payload(store, node, parts)
     if node.source is None:
         headline = payload.headline(payload.decode(data)[0])
-    elif node.source.agent in FORMATS:
-        headline = FORMATS[node.source.agent].headline(data)
+    elif (format := FORMATS.get(node.source.agent)) is not None:
+        headline = format.headline(data)
     else:
         raise Malformed(f"unknown agent {node.source.agent[:40]!r}", where=node.oid)
     stored = StoredPayload(parts.stored, parts.holes, ())

@@ -147,5 +147,7 @@ def is_delegated(agent: str, source_id: str | None, header: SessionHeader | None
     """Return whether a session is that of a sub-agent: another session started it."""
     if header is not None and refs.is_sid(header.parent or ""):
         return True
+    if header is None or source_id is None:
+        return False
     format = with_capability(agent, Delegating)
-    return format is not None and header is not None and format.is_delegated(source_id or "", header)
+    return format is not None and format.is_delegated(source_id, header)

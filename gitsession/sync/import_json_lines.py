@@ -251,9 +251,10 @@ def _headline(form: str, data: bytes, source: SourceRef | None) -> tuple[Headlin
             return payload.headline(entry), b""
     if source is None:
         raise Malformed("expected a source", where="source")
-    if source.agent not in FORMATS or form != FORMATS[source.agent].FORM:
+    format = FORMATS.get(source.agent)
+    if format is None or form != format.FORM:
         raise Malformed(f"unknown agent or form: {source.agent[:40]!r}, {form[:40]!r}", where="source")
-    return FORMATS[source.agent].headline(data), b""
+    return format.headline(data), b""
 
 
 def _blob(value: Any) -> tuple[bytes, Encoding, bytes]:

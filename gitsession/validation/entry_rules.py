@@ -89,7 +89,7 @@ def faults(
         yield Fault("missing", str(error))
     except GitSessionError as error:
         yield Fault("entry", _error_text(error, node.oid))
-    if not check_message or (node.source is not None and node.source.agent not in FORMATS):
+    if not check_message or (node.source is not None and FORMATS.get(node.source.agent) is None):
         yield from _message_faults(reader.read(node.oid)[1])
 
 

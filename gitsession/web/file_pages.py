@@ -62,8 +62,8 @@ def history(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answ
     names = {row.sid: row.name for row in store.catalogue().sessions()}
     listed = [
         ListedChange(
-            _safe(found.origin(change.sid, change.oid), guard), guard.words(names.get(change.sid, change.sid)), change,
-            change.path if change.path != file.path else "",
+            _safe(found.origin(change.sid, change.oid), guard), guard.excerpt(names.get(change.sid, change.sid)),
+            change, change.path if change.path != file.path else "",
         )
         for change in shown
     ]  # fmt: skip
@@ -119,4 +119,4 @@ def _groups(source: str, path: str, origins: Sequence[LineOrigin | None], guard:
 
 
 def _safe(origin: LineOrigin, guard: Guard) -> LineOrigin:
-    return origin._replace(prompt=guard.words(origin.prompt))
+    return origin._replace(prompt=guard.excerpt(origin.prompt))

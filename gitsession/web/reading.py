@@ -17,7 +17,7 @@ from gitsession.redaction.heuristics import is_random
 from gitsession.sessions import content
 from gitsession.sessions.attached_files import SessionAttachments
 from gitsession.sessions.gaps import DAMAGE
-from gitsession.sessions.node import Node
+from gitsession.sessions.node import Node, load
 from gitsession.sessions.read_ahead import ReadAheadReader
 from gitsession.store.interface import ObjectStore
 
@@ -117,6 +117,11 @@ class EntryReader:
             return content.decode_payload(node, form, payload)
         except DAMAGE as error:
             return Opaque(at_ms=node.author_seconds * 1000, problem=str(error))
+
+
+def withheld_in(store: ObjectStore, guard: Guard, sid: str, oid: Oid) -> tuple[str, ...]:
+    """Return the rules that find a secret in an entry, no excerpt of which may be shown: it can be a part of one."""
+    return next(EntryReader(store, sid, guard).read([load(store, oid)])).withheld
 
 
 def suspicious_in(oid: Oid, texts: Iterable[str]) -> Iterator[SuspiciousText]:

@@ -40,7 +40,7 @@ class SessionSelection:
             and self.project in ("", row.identity, row.project)
             and self.session in ("", row.sid)
         ]
-        self.session_name = guard.words(next((row.name for row in self.rows), "")) if self.session else ""
+        self.session_name = guard.excerpt(next((row.name for row in self.rows), "")) if self.session else ""
         self.agents = sorted({row.agent for row in rows})
         names = {(name, guard.words(short_project(name))) for row in rows if (name := row.identity or row.project)}
         self.projects = sorted(names, key=lambda pair: pair[1])

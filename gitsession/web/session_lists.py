@@ -9,10 +9,12 @@ from typing import NamedTuple
 from markupsafe import Markup, escape
 
 from gitsession.index.catalogue import Row
+from gitsession.index.search import Hit
 from gitsession.index.search_words import ROLES
 from gitsession.redaction.guard import Guard
 from gitsession.web.entries import ID_CHARS
 from gitsession.web.page import clock
+from gitsession.web.reading import withheld_in
 from gitsession.web.selection import SessionSelection, counted, page_of, short_project
 from gitsession.web.serving import Answer, StoreReader
 
@@ -61,10 +63,16 @@ def search(store: StoreReader, guard: Guard, values: Mapping[str, str]) -> Answe
     groups: dict[str, tuple[ListedSession, list[ListedHit]]] = {}
     for hit in hits:
         group = groups.setdefault(hit.session.sid, (_listed(hit.session, guard), []))
-        group[1].append(ListedHit(hit.oid[:ID_CHARS], hit.role, _marked(guard.words(hit.snippet), hit.words)))
+        group[1].append(ListedHit(hit.oid[:ID_CHARS], hit.role, _marked(_excerpt(store, guard, hit), hit.words)))
     return Answer.page(
         "search.html", "/search", query=query, role=role, roles=ROLES, selection=selection, groups=groups.values()
     )
+
+
+def _excerpt(store: StoreReader, guard: Guard, hit: Hit) -> str:
+    if hit.role != "title" and withheld_in(store.objects, guard, hit.session.sid, hit.oid):
+        return "(withheld: the entry contains a secret)"
+    return guard.excerpt(hit.snippet)
 
 
 def _listed(row: Row, guard: Guard) -> ListedSession:
@@ -77,7 +85,7 @@ def _listed(row: Row, guard: Guard) -> ListedSession:
         "Tokens": f"{row.tokens:,}" if row.tokens else "",
     }
     shown = tuple((name, value) for name, value in facts.items() if value)
-    return ListedSession(row.sid, guard.words(row.name), shown, row.changed)
+    return ListedSession(row.sid, guard.excerpt(row.name), shown, row.changed)
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:

@@ -82,11 +82,11 @@ class SessionPage:
         ``tree``: the entries; ``None`` for all of them. ``at``: if it is set, only the history of this entry is shown.
         See also ``EntryReader``.
         """
-        self.row = row._replace(title=guard.words(row.name), project=guard.words(row.project or "") or None)
+        self.row = row._replace(title=guard.excerpt(row.name), project=guard.words(row.project or "") or None)
         tree = tree or graph.tree(store, row.sid)
         self.tips = frozenset(tree.branches.values())
-        labels = names.names(catalogue, row.sid).labels
-        self.transcript = Transcript(tree, row.active, labels, at=at, withhold=guard.words)
+        labels = {oid: guard.words(label) for oid, label in names.names(catalogue, row.sid).labels.items()}
+        self.transcript = Transcript(tree, row.active, labels, at=at, withhold=guard.excerpt)
         self.parts = self.transcript.parts()
         reader = EntryReader(store, row.sid, guard, allowed)
         self.renderer = EntryRenderer(store, self.transcript, reader, row.project or "", on_read)

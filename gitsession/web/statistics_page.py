@@ -65,7 +65,7 @@ def statistics_page(store: StoreReader, guard: Guard, prices: Mapping[str, Price
     shown, pager = page_of(found, "/stats", values)
     rows = [
         StatisticsRow(
-            guard.words(_name(by, row.key, names)), _address(by, row.key), round(100 * amounts[row.key] / longest),
+            guard.excerpt(_name(by, row.key, names)), _address(by, row.key), round(100 * amounts[row.key] / longest),
             [text(row) for text in columns.values()],
         )
         for row in shown

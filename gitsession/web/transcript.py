@@ -98,10 +98,11 @@ class Transcript:
     ) -> None:
         """Order the entries of ``tree``.
 
-        ``at``: if it is set, only the history of this entry. ``withhold``: a function that replaces secrets in a text.
+        ``at``: if it is set, only the history of this entry. ``withhold``: a function that replaces
+        secrets in a text that may be cut.
         """
         self._withhold = withhold
-        self.labels = {oid: withhold(label) for oid, label in labels.items()}
+        self.labels = labels
         branches = {active: tree.branches[active], **tree.branches} if at is None else {active: at.oid}
         self.tips: dict[Oid, tuple[str, ...]] = {}
         for name, oid in branches.items() if len(branches) > 1 else ():

@@ -92,3 +92,4 @@ def test_entries_are_read_with_the_originals_of_redacted_parts(store: Store) -> 
     read = [entry.text for _, entry in session.entries() if isinstance(entry, Message)]
     assert read == ["Hello", f"My token is {secret}"]
     assert [node for node, _ in session.entries("user")] == session.history()[1::-1]
+    assert [entry.text for entry in session.contents() if isinstance(entry, Message)] == read

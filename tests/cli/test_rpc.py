@@ -12,6 +12,8 @@ from typing import Any
 
 import jsonschema
 import pytest
+from builders import header as pi_header
+from builders import said as user_line
 from commands import Run
 from rpc_clients import EVENT, PROGRAM, SCHEMA, Client, answers, begin, request, said
 
@@ -67,6 +69,26 @@ def test_session_of_a_client_from_its_first_entry_to_an_export(client: Client, h
     with Store.open() as store:
         assert store.verify().problems == []
         assert [row.sid for row in store.sessions()] == [session]
+
+
+def test_lines_of_a_file_are_appended_read_and_reported(client: Client) -> None:
+    header, first, second = (line.decode() for line in (pi_header("x"), user_line("a", None), user_line("b", "a")))
+    assert client.call("subscribe", events=["entry"])["subscription"] == 1
+    session = client.call("lines.new", agent="pi", lines=[header])["session"]
+    assert client.call("lines.append", session="pi:x", lines=[first, second], after=1)["count"] == 3
+    assert client.call("lines.read", session=session) == {
+        "session": session,
+        "lines": [header, first, second],
+        "count": 3,
+    }
+    assert client.call("lines.read", session=session, after=1, limit=1)["lines"] == [first]
+    ids = {client.event()["entry"]["source_id"] for _ in range(3)}
+    assert ids == {None, "a", "b"}
+    assert client.call("read", session=session, at="b")["body"]["content"] == [{"type": "text", "text": "words of b"}]
+    refused = client.ask("lines.append", session=session, lines=[user_line("c", "b").decode()], after=2)["error"]
+    assert (refused["code"], refused["data"]["type"]) == (CODES[errors.LeafMoved], "LeafMoved")
+    broken = client.ask("lines.append", session=session, lines=['{"type":"custom","id":"\ud800"}'], after=3)["error"]
+    assert broken["data"]["type"] == "Malformed"
 
 
 def test_events_of_all_kinds_are_sent_although_another_process_writes(client: Client, run: Run, here: Path) -> None:

@@ -7,6 +7,7 @@ import random
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ from gitsession.model.entries import (
     Reset,
     ThinkingChange,
 )
-from gitsession.sessions import graph, history_state
+from gitsession.sessions import content, graph, history_state
 from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node
 from gitsession.store.interface import ObjectStore
@@ -381,6 +382,39 @@ def test_payloads_of_a_context_are_read_together(tmp_path: Path) -> None:
     assert (len(context.messages), watched.reads) == (50, 0)
 
 
+def test_entries_of_a_history_are_read_together_and_once(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "s.git") as store:
+        sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk(*(f"e{at}" for at in range(50))))).session
+        store.flush()
+        watched, memory, leaf = _Bulk(store.objects), HistoryCache(), store.session(sid).leaf
+        assert leaf is not None
+        for _ in range(2):
+            history = ContextHistory(watched, leaf.oid, CatalogueEntryIndex(store.catalogue(), sid), memory)
+            entries = list(history.revealed_entries())
+            contents = list(ContextHistory(watched, leaf.oid, history._index, memory).revealed_contents())
+            assert contents == [found for _, found in entries if found.kind in history_state.CONTEXT_KINDS]
+            assert (len(contents), watched.reads) == (
+                50,
+                2,
+            )  # the tree and the payload of the root, which is no message
+        memory.clear()
+        assert next(ContextHistory(watched, leaf.oid, None, memory).revealed_contents()) == contents[0]
+        assert watched.reads < 30, "the first entry is read without the whole history"
+
+
+def test_entries_after_a_lost_one_are_read(store: Store) -> None:
+    session = begun(store.objects, "one")
+    lost = session.append(Message.user("two"))
+    later = [session.append(Message.user("more")) for _ in range(3)]
+    history = ContextHistory(_Without(store.objects, lost.oid), later[-1].oid)
+    contents, entries = history.revealed_contents(), history.revealed_entries()
+    assert [next(contents).text for _ in later] == ["more"] * 3
+    assert [next(entries)[0] for _ in later] == later[::-1]
+    for found in (contents, entries):
+        with pytest.raises(MissingObject):
+            next(found)
+
+
 def test_second_context_only_reads_new_entries(store: Store) -> None:
     sid = store.agents.import_data(FORMATS["pi"], pi_file(*talk("a", "b", "c"))).session
     session, memory, watched = store.session(sid), HistoryCache(), Watched(store.objects)
@@ -529,6 +563,12 @@ def test_index_has_the_state_of_every_branch_after_any_update(store: Store, seed
             [node.oid for node in line.showable_entries() if node.kind in history_state.CONTEXT_KINDS] for line in lines
         ]
         assert shown[0] == shown[1]
+        entries = list(made.entries())
+        assert [node for node, _ in entries] == made.history()[::-1]
+        assert [each.entry for each in map(partial(content.decode_entry, store.objects), made.history()[::-1])] == [
+            each for _, each in entries
+        ]
+        assert list(made.contents()) == [each for _, each in entries if each.kind in history_state.CONTEXT_KINDS]
         assert made.context().digest == build.context(ContextHistory(store.objects, leaf.oid)).digest
 
 

@@ -17,7 +17,7 @@ from gitsession import Compaction, Message, Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Refused
 from gitsession.exporting import markdown
-from gitsession.exporting.export_session import READABLE_FORMATS
+from gitsession.exporting.readable import READABLE_FORMATS
 from gitsession.formats import FORMATS, Outgoing, OutgoingEntry
 from gitsession.model import entries as kinds
 from gitsession.model.blocks import File, Image, OtherBlock, Text, Thinking, ToolCall

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("google.adk")
 
-from framework_items import JSON_TEXT, kill_after, run_programs
+from framework_items import JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -24,6 +24,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gitsession import Image, Store, Text, ToolCall
+from gitsession.frameworks import google_adk
 from gitsession.frameworks.google_adk import GitSessionService
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-1e9, 1e9) | JSON_TEXT
@@ -241,6 +242,68 @@ def test_an_event_survives_a_kill(tmp_path: Path) -> None:
     )
     with Store.open(tmp_path / "store.git") as store:
         assert [event.id for event in asyncio.run(chat(GitSessionService(store))).events] == ["e1"]
+
+
+RESULTS_OF_TWO_CALLS = """
+from google.adk.events.event import Event
+from google.adk.events.event_actions import EventActions
+from google.genai import types
+from gitsession.frameworks.google_adk import GitSessionService
+
+PLACE = {"app_name": "app", "user_id": "ada", "session_id": "s1"}
+parts = [types.Part.from_function_response(name="read", response={"result": text}) for text in ("x", "y")]
+event = Event(author="agent", id="e2", content=types.Content(role="user", parts=parts))
+
+async def prepare(store):
+    service = GitSessionService(store)
+    session = await service.create_session(**PLACE, state={"user:name": "nobody"})
+    await service.append_event(session, Event(author="user", message="Hello", id="e1"))
+
+async def change(store):
+    service = GitSessionService(store)
+    session = await service.get_session(**PLACE)
+    await service.append_event(session, event)
+"""
+
+
+def test_an_event_is_one_transaction(tmp_path: Path) -> None:
+    killed, complete = kill_after_each_transaction(RESULTS_OF_TWO_CALLS, tmp_path)
+    for place in (killed, complete):
+        with Store.open(place) as store:
+            assert [event.id for event in asyncio.run(chat(GitSessionService(store))).events] == ["e1", "e2"]
+
+
+def test_an_event_is_complete_or_absent_after_a_kill(tmp_path: Path) -> None:
+    shared = 'event.actions = EventActions(state_delta={"user:name": "Ada", "app:n": 1, "n": 2})\n'
+    seen = []
+    for place in kill_after_each_transaction(RESULTS_OF_TWO_CALLS + shared, tmp_path):
+        with Store.open(place) as store:
+            found = asyncio.run(chat(GitSessionService(store)))
+            messages = [node for node in store.session("google-adk:app/ada/s1").history() if node.kind == "message"]
+            assert len(messages) == {1: 1, 2: 3}[len(found.events)]
+            if len(found.events) == 2:
+                assert found.state == {"user:name": "Ada", "app:n": 1, "n": 2}
+            seen.append(len(found.events))
+    assert len(seen) > 2 and seen[-1] == 2
+
+
+def test_a_service_reads_only_new_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Any] = []
+    original = google_adk._add
+    monkeypatch.setattr(google_adk, "_add", lambda known, entry: (read.append(entry), original(known, entry))[1])
+    with Store.in_memory() as store:
+        service, other = GitSessionService(store), GitSessionService(store)
+        asyncio.run(chat(service, *(said("user", types.Part(text=str(number))) for number in range(3))))
+        asyncio.run(chat(other))
+        read.clear()
+        asyncio.run(chat(service, said("user", types.Part(text="3"))))
+        assert len(read) == 1
+        assert [event.content.parts[0].text for event in asyncio.run(chat(other)).events] == ["0", "1", "2", "3"]
+        assert len(read) == 2
+        asyncio.run(chat(service))
+        session = store.session("google-adk:app/ada/s1")
+        session.continue_at("leaf~2")
+        assert [event.content.parts[0].text for event in asyncio.run(chat(service)).events] == ["0", "1"]
 
 
 def test_program_of_the_guide_runs_unchanged(tmp_path: Path) -> None:

@@ -172,6 +172,21 @@ def test_a_message_that_is_not_json_is_refused_and_nothing_is_stored() -> None:
         assert history.messages == []
 
 
+def test_a_program_may_change_the_messages_that_it_receives() -> None:
+    added = [
+        HumanMessage([{"type": "other", "value": {"a": [1]}}], additional_kwargs={"more": {"b": [2]}}),
+        AIMessage("", tool_calls=[{"name": "f", "args": {"x": {"y": 1}}, "id": "1", "type": "tool_call"}]),
+    ]
+    with Store.in_memory() as store:
+        history = GitSessionChatMessageHistory("chat", store)
+        history.add_messages(added)
+        [question, answer] = history.messages
+        question.content[0]["value"]["a"].append(3)
+        question.additional_kwargs["more"]["b"].append(3)
+        answer.tool_calls[0]["args"]["x"]["y"] = 2
+        assert history.messages == added
+
+
 def test_a_cleared_history_stays_in_the_session(tmp_path: Path) -> None:
     with Store.create(tmp_path / "store.git") as store:
         history = GitSessionChatMessageHistory("chat", store)

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
@@ -21,7 +21,7 @@ import pytest
 pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
-from langgraph.checkpoint.base import CheckpointTuple, empty_checkpoint
+from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 
@@ -558,6 +558,58 @@ def test_asynchronous_graphs_have_subgraphs_and_time_travel(store: Store) -> Non
     state = asyncio.run(graph.aget_state(config))
     assert state.config["configurable"]["checkpoint_id"] == changed["configurable"]["checkpoint_id"]
     assert len(store.session("langgraph:t").branches()) == 2
+
+
+def joined(old: list[str], writes: Sequence[list[str]]) -> list[str]:
+    return [*old, *itertools.chain(*writes)]
+
+
+@pytest.mark.parametrize("frequency", [2, 1000])
+def test_values_of_a_delta_channel_are_those_of_the_saver_in_memory(store: Store, frequency: int) -> None:
+    graphs = pytest.importorskip("langgraph.graph")
+    channels = pytest.importorskip("langgraph.channels.delta", reason="this release of LangGraph has no DeltaChannel")
+    channel = channels.DeltaChannel(joined, snapshot_frequency=frequency)
+    schema: Any = TypedDict(
+        "schema", {"said": Annotated[list[str], channel], "other": Annotated[list[str], joined_two]}
+    )
+
+    def step(state: Any) -> Any:
+        return {"said": [f"answer {len(state['said'])}"], "other": ["x"]}
+
+    builder = graphs.StateGraph(schema)
+    for name in ("one", "two"):
+        builder.add_node(name, step)
+        builder.add_edge(graphs.START, name)
+    config: Any = {"configurable": {"thread_id": "t"}}
+    savers = [GitSessionSaver(store), InMemorySaver()]
+    compiled = [builder.compile(checkpointer=saver) for saver in savers]
+    for text in ("a", "b", "c"):
+        for graph in compiled:
+            graph.invoke({"said": [text]}, config)
+    for graph in compiled:
+        earlier = [*graph.get_state_history(config)][3]
+        graph.update_state(earlier.config, {"said": ["instead"]}, as_node="one")
+        graph.invoke({"said": ["d"]}, config)
+    compiled.append(builder.compile(checkpointer=GitSessionSaver(store)))
+    histories = [[state.values for state in graph.get_state_history(config)] for graph in compiled]
+    assert histories[0] == histories[1] == histories[2] and len(histories[0][0]["said"]) > 4
+    for saver in (savers[0], GitSessionSaver(store)):
+        for place in [one.config for one in saver.list(config)]:
+            found = [one.get_delta_channel_history(config=place, channels=["said", "no"]) for one in (saver, savers[0])]
+            assert (
+                found[0]
+                == found[1]
+                == BaseCheckpointSaver.get_delta_channel_history(saver, config=place, channels=["said", "no"])
+            )
+            assert found[0] == asyncio.run(saver.aget_delta_channel_history(config=place, channels=["said", "no"]))
+    savers[0].prune(["t"])
+    for graph in (compiled[0], builder.compile(checkpointer=GitSessionSaver(store))):
+        assert [state.values for state in graph.get_state_history(config)] == histories[1][:1]
+    assert GitSessionSaver(store).get_delta_channel_history(config=at("none"), channels=["x"]) == {"x": {"writes": []}}
+
+
+def joined_two(old: list[str], new: list[str]) -> list[str]:
+    return [*old, *new]
 
 
 def test_the_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

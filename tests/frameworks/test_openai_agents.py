@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from agents.memory import OpenAIResponsesCompactionSession, Session, SQLiteSessi
 from gitsession import LeafMoved, Message, NotFound, Store, ToolCall, text  # noqa: E402
 from gitsession.frameworks.openai_agents import GitSession  # noqa: E402
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of  # noqa: E402
+from gitsession.sessions.session import StoredSession  # noqa: E402
 
 PIXEL = "data:image/png;base64,iVBORw0KGgo="
 
@@ -196,6 +198,96 @@ def test_branches_have_the_items_that_the_advanced_sqlite_session_copies(added: 
 
     with Store.in_memory() as store:
         asyncio.run(compare(store))
+
+
+def changed(value: Any) -> None:
+    """Change a JSON value and all that is in it."""
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        changed(inner)
+    if isinstance(value, dict):
+        value["changed"] = True
+    if isinstance(value, list):
+        value.append("changed")
+
+
+@random_steps
+@given(st.lists(items, max_size=4))
+def test_a_program_may_change_the_items_that_it_receives(added: list[Any]) -> None:
+    async def run(session: GitSession) -> None:
+        await session.add_items(added)
+        before = exact(await session.get_items())
+        changed(await session.get_items())
+        assert exact(await session.get_items()) == before
+
+    with Store.in_memory() as store:
+        asyncio.run(run(GitSession("s", store)))
+
+
+@pytest.mark.parametrize("limit", [None, 3])
+def test_a_session_is_read_in_bulk_without_its_commits(tmp_path: Path, limit: int | None) -> None:
+    added = [{"content": f"{number}", "role": "user"} for number in range(40)]
+    with Store.create(tmp_path / "s.git") as store:
+        asyncio.run(GitSession("s", store).add_items(added))
+        store.catalogue()
+    with Store.open(tmp_path / "s.git") as store:
+        session, read, kind = GitSession("s", store), [], type(store.objects)
+        original = kind.read
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(kind, "read", lambda self, oid: read.append(oid) or original(self, oid))
+            assert asyncio.run(session.get_items(limit)) == added[-limit if limit else None :]
+            first = len(read)
+            assert asyncio.run(session.get_items(limit)) == added[-limit if limit else None :]
+        assert first < 10 and len(read) - first < 10
+
+
+class Compactor:
+    """The part of OpenAI's client that the SDK's compaction uses."""
+
+    def __init__(self) -> None:
+        self.responses = self
+        self.output: list[Any] = [{"type": "compaction", "id": "c", "encrypted_content": "x"}]
+
+    async def compact(self, **_: Any) -> Any:
+        return SimpleNamespace(output=self.output, usage=None)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from([{"content": "Hello", "role": "user"}, ANSWER]), max_size=4), st.integers(0, 3))
+def test_the_compaction_of_the_sdk_replaces_what_it_replaces_in_the_sqlite_session(added: list[Any], more: int) -> None:
+    async def compacted(session: Any) -> list[Any]:
+        outer = OpenAIResponsesCompactionSession("s", session, client=Compactor())  # type: ignore[arg-type]
+        await outer.add_items(added)
+        await outer.run_compaction({"force": True, "compaction_mode": "input"})
+        await outer.add_items([ANSWER] * more)
+        return [await session.get_items(), await session.pop_item(), await session.get_items()]
+
+    peer = SQLiteSession("s")
+    with Store.in_memory() as store:
+        assert asyncio.run(compacted(GitSession("s", store))) == asyncio.run(compacted(peer))
+        tree = store.session("openai-agents:s").tree().nodes.values()
+        kept = [node for node in tree if node.kind == "message"]
+        assert len(kept) == len(added) + 1 + more, "an item was lost"
+    peer.close()
+
+
+def test_a_compaction_of_the_sdk_is_one_append() -> None:
+    """A crash between two appends would leave a session without items."""
+
+    async def run(session: GitSession) -> None:
+        await session.add_items([ANSWER, OUTPUT])
+        outer, appended = OpenAIResponsesCompactionSession("s", session, client=Compactor()), []  # type: ignore[arg-type]
+        original = StoredSession.append_all
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                StoredSession,
+                "append_all",
+                lambda self, entries, **how: appended.append(list(entries)) or original(self, entries, **how),
+            )
+            await outer.run_compaction({"force": True, "compaction_mode": "input"})
+        assert [[entry.kind for entry in entries] for entries in appended] == [["reset", "message"]]
+
+    with Store.in_memory() as store:
+        asyncio.run(run(GitSession("s", store)))
 
 
 def test_two_programs_share_a_session(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from framework_items import JSON_TEXT, kill_after, run_programs
+from framework_items import JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic_ai import Agent, DeferredToolRequests
@@ -380,6 +380,32 @@ def test_a_conversation_survives_a_kill(tmp_path: Path) -> None:
     with Store.open(tmp_path / "store.git") as store:
         loaded = asyncio.run(GitSessionConversationStore(store).load("a"))
         assert [part.content for message in loaded.messages for part in message.parts] == ["Hello"]
+
+
+RESULTS_OF_TWO_CALLS = """
+from pydantic_ai.conversation import Conversation
+from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, ToolReturnPart, UserPromptPart
+from gitsession.frameworks.pydantic_ai import GitSessionConversationStore
+
+async def prepare(store):
+    saved = Conversation(messages=[ModelRequest([UserPromptPart("Hello")])], conversation_id="a")
+    await GitSessionConversationStore(store).save(saved)
+
+async def change(store):
+    conversations = GitSessionConversationStore(store)
+    saved = await conversations.load("a")
+    results = [ToolReturnPart("read", text, text) for text in ("x", "y")]
+    saved.messages += [ModelRequest(results), ModelResponse([TextPart("Done")])]
+    await conversations.save(saved)
+"""
+
+
+def test_a_save_is_one_transaction(tmp_path: Path) -> None:
+    killed, complete = kill_after_each_transaction(RESULTS_OF_TWO_CALLS, tmp_path)
+    for place in (killed, complete):
+        with Store.open(place) as store:
+            assert len(asyncio.run(GitSessionConversationStore(store).load("a")).messages) == 3
+            assert len([node for node in store.session("pydantic-ai:a").history() if node.kind == "message"]) == 4
 
 
 def test_program_of_the_guide_runs_unchanged(tmp_path: Path) -> None:

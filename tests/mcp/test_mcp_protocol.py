@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from mcp_servers import answers, missing, request, started, stateless
+from mcp_servers import PROGRAM, answers, missing, request, started, stateless
 
 from gitsession import Message, Store
 from gitsession.jsonrpc.server import METHOD, PARAMS, PARSE, REQUEST, RpcServer
@@ -245,3 +247,18 @@ def test_client_that_goes_away_ends_the_server(here: Path) -> None:
     server.stdin.write((request("ping") + b"\n") * 3)
     server.stdin.close()
     assert server.wait(60) == 0
+
+
+def test_command_of_a_plan_names_the_store_of_the_server(here: Path) -> None:
+    """The user runs it in another folder, and without the environment of the server."""
+    with Store.create(here / "s.git") as store:
+        session = store.new_session(agent="pi", cwd=str(here))
+        session.append(Message.user("Fix the login"))
+    asked = request("tools/call", name="plan_rewind", arguments={"session": session.id, "entry": "leaf"})
+    for words, variables in ((["--store", "s.git"], {}), ([], {"GITSESSION_DIR": "s.git"})):
+        done = subprocess.run(
+            [*PROGRAM, *words, "mcp"], cwd=here, env=os.environ | variables, input=asked, capture_output=True
+        )
+        [answer] = done.stdout.splitlines()
+        command = json.loads(answer)["result"]["structuredContent"]["command"]
+        assert command.startswith(f"gitsession --store {here / 's.git'} rewind {session.id}@")

@@ -203,3 +203,23 @@ def test_random_password_in_a_command_is_found_in_any_alphabet(command, alphabet
 )
 def test_password_placeholder_in_a_command_is_not_a_secret(text):
     assert SCANNER.scan_bytes(text.encode()) == []
+
+
+@pytest.mark.parametrize("template", SHAPES.values(), ids=SHAPES)
+def test_excerpt_has_no_part_of_a_secret_that_was_cut(template):
+    shape = Shape(template)
+    for context in ("{} is the key", *CONTEXTS.values()):
+        line = " ".join(context.replace("{}", shape.text).split())
+        for hidden in (part for part in shape.hidden if part in line):
+            start = line.find(hidden)
+            for cut in range(start + 5, start + len(hidden)):
+                assert hidden[:5] not in GUARD.excerpt(f"{line[:cut]}…")
+                assert hidden[:5] not in GUARD.excerpt(f"{line[:cut]}… (+2 tools)")
+                assert hidden[-5:] not in GUARD.excerpt(f"…{line[cut:]}")
+
+
+def test_excerpt_keeps_a_text_that_was_not_cut_and_other_words():
+    assert GUARD.excerpt("Fix the login") == "Fix the login"
+    assert GUARD.excerpt("Fix the log…") == "Fix the …"
+    assert GUARD.excerpt("…in and wait… then (x)") == "… and wait… then (x)"
+    assert GUARD.excerpt("修复登录的问题…") == "修复登录的问题…"

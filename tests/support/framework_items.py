@@ -51,3 +51,43 @@ def kill_after(program: str, folder: Path) -> None:
         [sys.executable, "-c", program + ending], cwd=folder, capture_output=True, text=True, check=False
     )
     assert done.returncode == -9, done.stderr
+
+
+_KILLS = """
+import asyncio, os, shutil, signal
+from gitsession import Store
+from gitsession.store.writing import InTransaction
+
+with Store.create("base.git") as store:
+    asyncio.run(prepare(store))
+for number in range(20):
+    shutil.copytree("base.git", f"{number}.git")
+    child = os.fork()
+    if not child:
+        leave, left = InTransaction.__exit__, [number]
+
+        def leave_and_die(transaction, *error):
+            leave(transaction, *error)
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left[0] -= 1
+
+        InTransaction.__exit__ = leave_and_die
+        with Store.open(f"{number}.git") as store:
+            asyncio.run(change(store))
+        os._exit(0)
+    if not os.waitpid(child, 0)[1]:
+        break
+"""
+
+
+def kill_after_each_transaction(program: str, folder: Path) -> list[Path]:
+    """Return stores of which each was left by a program that was killed after another of its transactions.
+
+    ``program`` defines the functions ``prepare`` and ``change``, which get a store. The last program is not killed.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program + _KILLS], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return sorted(folder.glob("[0-9]*.git"), key=lambda path: int(path.stem))

@@ -37,8 +37,8 @@ from gitsession.line_text import count, on_a_line
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write in the format of this agent, or as html, markdown, jsonl, llm or otlp. Default: the format of the "
-    "session's own agent.",
+    help="Write in the format of this agent, or as html, markdown, jsonl, llm, otlp, or a plugin's format. "
+    "Default: the format of the session's own agent.",
 )
 @option("--original", is_flag=True, help="Write only the records that the agent wrote.")
 @option("--with-secrets", is_flag=True, help="Replace placeholders with the original secrets from the local vault.")
@@ -60,12 +60,11 @@ def export_command(
     export only the history up to that entry.
     """
     from gitsession.exporting import HTML
-    from gitsession.exporting.export_session import READABLE_FORMATS
+    from gitsession.exporting.readable import export_names, find_writer
     from gitsession.formats import FORMATS
 
-    formats = [*FORMATS, *READABLE_FORMATS, HTML]
-    if agent is not None and agent not in formats:
-        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(formats)}")
+    if agent not in (None, HTML) and agent not in FORMATS and find_writer(agent) is None:
+        raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join(export_names())}")
     found, entry = app.entry(session)
     at = entry if split(session)[1] else None
     sent = app.store().export(found.id, at, to=agent, original=original, with_secrets=with_secrets)

@@ -66,7 +66,7 @@ def import_command(
 
     if not paths and not everything:
         raise click.UsageError("missing argument: a file, a folder, or --all")
-    if agent is not None and agent not in (*FORMATS, *_OTHERS):
+    if agent is not None and agent not in _OTHERS and agent not in FORMATS:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *_OTHERS])}")
     if agent == _LLM and everything:
         paths, everything = (*paths, _llm_log()), False
@@ -170,12 +170,12 @@ def _object(store: gitsession.Store, path: Path, agent: str, done: gitsession.Im
 def _searched(paths: tuple[Path, ...], everything: bool, agent: str | None) -> str:
     """Return a phrase that lists the files and folders that were searched."""
     from gitsession.discovery import discover
-    from gitsession.formats import ROOTS
+    from gitsession.formats import FORMATS, roots_of
 
     found = [*paths]
     if everything:
-        agents = [agent] if agent else [*ROOTS]
-        found += [discover.base_of(root, Path.home(), os.environ) for name in agents for root in ROOTS[name]]
+        formats = [FORMATS[agent]] if agent else FORMATS.values()
+        found += [discover.base_of(root, Path.home(), os.environ) for each in formats for root in roots_of(each)]
     named = ", ".join(f"'{path}'" for path in dict.fromkeys(found))
     if not everything:
         return named

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
 
-from gitsession import __version__
+from gitsession import __version__, paths
 from gitsession.cli.invocation import App
 from gitsession.cli.options import command, option
 
@@ -24,8 +25,8 @@ def mcp_command(ctx: click.Context, writes: bool) -> None:
     from gitsession.mcp import protocol
 
     app: App = ctx.obj
-    chosen = ctx.parent.params["store"] if ctx.parent is not None else None
-    program = ["gitsession", *(["--store", chosen] if chosen else [])]
+    chosen = (ctx.parent.params["store"] if ctx.parent is not None else None) or os.environ.get(paths.VARIABLE)
+    program = ["gitsession", *(["--store", os.path.abspath(chosen)] if chosen else [])]
     served = protocol.McpProtocol(app.store, app.drain_at_times, version=__version__, program=program, writes=writes)
     server = RpcServer(
         served.answer, protocol.CONCURRENT, sys.stdout.buffer, cancelling=protocol.CANCELLING, batch_max=0

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import get_args
 
 import gitsession
-from gitsession.cli.rpc import entry_methods, file_methods, session_methods
+from gitsession.cli.rpc import entry_methods, file_methods, line_methods, session_methods
 from gitsession.cli.rpc.results import Subscription, Version
 from gitsession.cli.rpc.service import RpcService
 from gitsession.jsonrpc.schema import Method
@@ -65,6 +65,9 @@ METHODS: Mapping[str, Method] = {
     "log": entry_methods.show_log,
     "tree": entry_methods.show_tree,
     "context": entry_methods.show_context,
+    "lines.new": line_methods.new_lines,
+    "lines.append": line_methods.append_lines,
+    "lines.read": line_methods.read_lines,
     "branch.list": session_methods.list_branches,
     "branch.create": session_methods.create_branch,
     "branch.switch": session_methods.switch_branch,

@@ -55,6 +55,32 @@ class NewSession(TypedDict):
     stored: bool
 
 
+class ReadLines(TypedDict):
+    """Lines of a session's file.
+
+    Attributes:
+        session: Id of the session.
+        lines: The lines, without line ends.
+        count: Number of lines of the session.
+    """
+
+    session: str
+    lines: list[str]
+    count: int
+
+
+class AppendedLines(TypedDict):
+    """A session to which lines were appended.
+
+    Attributes:
+        session: Id of the session.
+        count: Number of lines of the session.
+    """
+
+    session: str
+    count: int
+
+
 class Position(TypedDict):
     """A session on one of its branches.
 

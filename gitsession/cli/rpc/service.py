@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import gitsession
 from gitsession.cli.rpc.results import Json
 from gitsession.cli.rpc.subscriptions import Subscriptions
 from gitsession.errors import NotFound
+
+if TYPE_CHECKING:
+    from gitsession.api.agent_lines import AgentLines
 
 
 class RpcService:
@@ -22,6 +27,13 @@ class RpcService:
         self.store = store
         self.unstored: dict[str, gitsession.Session] = {}
         self.subscriptions = Subscriptions(store, notify, ingest)
+
+    @functools.cached_property
+    def lines(self) -> AgentLines:
+        """The sessions as files of lines."""
+        from gitsession.api.agent_lines import AgentLines  # most clients do not use it
+
+        return AgentLines(self.store)
 
     def session(self, address: str, branch: str | None = None) -> gitsession.Session:
         """Return the session that an address names, on a branch."""

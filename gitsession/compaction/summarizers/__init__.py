@@ -10,13 +10,12 @@ from importlib import import_module
 from threading import Event
 from typing import cast
 
-from gitsession.compaction import prompts
+from gitsession import plugins
 from gitsession.compaction.summarizers.options import Options, users_options
 from gitsession.compaction.summary import Progress, Request, Summarizer, Summary
 from gitsession.dataclass import dataclass
 from gitsession.errors import NotFound
 
-GROUP = "gitsession.summarizers"
 SUMMARIZERS = ("extractive", "command", "http")
 """Built-in summarizers, which are modules of this package. The first is the default and needs no configuration."""
 
@@ -27,9 +26,11 @@ class _Plugin:
 
     NAME: str
     by: Summarizer
+    plugin: plugins.Plugin
 
     def summarise(self, request: Request, *, progress: Progress, cancelled: Event) -> Summary:
-        return self.by.summarise(request, progress=progress, cancelled=cancelled)
+        found = self.plugin.call(self.by.summarise, request, progress=progress, cancelled=cancelled)
+        return self.plugin.require(found, Summary, "a Summary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,18 @@ class DeferredSummarizer:
 def make(options: Options) -> Summarizer:
     """Return the summarizer for ``options``.
 
-    Raises ``NotFound`` if its name is unknown, and ``SummaryFailed`` if other options are invalid.
+    Raises ``NotFound`` if its name is unknown, ``PluginFailed``, and ``SummaryFailed`` if other options are invalid.
     """
     if options.name in SUMMARIZERS:
         return cast(Summarizer, import_module(f"{__name__}.{options.name}").make(options))
-    found = prompts.load_plugin(GROUP, options.name)
-    if found is not None:
-        return _Plugin(options.name, found(options))
-    known = ", ".join([*SUMMARIZERS, *prompts.plugin_names(GROUP)])
-    raise NotFound(f"unknown summarizer {options.name!r}", hint=f"choose one of {known}")
+    plugin = plugins.find("summarizers", options.name)
+    if plugin is None:
+        known = ", ".join(plugins.names("summarizers", SUMMARIZERS))
+        raise NotFound(f"unknown summarizer {options.name!r}", hint=f"choose one of {known}")
+    found = plugin.call(plugin.load(), options)
+    if not callable(getattr(found, "summarise", None)):
+        raise plugin.failure(f"expected an object with a method summarise, found {type(found).__name__}")
+    return _Plugin(options.name, found, plugin)
 
 
 def summarizer(wanted: str | Summarizer | None) -> Summarizer:
@@ -68,6 +72,7 @@ def summarizer(wanted: str | Summarizer | None) -> Summarizer:
 
     Raises:
         NotFound: The name is unknown.
+        PluginFailed: The plugin with this name cannot be used.
         SummaryFailed: A setting is missing or invalid.
     """
     if wanted is None:

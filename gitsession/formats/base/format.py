@@ -144,6 +144,12 @@ class Format(ABC):
     FILES: Sequence[str] = ("*.jsonl",)
     """The ``fnmatch`` patterns of the names of the agent's files. They are used if a user passes a folder to import."""
 
+    ROOTS: Sequence[tuple[str, str, str]] = ()
+    """The fields of ``formats.SearchRoot`` for each folder of a plugin's agent.
+
+    The folders of gitsession's own formats are in ``formats.ROOTS``.
+    """
+
     @abstractmethod
     def claims(self, head: bytes) -> bool:
         """Return whether a file whose first 64 KiB are ``head`` is a session of this agent."""

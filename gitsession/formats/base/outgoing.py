@@ -122,10 +122,14 @@ class WrittenFile:
         return b"".join(line.data + b"\n" for line in self.lines)
 
 
-class Writer(Protocol):
-    """A writer of sessions: the format of an agent, or a module for another format."""
+class Target(Protocol):
+    """The format of an export. ``AGENT``: its name."""
 
     AGENT: str
+
+
+class Writer(Target, Protocol):
+    """A writer of sessions: the format of an agent, or a module for another format."""
 
     def write(self, out: Outgoing) -> WrittenFile: ...
 

@@ -1,0 +1,156 @@
+"""Tests of lines that programs append to a session: they are stored as an import of their file stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from builders import pi_file, said
+from growing_files import pi_files
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitsession import Store
+from gitsession.api.agent_lines import AgentLines
+from gitsession.errors import LeafMoved, Malformed, NotFound, Refused
+from gitsession.formats import FORMATS
+from gitsession.formats.base.record import has_problem
+from gitsession.store import refs
+
+SECRET = "ghp_" + "a1B2c3D4e5F6" * 3
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git") as store:
+        yield store
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    return data.split(b"\n")[:-1]
+
+
+def session_refs(store: Store, sid: str) -> dict[str, str]:
+    return {name: str(value) for name, value in store.objects.refs(refs.session(sid)).items()}
+
+
+def begun(store: Store, *lines: bytes) -> tuple[AgentLines, str, int]:
+    file = AgentLines(store)
+    done = file.new("pi", lines_of(pi_file(*lines)))
+    return file, done.session, done.count
+
+
+@given(data=pi_files(), cuts=st.lists(st.floats(0, 1), max_size=4), is_known=st.booleans())
+def test_entries_are_those_of_an_import_of_the_file(data: bytes, cuts: Sequence[float], is_known: bool) -> None:
+    lines = lines_of(data)
+    marks = [2, *sorted(max(2, round(cut * len(lines))) for cut in cuts), len(lines)]
+    with Store.in_memory() as ours, Store.in_memory() as theirs:
+        file = AgentLines(ours)
+        try:
+            sid = file.new("pi", lines[:2]).session
+            for before, after in pairwise(marks):
+                file = file if is_known else AgentLines(ours)
+                assert file.append(sid, lines[before:after], after=before).count == after
+        except Malformed:
+            assert b"" in lines or has_problem(FORMATS["pi"].split(data))
+            return
+        assert theirs.agents.import_data(FORMATS["pi"], data).session == sid
+        assert session_refs(ours, sid) == session_refs(theirs, sid)
+        assert list(file.read(sid).lines) == lines
+
+
+def test_pages_of_lines_are_read(store: Store) -> None:
+    file, sid, count = begun(store, said("a", None), said("b", "a"), said("c", "b"))
+    assert count == 4
+    assert file.read(sid, after=1, limit=2).lines == (said("a", None), said("b", "a"))
+    assert file.read(sid, after=9).lines == ()
+    assert file.read(sid, limit=0).count == 4
+
+
+def test_second_writer_is_refused_and_continues_after_it_has_read(store: Store) -> None:
+    ours, sid, count = begun(store, said("a", None))
+    with Store.open(store.objects.git_dir) as other:
+        theirs = AgentLines(other)
+        assert theirs.append(sid, [said("b", "a")], after=count).count == 3
+        with pytest.raises(LeafMoved, match="it has 3 lines instead of 2"):
+            ours.append(sid, [said("c", "a")], after=count)
+        new = ours.read(sid, after=count)
+        assert new.lines == (said("b", "a"),)
+        ours.append(sid, [said("c", "b")], after=new.count)
+        assert theirs.read(sid).count == 4
+    assert len(store.session(sid).branches()) == 1
+
+
+def test_entries_of_gitsession_do_not_disturb_the_writer(store: Store) -> None:
+    """A label and a title are no lines of the agent's file; the next line follows the line before it."""
+    file, sid, count = begun(store, said("a", None))
+    session = store.session(sid)
+    session.label("leaf", "here")
+    session.rename("Mine")
+    done = file.append(sid, [said("b", "a")], after=count)
+    assert file.read(sid).lines[1:] == (said("a", None), said("b", "a"))
+    assert file.append(sid, [said("c", "b")], after=done.count).count == 4
+    assert [node.source.id for node in store.session(sid).walk("c") if node.source] == ["c", "b", "a"]
+    assert store.session(sid).names().title == "Mine"
+    assert store.verify().problems == []
+
+
+def test_secret_is_redacted_in_the_store_and_read_by_the_program(store: Store) -> None:
+    line = said("a", None, f"the token is {SECRET}")
+    file, sid, count = begun(store, line)
+    assert SECRET not in store.session(sid).read("leaf").text  # type: ignore[union-attr]
+    assert AgentLines(store).read(sid).lines[1:] == (line,)
+    file.append(sid, [said("b", "a")], after=count)
+    assert AgentLines(store).read(sid).lines[1:] == (line, said("b", "a"))
+    assert [node.source.id for node in store.session(sid).history() if node.source] == ["a", "b"]
+
+
+REFUSED = {
+    "not JSON": [b"{"],
+    "blank": [b""],
+    "a list": [b"[]"],
+    "two lines in one": [said("x", "a") + b"\n" + said("y", "x")],
+    "not UTF-8": [b'{"type":"custom","id":"x","parentId":"a","x":"\xff"}'],
+    "an unknown parent": [said("x", "nobody")],
+    "a repeated id": [said("a", None)],
+    "a second header": [b'{"type":"session","id":"t"}'],
+    "a good line before it": [said("x", "a"), said("y", "nobody")],
+}
+
+
+@pytest.mark.parametrize("lines", REFUSED.values(), ids=REFUSED)
+def test_nothing_is_appended_if_a_line_is_refused(store: Store, lines: list[bytes]) -> None:
+    file, sid, count = begun(store, said("a", None))
+    before = session_refs(store, sid)
+    with pytest.raises(Malformed):
+        file.append(sid, lines, after=count)
+    assert session_refs(store, sid) == before
+    assert file.append(sid, [], after=count).count == count
+    assert file.append(sid, [said("b", "a")], after=count).count == count + 1
+
+
+def test_session_must_be_new_and_of_an_agent_with_a_header(store: Store) -> None:
+    file, sid, _ = begun(store, said("a", None))
+    with pytest.raises(Refused, match="has this id"):
+        file.new("pi", lines_of(pi_file(said("b", None))))
+    with pytest.raises(Malformed, match="not the header"):
+        file.new("pi", [said("a", None)])
+    with pytest.raises(Refused, match="agent 'claude'"):
+        file.new("claude", [said("a", None)])
+    with pytest.raises(NotFound):
+        file.read("20260101-aaaaaaaaaaaaa")
+    native = store.keyed_session("k", agent="mine")
+    with pytest.raises(Refused, match="agent 'mine'"):
+        file.append(native.id, [said("a", None)], after=0)
+    assert [row.sid for row in store.sessions() if row.agent == "pi"] == [sid]
+
+
+def test_purged_session_is_not_written_again(store: Store) -> None:
+    file, sid, count = begun(store, said("a", None))
+    store.purges.apply(store.purges.plan(sid))
+    with pytest.raises((Refused, NotFound)):
+        file.append(sid, [said("b", "a")], after=count)
+    with pytest.raises(Refused):
+        file.new("pi", lines_of(pi_file(said("a", None))))

@@ -1,0 +1,515 @@
+"""Tests of the long-term memory for LangGraph, against LangGraph's own store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("langgraph.store.base", reason="the extra langgraph is not installed")
+
+from langchain_core.messages import HumanMessage
+from langgraph.store.base import GetOp, InvalidNamespaceError, Item, ListNamespacesOp, MatchCondition, PutOp, SearchOp
+from langgraph.store.memory import InMemoryStore
+
+from gitsession import Malformed, Store
+from gitsession.frameworks.langgraph_items import AGENT, key_of, namespace_of
+from gitsession.frameworks.langgraph_memory import GitSessionMemory
+
+USER = ("users", "ada")
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.create(tmp_path / "store.git") as store:
+        yield store
+
+
+class Clock:
+    """A clock that advances by 1 ms with each reading, so that no two entries have the same time."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000_000
+
+    def __call__(self) -> int:
+        self.now += 1
+        return self.now
+
+
+# ---- comparison with LangGraph's store in memory
+
+
+class Peer(InMemoryStore):
+    """``InMemoryStore`` without namespaces that have no items: it lists namespaces that were only read, too."""
+
+    def batch(self, ops: Any) -> list[Any]:
+        ops = list(ops)
+        known = {*self._data, *(op.namespace for op in ops if isinstance(op, PutOp) and op.value is not None)}
+        found = super().batch(ops)
+        for namespace in {*self._data} - known:
+            del self._data[namespace]
+        return found
+
+    def _handle_list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
+        kept = self._data
+        self._data = {name: items for name, items in kept.items() if items}  # type: ignore[assignment]
+        try:
+            return super()._handle_list_namespaces(op)
+        finally:
+            self._data = kept
+
+
+labels = st.sampled_from(["a", "b", "a/b", "ä", "%2F", "#", "0"])
+namespaces = st.lists(labels, min_size=1, max_size=3).map(tuple)
+keys = st.sampled_from(["k", "l", "", "a/b", "m"])
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+values = st.dictionaries(st.sampled_from(["text", "n", "@typed", "x"]), plain, max_size=3)
+conditions = st.lists(
+    st.builds(
+        MatchCondition, st.sampled_from(["prefix", "suffix"]), st.lists(labels | st.just("*"), max_size=2).map(tuple)
+    ),
+    max_size=2,
+).map(tuple)
+small = st.integers(0, 4)
+filters = st.none() | st.dictionaries(
+    st.sampled_from(["n", "x"]), plain | st.builds(lambda value: {"$ne": value}, plain), max_size=1
+)
+operations = st.one_of(
+    st.builds(GetOp, namespaces, keys),
+    st.builds(PutOp, namespaces, keys, values, ttl=st.none()),
+    st.builds(PutOp, namespaces, keys, values | st.none(), ttl=st.none()),
+    st.builds(SearchOp, namespaces | st.just(()), filters, st.integers(0, 10), small, st.none()),
+    st.builds(ListNamespacesOp, conditions, st.none() | st.integers(0, 2), st.integers(0, 10), small),
+)
+batches = st.lists(st.lists(operations, min_size=1, max_size=4) | st.just("reopen"), max_size=14)
+random_batches = settings(deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
+
+
+def shown(result: Any) -> Any:
+    """Return a result as text, with the types of the values: ``1``, ``1.0`` and ``True`` are equal."""
+    if isinstance(result, list):
+        return [shown(one) for one in result]
+    if isinstance(result, Item):
+        return (result.namespace, result.key, repr(result.value), getattr(result, "score", "no search"))
+    return result
+
+
+@random_batches
+@given(batches)
+def test_random_operations_return_what_the_store_in_memory_returns(sequence: list[Any]) -> None:
+    peer = Peer()
+    with Store.in_memory(clock=Clock()) as store:
+        mine = GitSessionMemory(store)
+        for ops in sequence:
+            if ops == "reopen":
+                mine = GitSessionMemory(store)
+            else:
+                assert shown(mine.batch(ops)) == shown(peer.batch(ops))
+
+
+@settings(random_batches, max_examples=40)
+@given(batches)
+def test_asynchronous_operations_return_the_same(sequence: list[Any]) -> None:
+    async def compare(store: Store) -> None:
+        mine, peer = GitSessionMemory(store), Peer()
+        for ops in sequence:
+            if ops != "reopen":
+                assert shown(await mine.abatch(ops)) == shown(peer.batch(ops))
+
+    with Store.in_memory(clock=Clock()) as store:
+        asyncio.run(compare(store))
+
+
+def letters(texts: list[str]) -> list[list[float]]:
+    """Return a vector of each text: the numbers of some letters."""
+    return [[float(text.count(letter)) for letter in "abcdeg"] + [1.0] for text in texts]
+
+
+async def asynchronous_letters(texts: list[str]) -> list[list[float]]:
+    return letters(texts)
+
+
+@settings(random_batches, max_examples=60)
+@given(
+    st.lists(st.tuples(st.sampled_from("klmn"), st.text("abcdeg", min_size=1, max_size=5)), max_size=6),
+    st.text("abcdeg", min_size=1, max_size=3),
+    st.sampled_from([letters, asynchronous_letters]),
+)
+def test_an_index_finds_what_the_index_of_the_store_in_memory_finds(
+    puts: list[tuple[str, str]], query: str, embed: Any
+) -> None:
+    async def compare(store: Store) -> None:
+        index: Any = {"dims": 7, "embed": embed, "fields": ["text", "others[*]"]}
+        mine, peer = GitSessionMemory(store, index=index), InMemoryStore(index=index)
+        for number, (key, text) in enumerate(puts):
+            for one in (mine, peer):  # the suffixes, because InMemoryStore accepts no two equal texts
+                value = {"text": f"{text}{number}", "others": [f"{number}x", f"{number}{text}"]}
+                await one.aput(USER, key, value, index=False if key == "n" else None)
+        for one in (mine, GitSessionMemory(store, index=index)):
+            found, expected = [await each.asearch(("users",), query=query) for each in (one, peer)]
+            assert [item.key for item in found] == [item.key for item in expected]
+            assert [item.score for item in found] == pytest.approx([item.score for item in expected])
+            if embed is letters:
+                assert shown(one.search(USER, query=query)) == shown(found)
+
+    with Store.in_memory(clock=Clock()) as store:
+        asyncio.run(compare(store))
+
+
+def test_vectors_of_another_length_are_not_compared(store: Store) -> None:
+    short: Any = {"dims": 1, "embed": lambda texts: [[1.0] for _ in texts]}
+    GitSessionMemory(store, index=short).put(USER, "old", {"text": "a"})
+    memory = GitSessionMemory(store, index={"dims": 7, "embed": letters})
+    memory.put(USER, "new", {"text": "a"})
+    found = memory.search(USER, query="a")
+    assert [(item.key, item.score is None) for item in found] == [("new", False), ("old", True)]
+
+
+# ---- queries without an index
+
+
+def found(memory: GitSessionMemory, query: str, **options: Any) -> list[tuple[str, bool]]:
+    return [(item.key, item.score is not None) for item in memory.search(("users",), query=query, **options)]
+
+
+def test_a_query_ranks_items_by_their_words(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    memory.put(USER, "food", {"likes": ["pizza", "olives"]})
+    memory.put(USER, "editor", {"text": "Vim with relative line numbers"})
+    memory.put(USER, "pet", {"text": "liked her old cat"})
+    memory.put(("users", "bob"), "food", {"text": "ピザが好き"})
+    everything = [("food", False), ("editor", False), ("pet", False), ("food", False)]
+    assert found(memory, "?!") == found(memory, "") == found(memory, "haskell") == everything
+    assert found(memory, 'What does the "cat" like?')[:2] == [("pet", True), ("food", True)]
+    assert found(memory, "NUMBER OR *", limit=1) == [("editor", True)]
+    assert found(memory, "number", offset=1, limit=2) == [("food", False), ("pet", False)]
+    assert found(memory, "ピザ")[0] == ("food", True)
+    assert len(found(memory, "number", filter={"text": "liked her old cat"})) == 1
+
+
+def test_the_index_argument_selects_the_words(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    memory.put(USER, "hidden", {"text": "cat"}, index=False)
+    memory.put(USER, "part", {"text": "cat", "note": "dog"}, index=["note"])
+    for one in (memory, GitSessionMemory(store)):
+        assert found(one, "cat") == [("hidden", False), ("part", False)]
+        assert found(one, "dog") == [("part", True), ("hidden", False)]
+
+
+# ---- what is stored
+
+
+def test_each_put_is_an_entry_that_can_be_read_and_searched(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    memory.put(USER, "editor", {"text": "uses Emacs"})
+    memory.put(USER, "editor", {"text": "uses Vim"})
+    memory.delete(USER, "editor")
+    memory.delete(USER, "editor")  # nothing to delete
+    memory.delete(("nobody",), "editor")
+    session = store.session("langgraph-memory:users/ada")
+    subjects = [node.subject for node in session.history()[1:]]
+    assert subjects == [
+        'custom langgraph-memory:put: editor: {"text": "uses Emacs"}',
+        'custom langgraph-memory:put: editor: {"text": "uses Vim"}',
+        "custom: langgraph-memory:deleted",
+    ]
+    assert [hit.session.sid for hit in store.search("Emacs")] == [session.id]
+    assert [row.key for row in store.sessions()] == ["users/ada"]
+    assert memory.get(USER, "editor") is None and memory.list_namespaces() == []
+
+
+def test_a_value_that_is_no_json_is_returned_as_it_was(store: Store) -> None:
+    value = {"when": datetime(2026, 1, 2, tzinfo=UTC), "message": HumanMessage("x", id="1"), "b": b"x"}
+    GitSessionMemory(store).put(USER, "odd", value)
+    memory = GitSessionMemory(store)
+    assert repr(memory.get(USER, "odd").value) == repr(value)
+    assert found(memory, "2026")[0] == ("odd", True)
+
+
+def test_a_returned_value_can_be_changed(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    value = {"a": [1]}
+    memory.put(USER, "k", value)
+    value["a"].append(2)
+    for read in (lambda: memory.get(USER, "k"), lambda: memory.search(USER)[0]):
+        item = read()
+        assert item.value == {"a": [1]}
+        item.value["a"].append(3)
+    assert memory.get(USER, "k").value == {"a": [1]}
+
+
+def test_the_times_are_those_of_the_first_and_of_the_last_put() -> None:
+    clock = Clock()
+    with Store.in_memory(clock=clock) as store:
+        memory = GitSessionMemory(store)
+        memory.put(USER, "k", {"n": 1})
+        clock.now += MINUTE_MS
+        memory.put(USER, "k", {"n": 2})
+        item = memory.get(USER, "k")
+        assert MINUTE_MS <= (item.updated_at - item.created_at).total_seconds() * 1000 < 2 * MINUTE_MS
+
+
+def test_a_rewind_restores_the_memory(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    for text in ("one", "two"):
+        memory.put(USER, "k", {"text": text})
+    store.session("langgraph-memory:users/ada").continue_at("leaf~1")
+    assert memory.get(USER, "k").value == {"text": "one"}
+    memory.put(USER, "l", {"text": "three"})  # on the branch that is now active
+    for one in (memory, GitSessionMemory(store)):
+        assert [item.value["text"] for item in one.search(USER)] == ["one", "three"]
+    store.session("langgraph-memory:users/ada").switch("main")
+    assert memory.get(USER, "k").value == {"text": "two"}
+
+
+def test_a_namespace_in_the_trash_is_empty_until_it_is_restored(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    memory.put(USER, "k", {"n": 1})
+    sid = store.session("langgraph-memory:users/ada").id
+    store.trash.put(sid)
+    assert memory.get(USER, "k") is None and memory.search(()) == [] and memory.list_namespaces() == []
+    store.trash.restore(sid)
+    assert memory.get(USER, "k").value == {"n": 1}
+
+
+def test_a_purge_deletes_the_memory_of_one_user(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    memory.put(USER, "k", {"text": "a very private fact"})
+    memory.put(("users", "bob"), "k", {"text": "another fact"})
+    store.purges.apply(store.purges.plan(store.session("langgraph-memory:users/ada").id))
+    assert memory.get(USER, "k") is None
+    assert memory.list_namespaces() == [("users", "bob")]
+    assert store.search("private") == []
+
+
+def test_secrets_are_redacted_in_the_store(tmp_path: Path) -> None:
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    with Store.create(tmp_path / "store.git") as store:
+        GitSessionMemory(store).put(USER, "token", {"text": f"use {token}"})
+        assert GitSessionMemory(store).get(USER, "token").value == {"text": f"use {token}"}  # from this machine
+        session = store.session("langgraph-memory:users/ada")
+        assert token not in repr(session.read("leaf")) and token not in session.leaf.subject
+
+
+def test_an_encrypting_serializer_encrypts_values(store: Store) -> None:
+    from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
+
+    class Reversing:
+        def encrypt(self, plain: bytes) -> tuple[str, bytes]:
+            return "reversed", plain[::-1]
+
+        def decrypt(self, name: str, data: bytes) -> bytes:
+            return data[::-1]
+
+    serde = EncryptedSerializer(Reversing())
+    GitSessionMemory(store, serde=serde).put(USER, "k", {"text": "hidden"})
+    assert GitSessionMemory(store, serde=serde).get(USER, "k").value == {"text": "hidden"}
+    session = store.session("langgraph-memory:users/ada")
+    assert "hidden" not in repr([session.read(node) for node in session.history()])
+
+
+# ---- hostile input
+
+
+@given(st.lists(st.text(st.characters(codec=None), min_size=1, max_size=4), min_size=1, max_size=3).map(tuple))
+def test_a_key_determines_its_namespace(namespace: tuple[str, ...]) -> None:
+    key = key_of(namespace)
+    assert namespace_of(key) == namespace and key.isascii()
+
+
+def test_what_cannot_be_stored_is_refused_and_nothing_is_written(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    memory.put(USER, "k", {"n": 1})
+    with pytest.raises(Malformed):
+        memory.batch([PutOp(USER, "k", {"n": 2}), PutOp(USER, "l", {"text": "\ud800"})])
+    with pytest.raises(Malformed, match="too large"):
+        memory.put(USER, "l", {"text": "x" * (17 << 20)})
+    with pytest.raises(InvalidNamespaceError):
+        memory.batch([PutOp((), "k", {"n": 2})])
+    with pytest.raises(InvalidNamespaceError):
+        memory.put(("langgraph",), "k", {"n": 2})
+    with pytest.raises(ValueError, match="unknown operation"):
+        memory.batch(["get"])  # type: ignore[list-item]
+    assert [item.value for item in memory.search(())] == [{"n": 1}]
+
+
+def test_entries_of_other_programs_are_ignored(store: Store) -> None:
+    from gitsession import Custom, Message
+
+    memory = GitSessionMemory(store)
+    memory.put(USER, "k", {"n": 1})
+    session = store.session("langgraph-memory:users/ada")
+    session.append(Message.user("hello"))
+    session.append(Custom(custom_type="other", data={"key": "k"}))
+    assert memory.get(USER, "k").value == {"n": 1}
+
+
+# ---- time to live
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def timed(clock: Clock) -> Iterator[Store]:
+    with Store.in_memory(clock=clock) as store:
+        yield store
+
+
+def entries_of(store: Store) -> int:
+    return len(store.session("langgraph-memory:users/ada").history())
+
+
+def test_an_item_expires(timed: Store, clock: Clock) -> None:
+    memory = GitSessionMemory(timed)
+    memory.put(USER, "short", {"n": 1}, ttl=1)
+    memory.put(USER, "long", {"n": 2}, ttl=10)
+    memory.put(USER, "kept", {"n": 3}, ttl=None)
+    clock.now += 2 * MINUTE_MS
+    for one in (memory, GitSessionMemory(timed)):
+        assert one.get(USER, "short", refresh_ttl=False) is None
+        assert [item.key for item in one.search(USER, refresh_ttl=False)] == ["long", "kept"]
+    memory.delete(USER, "short")
+    memory.put(USER, "short", {"n": 4})
+    assert [item.key for item in memory.search(USER)] == ["long", "kept", "short"]
+    clock.now += 20 * MINUTE_MS
+    memory.delete(USER, "kept")
+    memory.delete(USER, "short")
+    assert memory.search(()) == [] and memory.list_namespaces() == []
+
+
+@pytest.mark.parametrize("read", [lambda one: one.get(USER, "k"), lambda one: one.search(("users",), query="x")])
+def test_a_read_renews_the_time_to_live(timed: Store, clock: Clock, read: Callable[[GitSessionMemory], Any]) -> None:
+    memory = GitSessionMemory(timed, ttl={"default_ttl": 10, "refresh_on_read": True})
+    memory.put(USER, "k", {"n": 1})
+    for _ in range(4):
+        clock.now += 6 * MINUTE_MS
+        assert read(memory) and read(GitSessionMemory(timed))
+    assert entries_of(timed) == 2 + 4  # the second read of each round is not recorded
+    clock.now += 11 * MINUTE_MS
+    assert not read(memory) and not read(GitSessionMemory(timed))
+
+
+def test_a_read_does_not_renew_the_time_to_live_if_it_is_told_so(timed: Store, clock: Clock) -> None:
+    memory = GitSessionMemory(timed, ttl={"default_ttl": 10, "refresh_on_read": False})
+    memory.put(USER, "k", {"n": 1})
+    clock.now += 6 * MINUTE_MS
+    assert memory.get(USER, "k") is not None and entries_of(timed) == 2
+    clock.now += 6 * MINUTE_MS
+    assert memory.get(USER, "k") is None
+
+
+# ---- threads, processes, kills
+
+
+def test_threads_share_a_memory(store: Store) -> None:
+    memory = GitSessionMemory(store)
+
+    def write(number: int) -> None:
+        memory.put(("users", f"u{number % 3}"), f"k{number}", {"n": number})
+        assert memory.get(("users", f"u{number % 3}"), f"k{number}").value == {"n": number}
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(24)))
+    for one in (memory, GitSessionMemory(store)):
+        assert sorted(item.value["n"] for item in one.search((), limit=100)) == list(range(24))
+    assert len(store.sessions()) == 3
+
+
+def test_the_memory_of_a_store_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gitsession.frameworks.langgraph_memory._NAMESPACES_MAX", 2)
+    memory = GitSessionMemory(store)
+    for number in range(5):
+        memory.put(("users", str(number)), "k", {"n": number})
+        assert len(memory._spaces) <= 2
+    assert [item.value["n"] for item in memory.search(("users",))] == list(range(5))
+
+
+WRITER = """
+    import sys
+    from gitsession import Store
+    from gitsession.frameworks.langgraph_memory import GitSessionMemory
+
+    path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    with Store.open(path) as store:
+        memory = GitSessionMemory(store)
+        for number in range(1, count + 1):
+            memory.put(("users", "ada"), f"{name}-{number}", {"n": number})
+            print(number, flush=True)
+"""
+
+
+def _writer(path: Path, name: str, count: int) -> subprocess.Popen[str]:
+    arguments = [sys.executable, "-c", textwrap.dedent(WRITER), str(path), name, str(count)]
+    return subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+
+
+def test_two_processes_share_a_namespace(store: Store) -> None:
+    memory = GitSessionMemory(store)
+    writers = [_writer(store.objects.git_dir, name, 30) for name in ("one", "two")]
+    assert [writer.wait() for writer in writers] == [0, 0]
+    for writer in writers:
+        writer.stdout.close()
+    names = {f"{name}-{number}" for name, number in itertools.product(("one", "two"), range(1, 31))}
+    assert {item.key for item in memory.search(USER, limit=100)} == names
+    assert [row.key for row in store.sessions() if row.agent == AGENT] == ["users/ada"]
+    assert store.verify().problems == []
+
+
+def test_a_killed_process_loses_nothing_that_was_stored(store: Store) -> None:
+    writer = _writer(store.objects.git_dir, "one", 100_000)
+    acknowledged = [next(writer.stdout) for _ in range(20)]
+    os.kill(writer.pid, signal.SIGKILL)
+    acknowledged += writer.stdout.readlines()
+    writer.wait()
+    writer.stdout.close()
+    done = int([line for line in acknowledged if line.endswith("\n")][-1])
+    memory = GitSessionMemory(store)
+    assert len(memory.search(USER, limit=100_000)) in (done, done + 1)
+    memory.put(USER, "after", {"n": 0})
+    assert memory.get(USER, f"one-{done}").value == {"n": done}
+
+
+# ---- graphs
+
+
+def test_a_graph_reads_and_writes_its_memory(store: Store) -> None:
+    graphs = pytest.importorskip("langgraph.graph")
+    from langgraph.config import get_store
+
+    async def answer(state: Any) -> Any:
+        memory = get_store()
+        known = await memory.asearch(("notes",), query=state["messages"][-1].content)
+        await memory.aput(("notes",), state["messages"][-1].content, {"text": state["messages"][-1].content})
+        return {"messages": [("ai", json.dumps([item.value["text"] for item in known]))]}
+
+    builder = graphs.StateGraph(graphs.MessagesState)
+    builder.add_node("answer", answer)
+    builder.add_edge(graphs.START, "answer")
+    graph = builder.compile(store=GitSessionMemory(store))
+    answers = [
+        asyncio.run(graph.ainvoke({"messages": [HumanMessage(text)]}))["messages"][-1].content
+        for text in ("cats are nice", "dogs too", "a cat")
+    ]
+    assert answers == ["[]", '["cats are nice"]', '["cats are nice", "dogs too"]']
