@@ -102,7 +102,15 @@ class Unavailable(GitSessionError):
 
 
 class PluginFailed(GitSessionError):
-    """A plugin that cannot be loaded, that raised an exception, or whose value has the wrong type."""
+    """A plugin that cannot be loaded, that raised an exception, or whose value has the wrong type.
+
+    Attributes:
+        problem: The reason, without the name of the plugin.
+    """
+
+    def __init__(self, message: str, problem: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.problem = problem
 
 
 class SummaryFailed(GitSessionError):

@@ -93,7 +93,9 @@ class Plugin(NamedTuple):
         """Return an error with the name of the plugin, its distribution and its group."""
         name = f"'{self.name[:NAME_MAX]}' of {self.distribution} {self.version}".rstrip()
         what = f"cannot use the plugin {name} (entry points {self.group}): {problem}"
-        return PluginFailed(_on_a_line(what), hint=f"update or uninstall {_on_a_line(self.distribution)}")
+        return PluginFailed(
+            _on_a_line(what), _on_a_line(problem), hint=f"update or uninstall {_on_a_line(self.distribution)}"
+        )
 
 
 def find(kind: str, name: str) -> Plugin | None:
@@ -143,10 +145,17 @@ def _path() -> tuple[str, ...]:
     look like an installed distribution.
     """
     try:
-        here = os.path.realpath(os.getcwd())
+        here = os.getcwd()
     except OSError:  # the folder was deleted
-        return tuple(entry for entry in sys.path if entry)
-    return tuple(entry for entry in sys.path if entry and os.path.realpath(entry) != here)
+        here = ""
+    return _outside(tuple(sys.path), here)
+
+
+@functools.lru_cache(maxsize=4)
+def _outside(path: tuple[str, ...], here: str) -> tuple[str, ...]:
+    """Return the entries of ``path`` that are not the folder ``here``."""
+    folder = os.path.realpath(here)
+    return tuple(entry for entry in path if entry and not (here and os.path.realpath(entry) == folder))
 
 
 @functools.lru_cache(maxsize=4)

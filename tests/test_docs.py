@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,23 @@ def test_program_of_the_contexts_page_runs_unchanged(folder: Path) -> None:
     assert "Fix the login redirect" in done.stdout
 
 
+def test_program_of_the_plugins_page_runs_unchanged() -> None:
+    [program] = blocks(ROOT / "docs/reference/plugins.md", "python")
+    program += """
+from gitsession import Message, Store
+with Store.in_memory() as store:
+    session = store.new_session(agent="my-agent")
+    session.append(Message.user("Hello"))
+    from gitsession.exporting.gather import gather
+    class Target: AGENT = "kinds"
+    notes = Counter()
+    assert kinds.write(gather(store.objects, session.id, Target).out, notes) == "message\\n", notes
+    assert +notes == {}
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_programs_of_the_live_page_run_unchanged(folder: Path) -> None:
     programs = blocks(ROOT / "docs/explanation/live.md", "python")
     assert len(programs) == 2
@@ -163,6 +181,22 @@ def test_a_contributor_sets_up_as_ci_does() -> None:
     [commands] = blocks(ROOT / "docs/contributing.md", "sh")
     run = f"{blocks(ROOT / 'README.md', 'sh')[0]}{(ROOT / '.ci/run').read_text()}"
     assert [line for line in commands.splitlines() if line not in run] == [". .venv/bin/activate"]
+
+
+def test_the_tested_versions_of_frameworks_are_those_of_their_extras() -> None:
+    done = subprocess.run([ROOT / ".ci/versions", "--list"], capture_output=True, text=True, check=True)
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    listed = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    adapters = {path.stem.removeprefix("test_") for path in (ROOT / "tests/frameworks").glob("test_*.py")}
+    assert listed == {name: extras[name][0] for name in extras if name.replace("-", "_") in adapters}
+    page = (ROOT / "docs/reference/frameworks.md").read_text()
+    rows = re.findall(r"^\| `([a-z-]+)` \| `([^`]+)` \| ([0-9.]+) \| ([0-9.]+) \|$", page, re.MULTILINE)
+    assert rows
+    for package, range_, oldest, newest in rows:
+        assert package + range_ in listed.values()
+        numbers = [[int(part) for part in text.split(".")] for text in (*re.findall("[0-9.]+", range_), oldest, newest)]
+        low, high, first, last = numbers
+        assert low == first[: len(low)] and not any(first[len(low) :]) and low <= last < high
 
 
 def command_tree(command: click.Command, path: str = "gitsession") -> Iterator[tuple[str, click.Command]]:

@@ -2,12 +2,14 @@
 
 A checkpoint holds a list of messages of about 1 KB that has one message more than its parent's. This is the worst case
 for a checkpointer that stores the whole state at each step. Both savers use LangGraph's serializer. *Resume* opens the
-store anew and reads the newest checkpoint. *List* reads the 20 newest checkpoints of an open thread. The size is that
+store anew and reads the newest checkpoint, whose state the last reader kept in a file of the store. *First resume* has
+no such file, and reads all entries. *List* reads the 20 newest checkpoints of an open thread. The size is that
 of packs after ``maintain``, and that of the database.
 """
 
 from __future__ import annotations
 
+import shutil
 import statistics
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,7 @@ from benchmarks.measure import Duel, Step, in_turn
 from benchmarks.peers.langgraph_saver import PEERS
 from benchmarks.workshop import Workshop
 from gitsession import Store
+from gitsession.store import create
 
 TITLE = "LangGraph threads"
 
@@ -36,7 +39,7 @@ def measure(shop: Workshop) -> Iterator[Line]:
 
     from gitsession.frameworks.langgraph import GitSessionSaver
 
-    put, resume, listed = Duel(), Duel(), Duel()
+    put, first, resume, listed = Duel(), Duel(), Duel(), Duel()
     for _ in range(shop.runs):
         ours, theirs = shop.folder() / "store.git", shop.folder() / "peer.db"
         with Store.create(ours) as store, SqliteSaver.from_conn_string(str(theirs)) as peer:
@@ -51,12 +54,18 @@ def measure(shop: Workshop) -> Iterator[Line]:
             with Store.open(path) as store:
                 GitSessionSaver(store).get_tuple(CONFIG)
 
+        def first_resume(number: int, path: Path = ours) -> None:
+            shutil.rmtree(path / create.THREADS, ignore_errors=True)
+            resume_ours(number, path)
+
         def resume_theirs(_: int, path: Path = theirs) -> None:
             with SqliteSaver.from_conn_string(str(path)) as peer:
                 peer.get_tuple(CONFIG)
 
+        first.add(*in_turn(first_resume, resume_theirs, 3))
         resume.add(*in_turn(resume_ours, resume_theirs, 3))
     yield put.line(f"put, {steps} steps", PEER, PUT_BAR, fold=statistics.fmean)
+    yield first.line(f"first resume after {steps} steps", PEER)
     yield resume.line(f"resume after {steps} steps", PEER)
     yield listed.line(f"list 20 of {steps} checkpoints", PEER)
     mine = sum(file.stat().st_size for file in (ours / "objects/pack").iterdir())

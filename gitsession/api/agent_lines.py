@@ -15,7 +15,6 @@ from gitsession.discovery.sources import LoadedSession, ReadState
 from gitsession.errors import LeafMoved, Malformed, NotFound, RefMoved, Refused
 from gitsession.formats import FORMATS, Growing
 from gitsession.formats.base import jsonl
-from gitsession.formats.base.record import has_problem
 from gitsession.git.types import RefValue
 from gitsession.importing.import_session import ImportResult
 from gitsession.importing.import_state import ImportState, refs_of
@@ -75,7 +74,7 @@ class AgentLines:
             Refused: The agent is none of ``AGENTS``, a session with this id exists, or it was purged.
         """
         format = _format_of(agent)
-        data = _joined(lines)
+        data = _joined(lines, has_header=False)
         if not format.claims(data):
             raise Malformed(f"the first line is not the header of a session of {agent}")
         with self._store._opened.lock_keys():
@@ -95,7 +94,7 @@ class AgentLines:
 
         Raises:
             LeafMoved: The session has another number of lines, because another program appended to it.
-            Malformed: A line is not valid, or repeats the id of another one, or its parent does not exist.
+            Malformed: A line is not a JSON object, or is a header.
             Refused: The session is not one of ``AGENTS``, or it was purged.
         """
         with self._store._opened.lock_keys():
@@ -106,7 +105,8 @@ class AgentLines:
                     "another program appended to it",
                     hint="read the new lines and append again",
                 )
-            return self._import(file, _joined(lines)) if lines else StoredLines(session=session, count=file.lines)
+            added = _joined(lines, has_header=True)
+            return self._import(file, added) if added else StoredLines(session=session, count=file.lines)
 
     def read(self, session: str, *, after: int = 0, limit: int | None = None) -> StoredLines:
         """Return the lines of a session, with the secrets whose originals are in the local vault.
@@ -167,9 +167,6 @@ class AgentLines:
         format = _format_of(file.agent)
         rest = None if state is None else format.split_rest(data, state.read.split)
         source = rest or format.split(data)
-        if has_problem(source) and not (file.data and has_problem(format.split(file.data))):
-            problem = source.problems[0]
-            raise Malformed(f"cannot append line {problem.line}: {problem.what}")
         read = None if source.state is None else ReadState(file.agent, "", source.state)
         loaded = LoadedSession(source, {}, [], read)
         return self._store.agents.import_session(
@@ -184,10 +181,17 @@ def _format_of(agent: str) -> Growing:
     return format
 
 
-def _joined(lines: Sequence[bytes]) -> bytes:
-    """Return the lines with their line ends. Raises ``Malformed`` if one is not a JSON object."""
+def _joined(lines: Sequence[bytes], *, has_header: bool) -> bytes:
+    """Return the lines with their line ends. Raises ``Malformed`` if one is not a JSON object, or is a second header.
+
+    ``has_header``: whether the file has a header already.
+    """
     for number, line in enumerate(lines, 1):
         found = jsonl.LineFailure("it contains a line end") if b"\n" in line else jsonl.parse(line)
         if isinstance(found, jsonl.LineFailure):
-            raise Malformed(f"cannot append: new line {number}: {found.reason or 'it is blank'}")
+            raise Malformed(f"cannot append line {number}: {found.reason or 'it is blank'}")
+        if found.get("type") == "session":
+            if has_header:
+                raise Malformed(f"cannot append line {number}: it is a second header")
+            has_header = True
     return b"".join(line + b"\n" for line in lines)

@@ -342,7 +342,7 @@ class Store:
             agent: The name of the program that writes the session.
         """
         row = self._opened.catalogues.get().by_key(agent, key)
-        return None if row is None else self.session(row.sid)
+        return None if row is None else self._handle(row, row.active)
 
     def session(self, address: str, *, cwd: str | None = None) -> Session:
         """Return the session that an address names.
@@ -373,6 +373,9 @@ class Store:
         if row is None:
             row = self._opened.find(address, cwd)
             branch = row.active
+        return self._handle(row, branch)
+
+    def _handle(self, row: Row, branch: str | None) -> Session:
         found = sessions.StoredSession.open(self.objects, row.sid, self._opened.clock, branch, view=row.view)
         return Session(self._opened, found)
 

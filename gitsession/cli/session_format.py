@@ -53,6 +53,6 @@ FIELDS: Mapping[str, Callable[[Row], object]] = {
 
 def _field(row: Row, name: str) -> str:
     if name not in FIELDS:
-        raise click.UsageError(f"unknown field '{name}' in --format (fields: {', '.join(FIELDS)})")
+        raise click.UsageError(f"unknown field '{name}' in --format")  # the help, which the hint names, has a list
     value = FIELDS[name](row)
     return "" if value is None else str(value)

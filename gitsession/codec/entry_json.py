@@ -48,7 +48,14 @@ def appended_entry(value: object) -> Entry:
     kind = value.get("kind")
     if isinstance(kind, str) and kind in INTERNAL:
         raise Malformed(f"only gitsession itself writes entries of kind {kind!r}", where="kind")
-    return from_json(kind, value.get("at", 0), value.get("body", {}))
+    try:
+        return from_json(kind, value.get("at", 0), value.get("body", {}))
+    except Malformed as error:
+        if not error.hint and isinstance(kind, str) and kind in KINDS:
+            fields = {field.name for field in dataclasses.fields(KINDS[kind])}
+            outside = sorted(fields & value.keys())
+            error.hint = f"move {' and '.join(outside)} into body" if outside else ""
+        raise
 
 
 def from_json(kind: object, at_ms: object, body: object) -> Entry:

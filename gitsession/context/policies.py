@@ -184,7 +184,8 @@ def old_results(
 ) -> Policy:
     """Return a policy that clears old tool results, by opencode's rules (P2).
 
-    Results before the newest summary, and before the newest result that is already cleared, are not considered.
+    Results before the newest summary, and before the newest result that is already cleared, are not considered. Unlike
+    in opencode, results that are not larger than the text in their place are kept.
     ``session.compaction.prune(old_results())`` stores the change.
 
     Args:
@@ -196,6 +197,7 @@ def old_results(
 
     def policy(items: Sequence[Item], info: PolicyInput) -> Sequence[Item]:
         tools = _tool_names(items)
+        cleared_tokens = _tokens_of(units(CLEARED))
         turns = total = saved = 0
         to_clear: set[int] = set()
         for at in range(len(items) - 1, -1, -1):
@@ -209,7 +211,7 @@ def old_results(
                 continue
             size = result_tokens(items[at])
             total += size
-            if total > protect:
+            if total > protect and size > cleared_tokens:
                 saved += size
                 to_clear.add(at)
         if saved <= least:
@@ -221,7 +223,11 @@ def old_results(
 
 def result_tokens(item: Item) -> int:
     """Return opencode's estimate of the size of a tool result (P2): the number of characters divided by four."""
-    return (sum(units(text) for text in texts(item.content, calls=False)) + 2) // 4
+    return _tokens_of(sum(units(text) for text in texts(item.content, calls=False)))
+
+
+def _tokens_of(count: int) -> int:
+    return (count + 2) // 4
 
 
 def newly_cleared(before: Iterable[Item], after: Iterable[Item]) -> list[Oid]:

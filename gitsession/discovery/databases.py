@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Malformed, Unavailable
-from gitsession.formats import Database, all_with_capability
+from gitsession.formats import OWN_FORMATS, Database, all_with_capability
 from gitsession.formats.base.format import Columns, Row
 
 PATIENCE_SECONDS = 2.0
@@ -61,9 +61,7 @@ def opened(path: Path, tables: Collection[str] = ()) -> Iterator[OpenDatabase]:
             db.execute("PRAGMA trusted_schema = OFF")
             db.execute("PRAGMA query_only = ON")
             db.execute("BEGIN")
-            formats = [] if tables else list(all_with_capability(Database).values())
-            columns = _columns(db, tables or {table for format in formats for table in format.TABLES})
-            format = next((each for each in formats if each.owns_tables(columns)), None)
+            format, columns = (None, _columns(db, tables)) if tables else _format_of(db)
             listed = set(tables if format is None else format.TABLES)
             allowed = {table: columns[table] for table in columns if table in listed}
             if format is not None:
@@ -73,6 +71,18 @@ def opened(path: Path, tables: Collection[str] = ()) -> Iterator[OpenDatabase]:
         yield OpenDatabase(format, allowed, db)
     finally:
         db.close()
+
+
+def _format_of(db: sqlite3.Connection) -> tuple[Database | None, dict[str, list[str]]]:
+    """Return the format that owns the tables of a database, and the columns of the tables that formats can read."""
+    own = all_with_capability(Database, OWN_FORMATS)
+    columns = _columns(db, {table for format in own.values() for table in format.TABLES})
+    format = next((each for each in own.values() if each.owns_tables(columns)), None)
+    if format is not None:
+        return format, columns
+    every = all_with_capability(Database)  # with those of plugins
+    columns = _columns(db, {table for format in every.values() for table in format.TABLES})
+    return next((each for each in every.values() if each.owns_tables(columns)), None), columns
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -11,7 +11,7 @@ is not one of gitsession's own, and after gitsession's own formats.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, overload
 
@@ -204,7 +204,8 @@ class _Formats(Mapping[str, "Format"]):
     """
 
     def __init__(self) -> None:
-        self._loaded: dict[str | plugins.Plugin, Format] = {}
+        self._loaded: dict[str, Format] = {}
+        self._plugins: dict[plugins.Plugin, Format | PluginFailed] = {}
 
     def __getitem__(self, agent: str) -> Format:
         """Return the format of ``agent``. Raises ``KeyError``, or ``PluginFailed`` if its plugin cannot be used."""
@@ -218,11 +219,17 @@ class _Formats(Mapping[str, "Format"]):
         plugin = _plugin(agent)
         if plugin is None:
             raise KeyError(agent)
-        if plugin not in self._loaded:
+        if plugin not in self._plugins:
             from gitsession.formats import plugin_format
 
-            self._loaded[plugin] = plugin_format.load(plugin)
-        return self._loaded[plugin]
+            try:
+                self._plugins[plugin] = plugin_format.load(plugin)
+            except PluginFailed as failure:  # it is tried once, because each entry of a session needs its format
+                self._plugins[plugin] = failure
+        found = self._plugins[plugin]
+        if isinstance(found, PluginFailed):
+            raise plugin.failure(found.problem)
+        return found
 
     @overload
     def get(self, agent: str, /) -> Format | None: ...
@@ -289,9 +296,9 @@ def with_capability(agent: str, capability: type[F]) -> F | None:
     return format if isinstance(format, capability) else None
 
 
-def all_with_capability(capability: type[F]) -> dict[str, F]:
-    """Return the formats that have ``capability``, by agent name. The modules of all agents are loaded."""
-    return {agent: format for agent, format in FORMATS.items() if isinstance(format, capability)}
+def all_with_capability(capability: type[F], agents: Iterable[str] = FORMATS) -> dict[str, F]:
+    """Return the formats of ``agents`` that have ``capability``, by agent name. Their modules are loaded."""
+    return {agent: format for agent in agents if isinstance(format := FORMATS.get(agent), capability)}
 
 
 def claimed(head: bytes) -> Format | None:

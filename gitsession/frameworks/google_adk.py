@@ -151,20 +151,26 @@ class GitSessionService(BaseSessionService):
         own = {name: value for name, value in values.items() if not name.startswith((*_SCOPES, State.TEMP_PREFIX))}
         session = self._store.keyed_session(key, agent=AGENT, cwd=session_folder(self._cwd))
         session.append(Custom(custom_type=_START, data=json.dumps({"state": own, "time": time.time()})))
-        return self._merged(app, user, id, self._known(session), [])
+        return _merged(app, user, id, self._known(session), self._all_shared(app, user), [])
 
     def _get(self, app: str, user: str, id: str, config: GetSessionConfig) -> AdkSession | None:
         known = self._read(_key(app, user, id))
-        return None if known is None else self._merged(app, user, id, known, _selected(known.events, config))
+        if known is None:
+            return None
+        return _merged(app, user, id, known, self._all_shared(app, user), _selected(known.events, config))
 
     def _list(self, app: str, user: str | None) -> list[AdkSession]:
         found = []
+        shared: dict[str, dict[str, Any]] = {}
         for row in self._store.sessions():
             parts = [unquote(part) for part in (row.key or "").split("/")] if row.agent == AGENT else []
             if len(parts) == 3 and parts[0] == app and user in (None, parts[1]):
                 known = self._read(_key(*parts))
                 if known is not None:
-                    found.append(self._merged(parts[0], parts[1], parts[2], known, []))
+                    owner = parts[1]
+                    if owner not in shared:
+                        shared[owner] = self._all_shared(app, owner)
+                    found.append(_merged(app, owner, parts[2], known, shared[owner], []))
         return sorted(found, key=lambda each: (each.last_update_time, each.user_id, each.id))
 
     def _delete(self, key: str) -> None:
@@ -203,13 +209,10 @@ class GitSessionService(BaseSessionService):
         newest = next((entry for _, entry in entries if isinstance(entry, Custom)), None)
         return {} if newest is None else json.loads(newest.data)
 
-    def _merged(self, app: str, user: str, id: str, known: _Known, events: list[Event]) -> AdkSession:
-        state = dict(known.state)
-        for prefix, key in zip(_SCOPES, (_key(app), _key(app, user)), strict=True):
-            state |= {prefix + name: value for name, value in self._shared(key).items()}
-        found = AdkSession(id=id, app_name=app, user_id=user, state=state, last_update_time=known.time or 0.0)
-        found.events = events
-        return copy.deepcopy(found)
+    def _all_shared(self, app: str, user: str) -> dict[str, Any]:
+        """Return the state of an app and of a user, with the prefixes of its names."""
+        keys = zip(_SCOPES, (_key(app), _key(app, user)), strict=True)
+        return {prefix + name: value for prefix, key in keys for name, value in self._shared(key).items()}
 
     def _read(self, key: str) -> _Known | None:
         session = self._store.find_keyed(key, agent=AGENT)
@@ -235,6 +238,14 @@ class GitSessionService(BaseSessionService):
         if len(self._cache) > _CACHED_MAX:
             self._cache.pop(next(iter(self._cache)))
         return known
+
+
+def _merged(app: str, user: str, id: str, known: _Known, shared: Mapping[str, Any], events: list[Event]) -> AdkSession:
+    """Return a session that the program may change."""
+    state = {**known.state, **shared}
+    found = AdkSession(id=id, app_name=app, user_id=user, state=state, last_update_time=known.time or 0.0)
+    found.events = events
+    return copy.deepcopy(found)
 
 
 def _add(known: _Known, entry: Entry) -> None:

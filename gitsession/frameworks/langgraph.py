@@ -75,7 +75,12 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
         with thread.lock:
             id = get_checkpoint_id(config)
             record = thread.find(id) if id else thread.newest()
-            return None if record is None else self._tuple(thread_id, namespace, thread, record)
+            if record is None:
+                return None
+            found = self._tuple(thread_id, namespace, thread, record)
+            if not id:
+                thread.keep(record)
+            return found
 
     def list(
         self,
@@ -223,7 +228,7 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
             for _, namespace, _ in self._rows(thread_id):
                 thread = self._thread(thread_id, namespace)
                 kept = thread.newest() if thread else None
-                self._delete(thread_id, namespace, lambda record, kept=kept: record is not kept)
+                self._delete(thread_id, namespace, lambda record, kept=kept: kept is None or record.id != kept.id)
 
     # ---- the same, asynchronously: the store is used in another thread
 

@@ -41,6 +41,7 @@ from gitsession.frameworks.langgraph_items import (
 )
 from gitsession.frameworks.langgraph_ranking import list_namespaces, search
 from gitsession.frameworks.langgraph_values import ValueCodec
+from gitsession.frameworks.threads import completed
 from gitsession.index.catalogue import Row
 from gitsession.model.entries import Custom, Entry
 
@@ -55,7 +56,7 @@ class _Embedded(NamedTuple):
     queries: dict[str, Sequence[float]]
 
 
-class GitSessionMemory(BaseStore):
+class GitSessionMemoryStore(BaseStore):
     """A store for the long-term memory of graphs: ``compile(store=...)``.
 
     Each namespace is a session, whose key consists of the quoted labels, and each ``put`` is an entry. Threads and
@@ -99,13 +100,13 @@ class GitSessionMemory(BaseStore):
         return self._perform(ops, _Embedded(dict(zip(texts, vectors)), dict(zip(queries, asked))))  # noqa: B905
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
-        """Perform operations, as ``batch`` does. The store is used in another thread."""
+        """Perform operations, as ``batch`` does. A cancelled call is completed first, so that its outcome is known."""
         ops = list(ops)
         texts, queries = self._to_embed(ops)
         vectors = await self._embeddings.aembed_documents(texts) if self._embeddings and texts else []
         asked = await asyncio.gather(*map(self._embeddings.aembed_query, queries)) if self._embeddings else []
         embedded = _Embedded(dict(zip(texts, vectors)), dict(zip(queries, asked)))  # noqa: B905
-        return await asyncio.to_thread(self._perform, ops, embedded)
+        return await completed(lambda: self._perform(ops, embedded))
 
     # ---- implementation
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -19,6 +19,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import INTERRUPT as INTERRUPT_CHANNEL
 
 from gitsession.errors import LeafMoved
+from gitsession.frameworks import langgraph_kept_state as kept_state
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec, state_of
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Text
@@ -35,6 +36,9 @@ CHECKPOINT, WRITES, INTERRUPT, DELETED = (f"{KEY}:{name}" for name in ("checkpoi
 """The types of the ``custom`` entries."""
 
 _STATES_MAX = 4
+_UNKEPT_MAX = 64
+"""The number of entries from which on a state is kept."""
+
 _ENTRY = "@entry"
 
 Held: TypeAlias = Any
@@ -101,7 +105,8 @@ class _Position:
 class LangGraphThread:
     """The checkpoints of one session. Methods are called with ``lock`` held.
 
-    The entries are read once. Later calls of ``refresh`` read only what any process has appended since.
+    The entries are read once. Later calls of ``refresh`` read only what any process has appended since. If the newest
+    state was kept (``langgraph_kept_state``), only the entries after it are read, and the others when they are needed.
     """
 
     def __init__(self, objects: GitStore, stored: StoredSession, codec: ValueCodec) -> None:
@@ -116,6 +121,11 @@ class LangGraphThread:
         self._nodes: dict[Oid, Node] = {}
         self._tips: Mapping[str, Oid] = {}
         self._root: Node | None = None
+        self._floor: Node | None = None
+        """The entry of the kept state, if the entries before it were not read."""
+        self._floor_state: dict[str, Held] = {}
+        self._unkept: int | None = 0
+        """The number of entries that were read after the kept state; ``None`` if it must not be kept."""
         self._states: OrderedDict[Oid, dict[str, Held]] = OrderedDict()
         self._copies: dict[str, ItemCopies] = {}
 
@@ -125,19 +135,96 @@ class LangGraphThread:
         """Read the entries that were appended since the last call. Return whether the session still exists."""
         tips = graph.branches(self._objects, self.sid)
         if tips != self._tips:
-            new: dict[Oid, Node] = {}
-            for oid in tips.values():
-                walked: list[Node] = []
-                at: Oid | None = oid
-                while at is not None and at not in self._positions and at not in new:
-                    walked.append(load(self._objects, at))
-                    at = walked[-1].parent
-                new |= {node.oid: node for node in reversed(walked)}
-            found = [(node, entry_of(self._objects, node)) for node in new.values()]
-            for node, entry in self._in_order(found):
-                self._add(node, entry)
+            if not self._positions and tips.keys() == {refs.MAIN}:
+                self._begin_at(kept_state.read(self._objects, self.sid))
+            new = self._unread(tips)
+            if self._floor is not None and any(node.parent is None for node in new.values()):
+                self._clear()  # a branch begins before the kept state, or the history was rewritten
+                new = self._unread(tips)
+            self._read(new.values())
+            if self._unkept is not None:
+                self._unkept += len(new)
             self._tips = tips
         return bool(tips)
+
+    def _unread(self, tips: Mapping[str, Oid]) -> dict[Oid, Node]:
+        """Return the entries of the branches that were not read yet, parents before children."""
+        new: dict[Oid, Node] = {}
+        for oid in tips.values():
+            walked: list[Node] = []
+            at: Oid | None = oid
+            while at is not None and at not in self._positions and at not in new:
+                walked.append(load(self._objects, at))
+                at = walked[-1].parent
+            new |= {node.oid: node for node in reversed(walked)}
+        return new
+
+    def _read(self, nodes: Iterable[Node]) -> None:
+        for node, entry in self._in_order([(node, entry_of(self._objects, node)) for node in nodes]):
+            self._add(node, entry)
+
+    def _clear(self) -> None:
+        self.records, self.writes, self.deleted, self._deleted_writes = {}, {}, set(), {}
+        self._positions, self._nodes, self._floor = {}, {}, None
+
+    # ---- the kept state
+
+    def keep(self, record: SavedCheckpoint) -> None:
+        """Keep the state of the newest checkpoint for other processes, if many entries were read to compute it."""
+        if self._unkept is None or self._unkept < _UNKEPT_MAX or self._tips.keys() != {refs.MAIN}:
+            return
+        if self._active_record() is not record or record.id != record.greatest_id:
+            return
+        values = {
+            name: {"plain": held.plain} if isinstance(held, _Whole) else [*held]
+            for name, held in self._state(record).items()
+        }
+        writes = [
+            [task, index, write.channel, write.plain, write.path]
+            for (task, index), write in self.writes.get(record.id, {}).items()
+        ]
+        data = {**record.data, "channels": {}}
+        at_ms = self._positions[record.node.oid].at_ms
+        kept = kept_state.KeptState(record.node.oid, at_ms, record.greatest_id, data, values, writes)
+        kept_state.write(self._objects, self.sid, kept)
+        self._unkept = 0
+
+    def _begin_at(self, kept: kept_state.KeptState | None) -> None:
+        """Begin with the kept state instead of the entries before it, if it is in the history of the branch."""
+        if kept is None or not self._objects.contains(kept.oid):
+            return
+        node = load(self._objects, kept.oid)
+        record = SavedCheckpoint(node, None, kept.data, ())
+        record.greatest_id = kept.greatest_id
+        self.records[record.id] = record
+        self.writes[record.id] = {
+            (task, index): StoredWrite(channel, plain, path) for task, index, channel, plain, path in kept.writes
+        }
+        self._positions[node.oid], self._nodes[node.oid] = _Position(record, (), kept.at_ms), node
+        self._floor = node
+        self._floor_state = {
+            name: _Whole(held["plain"]) if type(held) is dict else tuple(held) for name, held in kept.values.items()
+        }
+
+    def read_all(self) -> None:
+        """Read the entries before the kept state. What is known of later entries is not changed."""
+        floor, self._floor = self._floor, None
+        if floor is None:
+            return
+        record = self._positions.pop(floor.oid).record
+        records, writes, deleted, deleted_writes = self.records, self.writes, self.deleted, self._deleted_writes
+        self.records, self.writes, self.deleted, self._deleted_writes = {}, {}, set(), {}
+        self._read(self._unread({refs.MAIN: floor.oid}).values())
+        assert record is not None
+        earlier = self.records[record.id]
+        record.base, record.data, record.messages = earlier.base, earlier.data, earlier.messages
+        self._positions[floor.oid].record = record
+        for id, hidden in deleted_writes.items():
+            self._deleted_writes[id] = {**self.writes.pop(id, {}), **hidden}
+        self.records |= records
+        self.deleted = (self.deleted - records.keys()) | deleted
+        for id, known in writes.items():
+            self.writes[id] = {**self.writes.get(id, {}), **known}
 
     def _in_order(self, found: Sequence[tuple[Node, Entry]]) -> list[tuple[Node, Entry]]:
         """Return the entries in the order of their time, parents before children."""
@@ -176,10 +263,13 @@ class LangGraphThread:
 
     def find(self, id: str) -> SavedCheckpoint | None:
         """Return the checkpoint with an id; ``None`` if there is none, or if it was deleted."""
+        if id not in self.records:
+            self.read_all()
         return None if id in self.deleted else self.records.get(id)
 
     def visible(self) -> list[SavedCheckpoint]:
         """Return the checkpoints that were not deleted, the newest first."""
+        self.read_all()
         return [self.records[id] for id in sorted(self.records, reverse=True) if id not in self.deleted]
 
     def newest(self) -> SavedCheckpoint | None:
@@ -187,6 +277,7 @@ class LangGraphThread:
         tip = self._active_record()
         if tip is not None and tip.id == tip.greatest_id and self.find(tip.id) is tip:
             return tip
+        self.read_all()
         found: SavedCheckpoint | None = None
         for record in self._history(tip):
             if self.find(record.id) is record and (found is None or record.id > found.id):
@@ -218,6 +309,7 @@ class LangGraphThread:
         earlier ones are deleted.
         """
         found: dict[str, dict[str, Any]] = {name: {"writes": []} for name in channels}
+        self.read_all()
         remaining, seen = set(channels), {record.id}
         at = self.records.get(record.parent or "")
         while at is not None and remaining and at.id not in seen:
@@ -251,8 +343,9 @@ class LangGraphThread:
         chain: list[SavedCheckpoint] = []
         state: dict[str, Held] = {}
         for one in self._history(record):
-            if one.node.oid in self._states:
-                state = {name: _thawed(held) for name, held in self._states[one.node.oid].items()}
+            known = self._floor_state if one.node is self._floor else self._states.get(one.node.oid)
+            if known is not None:
+                state = {name: _thawed(held) for name, held in known.items()}
                 break
             chain.append(one)
         for one in reversed(chain):
@@ -298,6 +391,8 @@ class LangGraphThread:
         new_versions: Mapping[str, Any],
     ) -> None:
         """Append a checkpoint after its parent. If the parent has another successor, a branch begins there."""
+        if parent_id is None or parent_id not in self.records:
+            self.read_all()
         while True:
             parent = self.records.get(parent_id) if parent_id else None
             branch, after = self._place(parent, metadata)
@@ -314,6 +409,8 @@ class LangGraphThread:
             (WRITES_IDX_MAP.get(channel, index), channel, self._codec.encode(value))
             for index, (channel, value) in enumerate(writes)
         ]
+        if checkpoint_id not in self.records:
+            self.read_all()
         while True:
             known = self.writes.get(checkpoint_id, {})
             new = [list(write) for write in encoded if write[0] < 0 or (task_id, write[0]) not in known]
@@ -338,6 +435,8 @@ class LangGraphThread:
 
     def append_copies(self, source: LangGraphThread) -> None:
         """Append the entries of another thread, with its branches."""
+        self.read_all()
+        source.read_all()
         assert self._root is not None and source._root is not None
         copies = {source._root.oid: self._root}
         chosen = active(source._objects, source.sid)
@@ -358,6 +457,7 @@ class LangGraphThread:
     def _append(self, entries: Sequence[Entry], after: Node, branch: str, activate: bool) -> bool:
         """Append entries. If another process was first, read its entries and return False."""
         now = self._stored.clock()
+        self._unkept = None  # from now on, the state contains originals of redacted parts
         entries = [replace(entry, at_ms=now) for entry in entries]
         try:
             nodes = self._stored.append_after(entries, after=after, branch=branch, activate=activate)

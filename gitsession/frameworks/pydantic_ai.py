@@ -26,14 +26,12 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from gitsession.errors import NotFound
+from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
 from gitsession.frameworks.session_folder import session_folder
-from gitsession.frameworks.stored_items import difference, patched, storable, to_json
+from gitsession.frameworks.stored_items import copied, difference, patched, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
-from gitsession.sessions.content import entry_of
 from gitsession.sessions.node import Node
-from gitsession.sessions.revealed_store import RevealedStore
 from gitsession.store.lock import exclusive_lock
 
 if TYPE_CHECKING:
@@ -42,6 +40,8 @@ if TYPE_CHECKING:
 
 AGENT = "pydantic-ai"
 _RECORD = f"{AGENT}:record"
+_UNREADABLE = (Corrupt, Malformed, MissingObject, NotFound)
+"""Errors of a damaged session, in which an entry of another session is not searched."""
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
@@ -71,7 +71,6 @@ class GitSessionConversationStore(ConversationStore):
         """
         self._store = store
         self._cwd = cwd
-        self._shown = RevealedStore(store.objects)
         self._mutex = threading.Lock()
         self._homes: dict[str, tuple[str, str]] = {}
         """The session and the object id of each entry that was read or written, so that it is found by its id."""
@@ -117,7 +116,7 @@ class GitSessionConversationStore(ConversationStore):
         return None if session is None else self._record_of(session, conversation_id)
 
     def _record_of(self, session: Session, conversation_id: str) -> ConversationRecord | None:
-        for node, entry in self._back(session):
+        for node, entry in session.entries():
             value = entry.data if isinstance(entry, Custom) and entry.custom_type == _RECORD else None
             value = json.loads(value) if isinstance(value, str) else _beside(entry).get("record")
             if value is not None:
@@ -139,7 +138,7 @@ class GitSessionConversationStore(ConversationStore):
             return found
         session, start = self._find(head_id)
         wanted: str | None = head_id
-        for place in _places(self._back(session, start)):
+        for place in _places(session.entries(start)):
             self._homes[place.beside["id"]] = session.id, place.node.oid
             if place.beside["id"] == wanted:
                 found.append(_to_entry(place))
@@ -147,12 +146,6 @@ class GitSessionConversationStore(ConversationStore):
                 if wanted is None or len(found) == limit:
                     return found[::-1]
         raise LookupError(wanted)
-
-    def _back(self, session: Session, start: str | Node = "leaf") -> Iterator[tuple[Node, Entry]]:
-        """Yield the readable entries from ``start`` back to the root."""
-        for node in session.walk(start):
-            if isinstance(node, Node):
-                yield node, entry_of(self._shown, node)
 
     def _find(self, entry_id: str) -> tuple[Session, Node]:
         """Return the session and the node of a conversation's entry. Raises ``LookupError``."""
@@ -165,10 +158,11 @@ class GitSessionConversationStore(ConversationStore):
             if row.agent == AGENT:
                 session = self._store.session(row.sid)
                 for tip in session.branches().values():
-                    for place in _places(self._back(session, session.resolve(tip))):
-                        self._homes[place.beside["id"]] = session.id, place.node.oid
-                        if place.beside["id"] == entry_id:
-                            return session, place.node
+                    with contextlib.suppress(*_UNREADABLE):
+                        for place in _places(session.entries(tip)):
+                            self._homes[place.beside["id"]] = session.id, place.node.oid
+                            if place.beside["id"] == entry_id:
+                                return session, place.node
         raise LookupError(entry_id)
 
     # ---- writing
@@ -238,7 +232,7 @@ class GitSessionConversationStore(ConversationStore):
         node = session.resolve("root") if entry_id is None else self._find(entry_id)[1]
         existing = session.branches()
         for name, tip in existing.items():
-            newest = next(_places(self._back(session, session.resolve(tip))), None)
+            newest = next(_places(session.entries(tip)), None)
             if (newest.beside["id"] if newest is not None else None) == entry_id:
                 return session.on(name)
         name = next(name for number in count(1) if (name := f"branch-{number}") not in existing)
@@ -288,6 +282,6 @@ def _from_entry(entry: ConversationEntry) -> tuple[list[Message], Any]:
 
 def _to_entry(place: _Place) -> ConversationEntry:
     change = place.beside["change"]
-    item = derive_item(place.messages)
+    item = copied(derive_item(place.messages))
     [message] = ModelMessagesTypeAdapter.validate_python([item if change is None else patched(item, change)])
     return ConversationEntry(id=place.beside["id"], parent_id=place.beside["parent"], message=message)

@@ -15,6 +15,7 @@ from gitsession.api.store import Store
 from gitsession.dataclass import dataclass
 from gitsession.errors import LeafMoved
 from gitsession.frameworks import smolagents_steps as convert
+from gitsession.frameworks.session_folder import session_folder
 from gitsession.frameworks.smolagents_steps import AGENT, Images, Item
 from gitsession.frameworks.stored_items import difference, patched
 from gitsession.model.entries import Custom, Entry, Instructions, Reset
@@ -33,8 +34,8 @@ class _Recorded:
     keys: list[str]
 
 
-class GitSessionAgentMemory(AgentMemory):
-    """The memory of an agent, kept in a gitsession store: ``agent.memory = GitSessionAgentMemory("ada", store)``.
+class GitSessionMemory(AgentMemory):
+    """The memory of an agent, kept in a gitsession store: ``agent.memory = GitSessionMemory("ada", store)``.
 
     The object has the steps of the session's active branch. A step that is appended is durable on return. Steps that
     are removed stay on the branch that is left. If another program appends to the branch at the same time, the memory
@@ -43,7 +44,7 @@ class GitSessionAgentMemory(AgentMemory):
     Args:
         session_id: The program's own id of the session. It is stored as the key of the session.
         store: The store. The program closes it.
-        cwd: The working directory of a new session.
+        cwd: The working directory of a new session. Defaults to that of the process.
         model: The name of the model, which is stored with its answers.
     """
 
@@ -60,7 +61,7 @@ class GitSessionAgentMemory(AgentMemory):
         """Find the session, or create it, and read its steps. Raises ``Malformed`` if they are damaged."""
         self._store = store
         self._model = model
-        self._stored = store.keyed_session(session_id, agent=AGENT, cwd=cwd)
+        self._stored = store.keyed_session(session_id, agent=AGENT, cwd=session_folder(cwd))
         self._load()
 
     @property

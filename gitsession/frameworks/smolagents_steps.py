@@ -107,7 +107,7 @@ def damaged(error: Exception) -> Malformed:
     """Return the error for a step that cannot be read."""
     return Malformed(
         f"cannot read a step of the agent's memory: {type(error).__name__}: {error}",
-        hint="continue after an earlier entry, with GitSessionAgentMemory.restore",
+        hint="continue after an earlier entry, with GitSessionMemory.restore",
     )
 
 

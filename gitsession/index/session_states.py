@@ -44,15 +44,16 @@ def state_of(catalogue: Catalogue, store: ObjectStore, sid: str, node: Node) -> 
 
 def _state_in_side_files(store: ObjectStore, meta: Meta) -> StateChanges:
     """Return the state in the newest side files that an agent keeps for it, such as the rows of opencode's tables."""
-    format = with_capability(meta.header.agent or "", WithSideFiles) if meta.header is not None else None
+    attachments = [node for node in meta.nodes if node.kind == Attachment.kind]
     changes = StateChanges()
-    if format is None:
+    if meta.header is None or not attachments:
         return changes
-    for name in format.STATES:
-        about = [node for node in meta.nodes if node.kind == Attachment.kind and name in node.subject]
+    format = with_capability(meta.header.agent or "", WithSideFiles)
+    for name in format.STATES if format is not None else ():
+        about = [node for node in attachments if name in node.subject]
         entries = (content.entry_of(store, node) for node in about)  # others can be large
         newest = next((each for each in entries if isinstance(each, Attachment) and each.name == name), None)
-        found = format.stated(name, newest.data) if newest is not None else None
+        found = format.stated(name, newest.data) if format is not None and newest is not None else None
         if found is not None:
             changes = changes._replace(
                 todos=changes.todos if found.todos is None else found.todos,

@@ -57,7 +57,7 @@ def remove(git_dir: Path, samples: frozenset[bytes], *, discard_snapshots: bool)
     """
     for name in _DATABASES:
         derived.remove(git_dir / create.CONTROL / name)
-    for name in (VERIFIED, salvage.QUARANTINE, *_GIT_FILES):
+    for name in (VERIFIED, salvage.QUARANTINE, create.THREADS, *_GIT_FILES):
         _remove(git_dir / name)
     for file in chain(_spooled(git_dir / SPOOL, samples), _temporaries(git_dir)):
         _remove(file)

@@ -26,6 +26,7 @@ FORMAT = 1
 MAIN = "refs/heads/main"
 CONTROL = "gitsession"
 JOURNAL, PROOFS = f"{CONTROL}/journal", f"{CONTROL}/reflocks"
+THREADS = f"{CONTROL}/threads"
 LOCK, KEEP = f"{CONTROL}/lock", f"{CONTROL}/keep"
 INCOMING, SYNC_LOCK = f"{CONTROL}/incoming", f"{CONTROL}/sync.lock"
 PURGE_PENDING = f"{CONTROL}/purge-pending"

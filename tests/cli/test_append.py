@@ -113,6 +113,10 @@ BAD = {
     "kind of a later version": (b'{"kind": "telepathy"}', "unknown kind 'telepathy'"),
     "internal kind": (b'{"kind": "checkpoint", "body": {"mode": "workspace"}}', "only gitsession itself"),
     "no role": (b'{"kind": "message", "body": {}}', "unknown role '' (expected one of user, assistant, tool,"),
+    "role outside of the body": (
+        b'{"kind": "message", "role": "user", "content": "hi"}',
+        "hint: move content and role into body",
+    ),
     "wrong status": (
         b'{"kind": "todo", "body": {"items": [{"text": "x", "status": "done"}]}}',
         "unknown status 'done' (expected one of pending, in_progress, completed, cancelled)",

@@ -102,7 +102,7 @@ def test_dry_run_names_the_summarized_and_the_kept_entries(run: Run, plainly: Ca
     assert f"kept  2 entries, about {told['tokens_kept']:,} tokens" in text
     first, last, kept = (text.index(entries[at]["id"][:8]) for at in (9, 2, 1))
     assert first < last < kept
-    assert f"{told['tokens_before']:,} now" in text
+    assert f"{told['tokens_before']:,} now, then about {told['tokens_kept']:,} and those of the summary\n" in text
 
 
 def test_dry_run_reports_a_split_turn_and_an_updated_summary(run: Run) -> None:

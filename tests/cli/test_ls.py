@@ -11,6 +11,7 @@ from claude_code import SESSION, assistant, call, user
 from commands import Run, document
 
 from gitsession.cli import exits
+from gitsession.cli.session_format import FIELDS
 from gitsession.cli.text import short_number
 from gitsession.line_text import ago
 
@@ -103,6 +104,17 @@ def test_the_format(run: Run, two: tuple[str, str]) -> None:
     assert run("ls", "-z", "--format", "%(agent)").count("\0") == 2
     assert "unknown field 'x'" in run("ls", "--format", "%(x)", code=2, err=True)
     assert "only with --format" in run("ls", "-z", code=2, err=True)
+
+
+@pytest.mark.parametrize(("option", "value"), [("--sort", "sizes"), ("--format", "%(x)")])
+def test_error_about_a_field_fits_on_lines_of_80_columns(
+    run: Run, two: tuple[str, str], option: str, value: str
+) -> None:
+    lines = run("ls", option, value, code=2, err=True).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[1] == "hint: run `gitsession ls --help`"
+    listed = " ".join(run("ls", "--help").split())
+    assert ", ".join(FIELDS) in listed and "files, title, agent, project" in listed
 
 
 @pytest.mark.parametrize(("place", "command"), [("--trash", "rm"), ("--archived", "archive")])

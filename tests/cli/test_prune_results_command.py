@@ -193,3 +193,18 @@ def test_removal_of_all_results_leaves_none(run: Run) -> None:
         run("prune-results", "@", *everything, code=1)["nothing"]
         == "the context has no tool results, or only removed ones"
     )
+
+
+def test_result_that_is_smaller_than_the_text_in_its_place_is_kept(run: Run, here: Path) -> None:
+    with Store.open() as store:
+        session = store.new_session(agent="test", cwd=str(here))
+        for number, text in enumerate(("ok", "x" * len(CLEARED), "x" * 2 * len(CLEARED), "")):
+            call = ToolCall(f"c{number}", "bash", {})
+            session.append(Message.user("go on"))
+            session.append(Message.assistant([call]))
+            session.append(Message.tool(call, text))
+    everything = ["--protect-tokens", "0", "--minimum-tokens", "0", "--keep-turns", "0"]
+    before = run("context", session.id)["tokens"]["used"]
+    assert len(run("prune-results", session.id, *everything)["results"]) == 1
+    assert cleared(session.id) == [False, False, True, False]
+    assert run("context", session.id)["tokens"]["used"] < before

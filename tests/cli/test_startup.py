@@ -174,6 +174,23 @@ def test_a_context_loads_the_agent_of_its_session_and_no_other(folder: Path) -> 
     assert "importlib.metadata" not in modules
 
 
+def test_sessions_of_programs_are_read_without_a_search_for_plugins(tmp_path: Path) -> None:
+    """Their agents have no format, and the metadata of all installed packages takes as long as a command."""
+    program = (
+        "import sys; from gitsession import Message, Store\n"
+        f"with Store.create({str(tmp_path / 's.git')!r}) as store:\n"
+        "    for session in (store.new_session(agent='a'), store.keyed_session('thread-1', agent='b')):\n"
+        "        session.append(Message.user('hi'))\n"
+        "        session.context(), session.state(), session.fork(), store.sessions(), list(store.search('hi'))\n"
+        "        store.export(session.id, to='markdown'), store.export(session.id, to='jsonl')\n"
+        "        store.export(session.id, to='pi'), store.verify()\n"
+        "print(*sys.modules)"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert "gitsession.exporting.markdown" in told
+    assert not {"importlib.metadata"} & set(told)
+
+
 def test_the_help_of_a_command_does_not_load_the_library() -> None:
     # compact is left out: it lists its strategies, and they are functions of the library
     program = (

@@ -520,3 +520,14 @@ def test_an_entry_before_all_that_the_agent_wrote_is_no_file_of_its(store: Store
     root = store.session(done.session).history()[0]
     with pytest.raises(Refused, match="the history of that entry contains no record of claude"):
         store.export(done.session, root)
+
+
+def test_hint_for_a_session_of_another_program_lists_all_forms(store: Store) -> None:
+    session = store.new_session(agent="my-agent")
+    session.append(Message.user("hello"))
+    with pytest.raises(Refused, match="the agent is not supported") as error:
+        store.export(session.id)
+    forms = error.value.hint.removeprefix("pass --to with a format: ").split(", ")
+    assert {"claude", "codex", "jsonl", "markdown", "otlp", "html"} <= set(forms)
+    for form in forms:
+        assert store.export(session.id, to=form).data

@@ -20,6 +20,7 @@ import pytest
 
 pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
+import langgraph.checkpoint.base
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
@@ -28,6 +29,7 @@ from langgraph.checkpoint.serde.types import ERROR, INTERRUPT
 from benchmarks import data
 from gitsession import Message, Store, Text
 from gitsession.frameworks.langgraph import GitSessionSaver
+from gitsession.frameworks.langgraph_thread import LangGraphThread
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -47,7 +49,8 @@ def put(saver: Any, config: Any, values: dict[str, Any], versions: dict[str, int
     """Store a checkpoint with all channels in ``versions`` as new ones."""
     checkpoint = empty_checkpoint()
     checkpoint["channel_values"], checkpoint["channel_versions"] = values, dict(versions)
-    checkpoint["id"] = id or checkpoint["id"]
+    if id:
+        checkpoint |= {"id": id, "ts": "2026-01-01T00:00:00+00:00"}
     return saver.put(config, checkpoint, {"source": "loop", "step": step, "parents": {}}, versions)
 
 
@@ -67,7 +70,19 @@ def messages_of(found: CheckpointTuple | None) -> list[Any]:
 # ---- LangGraph's own tests
 
 
-def test_the_conformance_suite_passes_with_all_capabilities(tmp_path: Path) -> None:
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open a thread anew for each operation, with the state that the last reader kept."""
+    monkeypatch.setattr("gitsession.frameworks.langgraph._THREADS_MAX", 0)
+    monkeypatch.setattr("gitsession.frameworks.langgraph_thread._UNKEPT_MAX", 1)
+
+
+@pytest.mark.parametrize("fixture", [None, "cold"])
+def test_the_conformance_suite_passes_with_all_capabilities(
+    tmp_path: Path, request: pytest.FixtureRequest, fixture: str | None
+) -> None:
+    if fixture:
+        request.getfixturevalue(fixture)
     conformance = pytest.importorskip("langgraph.checkpoint.conformance")
 
     @conformance.checkpointer_test(name="GitSessionSaver")
@@ -343,7 +358,13 @@ def test_threads_and_namespaces_are_distinct(store: Store, thread: str, namespac
 # ---- comparison with LangGraph's saver in memory
 
 
-def test_random_operations_give_the_results_of_the_saver_in_memory() -> None:
+@pytest.mark.parametrize("fixture", [None, "cold"])
+def test_random_operations_give_the_results_of_the_saver_in_memory(
+    tmp_path: Path, request: pytest.FixtureRequest, fixture: str | None
+) -> None:
+    if fixture:
+        request.getfixturevalue(fixture)
+    numbers = itertools.count()
     hypothesis = pytest.importorskip("hypothesis")
     st = hypothesis.strategies
     plain = st.recursive(
@@ -360,11 +381,14 @@ def test_random_operations_give_the_results_of_the_saver_in_memory() -> None:
     )
 
     @hypothesis.settings(
-        max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck), derandomize=True
+        max_examples=30 if fixture else 60,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        derandomize=True,
     )
     @hypothesis.given(st.lists(step, max_size=12))
     def compare(steps: list[Any]) -> None:
-        with Store.in_memory() as store:
+        with Store.create(tmp_path / f"{next(numbers)}.git") if fixture else Store.in_memory() as store:
             _compare(store, steps)
 
     compare()
@@ -412,7 +436,118 @@ def _compare(store: Store, steps: list[Any]) -> None:
 
 def shown(found: Iterable[CheckpointTuple | None]) -> list[str]:
     """Return checkpoints as text, with the types of the values: ``1``, ``1.0`` and ``True`` are equal."""
+    if not hasattr(langgraph.checkpoint.base, "writes_sort_key"):  # before 4.3, writes had no defined order
+        found = [one and one._replace(pending_writes=sorted(one.pending_writes or (), key=repr)) for one in found]
     return [repr(one and one._replace(checkpoint=sorted(one.checkpoint.items()))) for one in found]
+
+
+# ---- the kept state of a long thread
+
+
+@pytest.fixture
+def keeping(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Keep the state of short threads, too, and return the ids of the sessions whose entries were all read."""
+    monkeypatch.setattr("gitsession.frameworks.langgraph_thread._UNKEPT_MAX", 1)
+    complete: list[str] = []
+    read_all = LangGraphThread.read_all
+
+    def recording(thread: LangGraphThread) -> None:
+        complete.extend([thread.sid] if thread._floor is not None else [])
+        read_all(thread)
+
+    monkeypatch.setattr(LangGraphThread, "read_all", recording)
+    return complete
+
+
+def kept_files(store: Store) -> list[Path]:
+    return [*(store.objects.git_dir / "gitsession" / "threads").glob("*")]
+
+
+def test_another_process_reads_only_what_follows_the_kept_state(store: Store, keeping: list[str]) -> None:
+    memory = InMemorySaver()
+    ids = [f"{number:08}" for number in range(12)]
+    for saver in (GitSessionSaver(store), memory):
+        config = at()
+        for number, id in enumerate(ids):
+            values, versions = {"messages": MESSAGES[: number + 1], "n": number}, {"messages": number, "n": number}
+            config = put(saver, config, values, versions, 1, id)
+            saver.put_writes(config, [("n", number), (ERROR, "no")], "task")
+            if number == 6 and saver is not memory:
+                GitSessionSaver(store).get_tuple(at())
+    [file] = kept_files(store)
+    assert file.stat().st_mode & 0o777 == 0o600
+    saver = GitSessionSaver(store)
+    assert shown([saver.get_tuple(at())]) == shown([memory.get_tuple(at())])
+    for one in (saver, memory):  # a graph continues, and replaces a write
+        one.put_writes(at(id=ids[-1]), [(ERROR, "again")], "task")
+        put(one, at(id=ids[-1]), {"messages": MESSAGES, "n": 0}, {"messages": 99, "n": 99}, 1, "00000099")
+    assert shown([saver.get_tuple(at())]) == shown([memory.get_tuple(at())])
+    assert keeping == []
+    assert shown(saver.list(at())) == shown(memory.list(at()))
+    assert keeping == [store.session("langgraph:t").id]
+    assert shown(GitSessionSaver(store).list(at())) == shown(memory.list(at()))
+
+
+@pytest.mark.parametrize("operation", ["find", "list", "fork", "prune", "copy", "first", "writes", "rewind"])
+def test_all_entries_are_read_when_they_are_needed(store: Store, keeping: list[str], operation: str) -> None:
+    memory, ids = InMemorySaver(), [f"{number:08}" for number in range(5)]
+    for saver in (GitSessionSaver(store), memory):
+        config = at()
+        for number, id in enumerate(ids):
+            config = put(saver, config, {"messages": MESSAGES[: number + 1]}, {"messages": number}, number, id)
+            saver.put_writes(config, [("n", number), (ERROR, "no")], "task")
+    GitSessionSaver(store).get_tuple(at())
+    assert len(kept_files(store)) == 1
+    saver = GitSessionSaver(store)
+    assert saver.get_tuple(at()) is not None and keeping == []
+    for one in (saver, memory):
+        if operation == "find":
+            assert messages_of(one.get_tuple(at(id=ids[1]))) == MESSAGES[:2]
+        elif operation == "fork":
+            put(one, at(id=ids[1]), {"messages": [MESSAGES[0], MESSAGES[7]]}, {"messages": 50}, 2, "00000050")
+        elif operation == "first":
+            put(one, at(), {"messages": MESSAGES[:1]}, {"messages": 51}, -1, "00000051")
+        elif operation == "writes":
+            one.put_writes(at(id=ids[2]), [("n", 2), ("m", 3), (ERROR, "again")], "task")
+    if operation == "prune":
+        saver.prune(["t"])
+        assert shown(saver.list(at())) == shown(memory.list(at(), limit=1))
+    elif operation == "copy":
+        saver.copy_thread("t", "u")
+        assert [messages_of(one) for one in saver.list(at("u"))] == [messages_of(one) for one in memory.list(at())]
+    elif operation == "rewind":
+        session = store.session("langgraph:t")
+        session.branch("earlier", at=session.history()[2])
+        session.switch("earlier")
+        assert messages_of(saver.get_tuple(at())) == messages_of(GitSessionSaver(store).get_tuple(at())) == MESSAGES[:1]
+    else:
+        for one in (saver, GitSessionSaver(store)):
+            assert shown(one.list(at())) == shown(memory.list(at()))
+            assert shown([one.get_tuple(at())]) == shown([memory.get_tuple(at())])
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", b"x" * 1000])
+def test_a_damaged_kept_state_is_ignored(store: Store, keeping: list[str], damage: bytes) -> None:
+    grown(GitSessionSaver(store), MESSAGES[:5])
+    GitSessionSaver(store).get_tuple(at())
+    [file] = kept_files(store)
+    file.write_bytes(file.read_bytes()[: 40 if damage else 0] + damage)
+    assert messages_of(GitSessionSaver(store).get_tuple(at())) == MESSAGES[:5]
+
+
+def test_no_secret_is_kept_and_a_purge_deletes_the_kept_state(store: Store, keeping: list[str]) -> None:
+    token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
+    saver = GitSessionSaver(store)
+    grown(saver, [HumanMessage(f"use {token}"), HumanMessage("a private word")])
+    saver.get_tuple(at())
+    assert kept_files(store) == []  # the state has the original
+    GitSessionSaver(store).get_tuple(at())
+    [file] = kept_files(store)
+    assert token.encode() not in file.read_bytes() and b"private word" in file.read_bytes()
+    store.purges.apply(store.purges.plan(text="private word"))
+    assert kept_files(store) == []
+    found = GitSessionSaver(store).get_tuple(at())
+    assert "private word" not in repr(found)
 
 
 # ---- threads, processes, kills

@@ -44,7 +44,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from gitsession import Image, Store, Text, ToolCall
+from gitsession import Image, MissingObject, Store, Text, ToolCall
 from gitsession.frameworks.pydantic_ai import GitSessionConversationStore
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-1e9, 1e9) | JSON_TEXT
@@ -337,6 +337,32 @@ def test_two_writers_conflict_and_one_of_them_wins(store: Store) -> None:
         return [type(result) for result in results] + [len((await first.load("a")).messages)]
 
     assert sorted(map(str, asyncio.run(run()))) == sorted(map(str, [list, ConversationConflict, 2]))
+
+
+def test_a_damaged_conversation_is_an_error_and_hides_no_other_one(tmp_path: Path) -> None:
+    with Store.create(tmp_path / "store.git") as store:
+        conversations = GitSessionConversationStore(store)
+        for id in ("b", "a", "c"):
+            saved = Conversation(messages=[ModelRequest([UserPromptPart("Hello")])], conversation_id=id)
+            asyncio.run(conversations.save(saved))
+        lost, kind = store.session("pydantic-ai:a").leaf, type(store.objects)
+    with Store.open(tmp_path / "store.git") as store, pytest.MonkeyPatch.context() as patch:
+        read = kind.read
+
+        def read_others(self: Any, oid: str) -> Any:
+            if oid == lost.oid:
+                raise MissingObject(f"missing object {oid}")
+            return read(self, oid)
+
+        patch.setattr(kind, "read", read_others)
+        patch.setattr(kind, "read_all", lambda self, oids: iter(()))
+        for id in ("b", "c"):
+            conversations = GitSessionConversationStore(store)
+            record = asyncio.run(conversations.read_record(id))
+            conversations = GitSessionConversationStore(store)  # which knows no entry yet
+            assert asyncio.run(conversations.read_entry(record.head_id)).id == record.head_id
+        with pytest.raises(MissingObject):
+            asyncio.run(conversations.load("a"))
 
 
 def test_a_rewind_restores_the_conversation_and_the_files(tmp_path: Path) -> None:

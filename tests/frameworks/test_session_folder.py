@@ -19,13 +19,13 @@ def langgraph(store: Store, **options: Any) -> str:
     from langgraph.checkpoint.base import empty_checkpoint
 
     from gitsession.frameworks.langgraph import GitSessionSaver
-    from gitsession.frameworks.langgraph_memory import GitSessionMemory
+    from gitsession.frameworks.langgraph_memory import GitSessionMemoryStore
 
     saver = GitSessionSaver(store, **options)
     for namespace in ("", "subgraph:1"):
         place: Any = {"configurable": {"thread_id": "id", "checkpoint_ns": namespace}}
         saver.put(place, empty_checkpoint(), {"source": "loop", "step": 1}, {})
-    GitSessionMemory(store).put(("users",), "k", {"n": 1})
+    GitSessionMemoryStore(store).put(("users",), "k", {"n": 1})
     return "langgraph"
 
 
@@ -82,7 +82,36 @@ def opentelemetry(store: Store, **options: Any) -> str:
     return store.sessions()[0].agent
 
 
-FRAMEWORKS = [langgraph, langchain, openai_agents, google_adk, pydantic_ai, opentelemetry]
+def smolagents(store: Store, **options: Any) -> str:
+    pytest.importorskip("smolagents")
+    from gitsession.frameworks.smolagents import GitSessionMemory
+
+    GitSessionMemory("id", store, **options)
+    return "smolagents"
+
+
+def agent_framework(store: Store, **options: Any) -> str:
+    framework = pytest.importorskip("agent_framework")
+    from gitsession.frameworks.agent_framework import GitSessionHistoryProvider
+
+    messages = [framework.Message("user", ["Hello"])]
+    asyncio.run(GitSessionHistoryProvider(store, **options).save_messages("id", messages))
+    return "agent-framework"
+
+
+def agent_framework_workflow(store: Store, **options: Any) -> str:
+    framework = pytest.importorskip("agent_framework")
+    from gitsession.frameworks.agent_framework import GitSessionCheckpointStorage
+
+    checkpoint = framework.WorkflowCheckpoint("id", "hash")
+    asyncio.run(GitSessionCheckpointStorage(store, **options).save(checkpoint))
+    return "agent-framework-workflow"
+
+
+FRAMEWORKS = [
+    *(agent_framework, agent_framework_workflow),
+    *(langgraph, langchain, openai_agents, google_adk, pydantic_ai, opentelemetry, smolagents),
+]
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from smolagents.utils import (
 )
 
 from gitsession import Custom, Malformed, Message, Store
-from gitsession.frameworks.smolagents import GitSessionAgentMemory
+from gitsession.frameworks.smolagents import GitSessionMemory
 from gitsession.frameworks.smolagents_steps import AGENT
 
 QUIET = AgentLogger(level=LogLevel.OFF)
@@ -118,8 +118,8 @@ def received(memory: AgentMemory) -> list[str]:
     return [json.dumps([message.role, message.content], default=image_text) for message in messages]
 
 
-def check_restored(memory: GitSessionAgentMemory, store: Store, id: str = "a") -> GitSessionAgentMemory:
-    again = GitSessionAgentMemory(id, store)
+def check_restored(memory: GitSessionMemory, store: Store, id: str = "a") -> GitSessionMemory:
+    again = GitSessionMemory(id, store)
     assert received(again) == received(memory)
     assert full(again) == full(memory)
     assert [type(step) for step in again.steps] == [type(step) for step in memory.steps]
@@ -135,10 +135,10 @@ def test_a_tool_calling_agent_continues_in_another_process_with_the_same_message
     plain.run("Double 4")
     plain.run("And now?", reset=False)
     with Store.create(tmp_path / "s.git") as store:
-        memory = GitSessionAgentMemory("a", store, model="scripted-1")
+        memory = GitSessionMemory("a", store, model="scripted-1")
         assert calling(memory, *script[:3]).run("Double 4", reset=False) == "eight"
     with Store.open(tmp_path / "s.git") as store:
-        again = check_restored(GitSessionAgentMemory("a", store), store)
+        again = check_restored(GitSessionMemory("a", store), store)
         resumed = calling(again, *script[3:])
         assert resumed.run("And now?", reset=False) == "again"
         assert received(again) == received(plain.memory)
@@ -167,7 +167,7 @@ def test_a_code_agent_with_plans_and_errors_is_restored() -> None:
         code("final_answer({'value': (x, 1.5)})"),
     ]
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         agent = coding(memory, *script, planning_interval=2)
         assert agent.run("Compute", reset=False) == {"value": (8, 1.5)}
         again = check_restored(memory, store)
@@ -184,7 +184,7 @@ def test_a_code_agent_with_plans_and_errors_is_restored() -> None:
 
 def test_what_the_model_received_is_stored_as_references() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         agent = coding(
             memory, *[code(f"print({'x' * 300!r} + '{at}')") for at in range(30)], code("final_answer(1)"), max_steps=40
         )
@@ -196,7 +196,7 @@ def test_what_the_model_received_is_stored_as_references() -> None:
 
 def test_the_answer_of_an_agent_that_reached_its_limit_is_shown() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         answer = coding(memory, code("1"), "It may be one.", max_steps=1).run("What is it?", reset=False)
         assert answer == "It may be one."
         check_restored(memory, store)
@@ -207,7 +207,7 @@ def test_the_answer_of_an_agent_that_reached_its_limit_is_shown() -> None:
 
 def test_parallel_calls_have_results_for_other_models() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         agent = calling(memory, [("double", {"number": 1}), ("double", {"number": 2})], final(1))
         agent.run("Double 1 and 2", reset=False)
         check_restored(memory, store)
@@ -230,7 +230,7 @@ def test_images_are_stored_and_a_step_callback_can_remove_them() -> None:
         step.observations = (step.observations or "") + "\nA screenshot."
 
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         agent = calling(
             memory, [("double", {"number": 1})], [("double", {"number": 2})], final(1), step_callbacks=[keep_newest]
         )
@@ -247,7 +247,7 @@ def test_images_are_stored_and_a_step_callback_can_remove_them() -> None:
 
 def test_run_without_reset_false_resets_and_loses_nothing() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         calling(memory, final("one")).run("First", reset=False)
         agent = calling(memory, final("two"))
         agent.run("Second")
@@ -259,13 +259,13 @@ def test_run_without_reset_false_resets_and_loses_nothing() -> None:
 
 def test_a_branch_an_earlier_entry_and_a_fork_are_restored() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         agent = calling(memory, final("one"), final("two"))
         agent.run("First", reset=False)
         before = received(memory)
         agent.run("Second", reset=False)
         after = received(memory)
-        fork = GitSessionAgentMemory("copy", store) if memory.stored.fork(key="copy") else None
+        fork = GitSessionMemory("copy", store) if memory.stored.fork(key="copy") else None
         assert fork is not None and received(fork) == after
         tip = memory.stored.leaf
         memory.restore(memory._recorded[1].node)
@@ -280,7 +280,7 @@ def test_a_branch_an_earlier_entry_and_a_fork_are_restored() -> None:
 
 def test_a_step_of_which_the_result_is_after_the_entry_is_left_out() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         calling(memory, [("double", {"number": 1})], final("one")).run("First", reset=False)
         [call] = [node for node in memory.stored.history() if node.subject.endswith("(+1 tool)")][:1]
         memory.restore(call)
@@ -291,7 +291,7 @@ def test_a_step_of_which_the_result_is_after_the_entry_is_left_out() -> None:
 
 def test_two_programs_do_not_mix_their_steps(tmp_path: Path) -> None:
     with Store.create(tmp_path / "s.git") as one, Store.open(tmp_path / "s.git") as two:
-        first, second = GitSessionAgentMemory("a", one), GitSessionAgentMemory("a", two)
+        first, second = GitSessionMemory("a", one), GitSessionMemory("a", two)
         calling(first, final("one")).run("First", reset=False)
         calling(second, final("two")).run("Second", reset=False)
         assert first.stored.branch_name == "main" and second.stored.branch_name == "memory-1"
@@ -303,7 +303,7 @@ def test_two_programs_do_not_mix_their_steps(tmp_path: Path) -> None:
 def test_a_secret_is_redacted_in_the_store_and_restored_to_the_agent(tmp_path: Path) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     with Store.create(tmp_path / "s.git") as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         calling(memory, final(secret)).run(f"Use {secret}", reset=False)
         for node in memory.stored.history():
             assert secret not in node.subject and secret not in repr(memory.stored.read(node))
@@ -327,12 +327,12 @@ DAMAGED: dict[str, Any] = {
 @pytest.mark.parametrize("stated", DAMAGED.values(), ids=DAMAGED)
 def test_a_damaged_step_is_refused_and_can_be_left_behind(stated: str) -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         memory.steps.append(TaskStep("First"))
         good = memory.stored.leaf
         memory.stored.append(Message(role="user", extra={AGENT: stated}))
         with pytest.raises(Malformed, match="cannot read a step"):
-            GitSessionAgentMemory("a", store)
+            GitSessionMemory("a", store)
         memory.restore(good)
         check_restored(memory, store)
 
@@ -340,7 +340,7 @@ def test_a_damaged_step_is_refused_and_can_be_left_behind(stated: str) -> None:
 @pytest.mark.parametrize("data", [None, {}, {"step": 4, "change": "{}"}, {"step": 0, "change": "x"}])
 def test_a_damaged_edit_is_refused(data: Any) -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         memory.steps.append(TaskStep("First"))
         memory.stored.append(Custom(custom_type="smolagents:edit", data=data))
         with pytest.raises(Malformed, match="cannot read a step"):
@@ -349,7 +349,7 @@ def test_a_damaged_edit_is_refused(data: Any) -> None:
 
 def test_messages_of_other_programs_are_ignored() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         memory.steps.append(TaskStep("First"))
         memory.stored.append(Message.user("Hello"))
         memory.restore()
@@ -360,7 +360,7 @@ def test_messages_of_other_programs_are_ignored() -> None:
 
 def test_a_step_of_an_unknown_type_is_refused() -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         with pytest.raises(Malformed, match="MemoryStep"):
             memory.steps.append(MemoryStep())
 
@@ -422,7 +422,7 @@ changes: st.SearchStrategy[tuple[str, Any]] = st.one_of(
 )
 
 
-def with_inputs(memory: GitSessionAgentMemory, step: MemoryStep) -> MemoryStep:
+def with_inputs(memory: GitSessionMemory, step: MemoryStep) -> MemoryStep:
     """Let an action have received the messages of the memory, as an agent does."""
     if isinstance(step, ActionStep) and step.model_input_messages is None:
         step.model_input_messages = memory.system_prompt.to_messages()
@@ -431,7 +431,7 @@ def with_inputs(memory: GitSessionAgentMemory, step: MemoryStep) -> MemoryStep:
     return step
 
 
-def change(memory: GitSessionAgentMemory, action: str, argument: Any) -> None:
+def change(memory: GitSessionMemory, action: str, argument: Any) -> None:
     steps = memory.steps
     match action:
         case "append":
@@ -457,7 +457,7 @@ def change(memory: GitSessionAgentMemory, action: str, argument: Any) -> None:
 @given(st.lists(changes, max_size=10))
 def test_the_memory_that_is_restored_equals_the_memory_that_ran(sequence: list[tuple[str, Any]]) -> None:
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         for action, argument in sequence:
             change(memory, action, argument)
             memory.save()
@@ -477,10 +477,10 @@ def test_an_unchanged_memory_appends_nothing_and_unusual_values_are_texts() -> N
         (picture("red").convert("CMYK"), lambda found: found.mode == "RGB"),
     ]
     with Store.in_memory() as store:
-        memory = GitSessionAgentMemory("a", store)
+        memory = GitSessionMemory("a", store)
         for value, _ in values:
             memory.steps.append(ActionStep(1, Timing(0.0), action_output=value))
-        again = GitSessionAgentMemory("a", store)
+        again = GitSessionMemory("a", store)
         for step, (_, matches) in zip(again.steps, values, strict=True):
             assert isinstance(step, ActionStep) and matches(step.action_output)
         leaf = again.stored.leaf

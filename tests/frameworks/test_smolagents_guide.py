@@ -17,7 +17,7 @@ pytest.importorskip("smolagents")
 
 from smolagents.memory import ActionStep, TaskStep
 
-from gitsession.frameworks.smolagents import GitSessionAgentMemory
+from gitsession.frameworks.smolagents import GitSessionMemory
 
 PAGE = ROOT / "docs/how-to/keep-smolagents-memory.md"
 
@@ -68,7 +68,7 @@ def test_a_killed_agent_continues_with_the_steps_that_were_complete(tmp_path: Pa
     killed = run(tmp_path, "kill")
     assert killed.returncode == -signal.SIGKILL and (tmp_path / "project/count.txt").read_text() == "two\n"
     with Store.open(tmp_path / "agent.git") as store:
-        steps = GitSessionAgentMemory("ada", store).steps
+        steps = GitSessionMemory("ada", store).steps
         assert [type(step) for step in steps] == [TaskStep, ActionStep, ActionStep, TaskStep, ActionStep]
         last = steps[-1]
         assert isinstance(last, ActionStep) and last.tool_calls is not None

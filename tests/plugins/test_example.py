@@ -114,6 +114,36 @@ def test_session_continues_in_the_format_of_another_agent_and_back(gitsession):
     assert gitsession("export", pi["session"], "--to", "chatlog").encode().split(b"\n")[1:] == LOG.split(b"\n")[1:]
 
 
+def test_session_of_another_agent_is_resumed_in_the_format(gitsession, tmp_path):
+    with Store.create(os.environ["GITSESSION_DIR"]) as store:
+        session = store.new_session(agent="my-agent", cwd=str(tmp_path / "work"))
+        session.append(Message.user("What is the plan?"))
+    assert "chat --continue" in gitsession("resume", session.id, "--in", "chatlog")
+    [file] = (Path.home() / "chats").iterdir()
+    assert file.read_bytes().endswith(b"\nuser: What is the plan?\n")
+    with file.open("ab") as log:
+        log.write(b"assistant: None yet.\n")
+    gitsession("import", str(file))
+    [row] = json.loads(gitsession("ls", "--json"))["sessions"]
+    assert row["session"] == session.id
+    assert "None yet." in gitsession("tree", session.id)
+    assert "chatlog" in gitsession("resume", session.id, "--in", "nothing", code=2, err=True)
+
+
+def test_entries_that_were_fetched_before_the_installation_are_found_after_it(gitsession, tmp_path, monkeypatch):
+    gitsession("import", "standup.chatlog")
+    packages = os.environ["PYTHONPATH"]
+    monkeypatch.setenv("GITSESSION_DIR", str(tmp_path / "clone.git"))
+    monkeypatch.delenv("PYTHONPATH")
+    gitsession("clone", str(tmp_path / "store.git"))
+    assert gitsession("search", "plan", code=1) == ""
+    monkeypatch.setenv("PYTHONPATH", packages)
+    assert "What is the plan?" in gitsession("context", "standup")
+    for name in ("index.db", "search.db"):  # they have no text of entries that could not be read
+        (tmp_path / "clone.git/gitsession" / name).unlink()
+    assert "plan" in gitsession("search", "plan")
+
+
 def test_json_lines_of_the_format_are_imported_again(gitsession, tmp_path, monkeypatch):
     gitsession("import", "standup.chatlog")
     gitsession("export", "standup", "--to", "jsonl", "-o", "session.jsonl")

@@ -197,6 +197,16 @@ def test_wrong_format_is_an_error_if_it_is_named_and_a_warning_otherwise(install
     assert "update or uninstall acme-tools" in record.getMessage()
 
 
+def test_broken_format_is_imported_once(install, notes, tmp_path):
+    code = f"with open({str(tmp_path / 'log')!r}, 'a') as log: log.write('x')\nraise OSError('no disk')"
+    install({"formats:notes": "Notes"}, code)
+    for _ in range(3):
+        assert FORMATS.get("notes") is None
+        with pytest.raises(PluginFailed, match="the import failed: OSError: no disk"):
+            FORMATS["notes"]
+    assert (tmp_path / "log").read_text() == "x"
+
+
 def method(body: str) -> str:
     return f"{FORMAT}\n    {body}\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import Clock, Watched, begun, bring, fork, pi_file, said, session, talk
+from builders import Clock, Watched, begun, bring, entry, exported, fork, pi_file, said, session, talk
 
 from gitsession.errors import NotFound
 from gitsession.model.entries import Message
@@ -25,6 +25,20 @@ def test_active_branch_of_an_import_is_the_end_of_the_file() -> None:
     assert leaf(store, sid) == "words of d"
     bring(store, pi_file(*talk("a", "b", "c"), said("d", "a", at=1), said("e", "c", at=1)))
     assert leaf(store, sid) == "words of e"
+
+
+@pytest.mark.parametrize(("target", "texts"), [("b", ["words of a", "words of b"]), ("a", ["words of a"]), (None, [])])
+def test_line_of_pi_that_moves_the_leaf_ends_the_active_branch(target: str | None, texts: list[str]) -> None:
+    """pi-agent-core 0.80 to 0.83 writes such a line below the old leaf, and continues at its target."""
+    store = MemoryStore()
+    data = pi_file(*talk("a", "b", "c"), entry("leaf", "l", "c", targetId=target))
+    sid = bring(store, data).session
+    moved = session(store, sid, active(store, sid))
+    found = [each.text for node in moved.history() if isinstance(each := moved.read(node), Message)]
+    assert found == texts
+    assert exported(store, sid) == data
+    bring(store, data + said("d", target) + b"\n")
+    assert leaf(store, sid) == "words of d"
 
 
 def test_active_branch_of_an_own_session_is_the_newest() -> None:

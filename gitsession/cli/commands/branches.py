@@ -33,7 +33,7 @@ def branch_command(app: App, session: str, name: str | None, at: str) -> None:
     node = found.resolve(at)
     found.branch(name, node)
     emit("branch", {"session": found.id, "branch": name, "leaf": node.oid})
-    say(f"{name} starts at {node.oid[:8]} {node.subject}")
+    say(f"{name} starts at {node.oid[:8]}  {node.subject}")
     say(f"  `gitsession switch {found.id} {name}` makes it the active branch")
 
 
@@ -66,7 +66,7 @@ def switch_command(app: App, words: tuple[str, ...]) -> None:
     found = app.session(session)
     leaf = found.switch(branch)
     emit("switch", {"session": found.id, "branch": branch, "leaf": leaf.oid})
-    say(f"{found.id} is on {branch}: {leaf.oid[:8]} {leaf.subject}")
+    say(f"{found.id} is on {branch}: {leaf.oid[:8]}  {leaf.subject}")
 
 
 @command()
@@ -82,7 +82,7 @@ def fork_command(app: App, session: str) -> None:
     forked = found.fork(node)
     leaf = forked.resolve("leaf")
     emit("fork", {"session": forked.id, "branch": forked.branch_name, "leaf": leaf.oid})
-    say(f"{forked.id} starts at {node.oid[:8]} {node.subject}")
+    say(f"{forked.id} starts at {node.oid[:8]}  {node.subject}")
 
 
 @command()

@@ -286,7 +286,9 @@ def as_text(done: CompactionOutcome) -> list[str]:
     """Return the text output of ``compact``: the summarized entries, the remaining entries, and the saved tokens."""
     head = [] if done.node is None else [f"{paint(done.node.oid[:8], fg='yellow')}  {paint(done.node.subject)}", ""]
     now, then = done.before.tokens, done.after.tokens if done.after else None
-    wins = f"{now.used:,} now" if done.tokens_after is None else f"{now.used:,} before, {done.tokens_after:,} now"
+    wins = f"{now.used:,} before, {done.tokens_after or 0:,} now"
+    if done.tokens_after is None:
+        wins = f"{now.used:,} now, then about {tokens_after(done.plan, ''):,} and those of the summary"
     return [
         *head,
         *_summarised(done.plan, done=done.node is not None),

@@ -33,6 +33,15 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 }
 
 
+class SortKey(click.Choice[str]):
+    """The key of ``--sort``. The keys are listed in the help, because they are too many for an error message."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value not in self.choices:
+            raise click.UsageError(f"unknown key '{value}' in --sort", ctx)
+        return super().convert(value, param, ctx)
+
+
 @command()
 @option("-n", "number", type=click.IntRange(1), metavar="N", help="Show at most this many sessions.")
 @agent_option
@@ -53,12 +62,15 @@ _SORTS: Mapping[str, Callable[[Row], Any]] = {
 @option("--commit", metavar="REV", help="Show only the sessions that a commit of the current repository names.")
 @option(
     "--sort",
-    type=click.Choice([*_SORTS, *(f"-{name}" for name in _SORTS)]),
+    type=SortKey([*_SORTS, *(f"-{name}" for name in _SORTS)]),
     metavar="KEY",
     default="-updated",
     help=f"Sort by KEY: {', '.join(_SORTS)}. Prefix KEY with - for descending order. Default: -updated.",
 )
-@option("--format", metavar="FORMAT", help="Print each session in this format, such as '%(session) %(title)'.")
+@option("--format", metavar="FORMAT", help="Print each session in this format, such as '%(session) %(title)'. "
+        "Fields: session, title, agent, source_id, project, identity, created, created:unix, updated, "
+        "updated:relative, updated:unix, entries, branches, branch, tip, tokens, cost, files, added, removed, mode, "
+        "todo, marks, parent, continues.")  # fmt: skip
 @option("-z", "nul", is_flag=True, help="With --format, end each line with a NUL byte.")
 @option("--trash", "in_trash", is_flag=True, help="List the sessions in the trash.")
 @option("--archived", "in_archive", is_flag=True, help="List the sessions in the archive.")

@@ -194,7 +194,9 @@ def _node(line: int, entry: Object) -> LineLink:
     own = entry.get("id")
     if not isinstance(own, str) or not own:
         own = None
-    parent = entry.get("parentId", Field.ABSENT)
+    # pi-agent-core 0.80 to 0.83 writes a line of the type "leaf" below the old leaf, and continues at its target.
+    is_move = entry.get("type") == "leaf" and "targetId" in entry
+    parent = entry.get("targetId" if is_move else "parentId", Field.ABSENT)
     if parent is not None and not isinstance(parent, str | Field):
         parent = json.dumps(parent)  # such a value, for example a number, matches no id; the report contains the value
     return LineLink(line, own, parent)

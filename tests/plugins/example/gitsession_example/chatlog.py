@@ -14,7 +14,16 @@ import re
 from collections import Counter
 
 from gitsession.errors import Malformed
-from gitsession.formats import Format, Outgoing, Record, SearchRoot, Source, SourceProblem, WrittenFile
+from gitsession.formats import (
+    Outgoing,
+    Record,
+    Resumable,
+    SearchRoot,
+    Source,
+    SourceProblem,
+    Workspace,
+    WrittenFile,
+)
 from gitsession.formats.base.outgoing import OutgoingLine
 from gitsession.model.blocks import Text
 from gitsession.model.entries import Entry, Message, Opaque, SessionHeader
@@ -25,7 +34,7 @@ MESSAGE = re.compile(r"(user|assistant): (.*)", re.DOTALL)
 ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
-class Chatlog(Format):
+class Chatlog(Resumable):
     AGENT = "chatlog"
     FORM = "txt"
     FILES = ("*.chatlog",)
@@ -80,8 +89,7 @@ class Chatlog(Format):
 
     def write(self, out: Outgoing) -> WrittenFile:
         notes: Counter[str] = Counter()
-        id = re.sub("[^A-Za-z0-9-]", "-", out.session.source_id or "chat")[:64]
-        head = out.head or (f"chatlog 1 {id} {out.session.at_ms}".encode(),)
+        head = out.head or (f"chatlog 1 {chat_id(out.session)} {out.session.at_ms}".encode(),)
         lines = [OutgoingLine(line) for line in head]
         for each in out.history():
             entry = each.entry
@@ -94,6 +102,21 @@ class Chatlog(Format):
             else:
                 notes[f"left out: {entry.kind} entries"] += 1
         return WrittenFile(tuple(lines), +notes)
+
+    def session_path(self, header: SessionHeader, workspace: Workspace) -> str:
+        return f"{chat_id(header)}.chatlog"
+
+    def relocate(self, data: bytes, id: str, cwd: str) -> bytes:
+        """Return the log with another id. A log contains no folder."""
+        head, newline, rest = data.partition(b"\n")
+        return HEADER.sub(rb"chatlog 1 " + id.encode() + rb" \2", head) + newline + rest
+
+    def resume_command(self, source_id: str, file: str = "") -> list[str]:
+        return ["chat", "--continue", source_id]
+
+
+def chat_id(header: SessionHeader) -> str:
+    return re.sub("[^A-Za-z0-9-]", "-", header.source_id or "chat")[:64]
 
 
 def parse(line: bytes) -> tuple[str, str] | None:
