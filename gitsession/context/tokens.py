@@ -15,6 +15,7 @@ from gitsession.context.estimates import IMAGE_TOKENS, by_bytes_of, images, is_i
 from gitsession.context.profiles import Profile
 from gitsession.context.value import InstructionText, Item, Shown, Source, Tokens
 from gitsession.errors import Unavailable
+from gitsession.git import process
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
 from gitsession.pattern import pattern
@@ -90,7 +91,7 @@ def counter(profile: Profile, model: str | None) -> tuple[Callable[[Shown], int]
     The other results are its source, a tokenizer or an estimate, and whether it is exact for ``model``. Raises
     ``NotFound``, ``PluginFailed`` and ``Unavailable`` for a tokenizer that the user selected.
     """
-    name = _selected()
+    name = process.watched_setting("gitsession.tokenizer")
     encode, is_exact = None, True
     if name not in ("", *TOKENIZERS):
         from gitsession.context.plugin_tokenizer import find_tokenizer  # few users select one
@@ -104,13 +105,6 @@ def counter(profile: Profile, model: str | None) -> tuple[Callable[[Shown], int]
     if encode is None:
         return profile.estimate, "estimate", False
     return functools.partial(_count_tokens, encode), "tokenizer", is_exact
-
-
-def _selected() -> str:
-    """Return the tokenizer that the user selected, or "". A setting of a store has no effect."""
-    from gitsession.git import process  # few modules of this package need it
-
-    return process.cached_user_setting("gitsession.tokenizer")
 
 
 @functools.cache

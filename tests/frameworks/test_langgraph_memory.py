@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("langgraph.store.base", reason="the extra langgraph is not installed")
+pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
 from langchain_core.messages import HumanMessage
 from langgraph.store.base import GetOp, InvalidNamespaceError, Item, ListNamespacesOp, MatchCondition, PutOp, SearchOp
