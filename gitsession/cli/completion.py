@@ -159,7 +159,7 @@ class _Values:
     def formats(self, incomplete: str) -> Iterator[_Item]:
         """Yield the formats of ``export``."""
         yield from self.agents(incomplete)
-        yield from ((name, "") for name in ("html", "jsonl", "markdown", "otlp"))
+        yield from ((name, "") for name in ("html", "jsonl", "llm", "markdown", "otlp"))
 
     def projects(self, _: str) -> Iterator[_Item]:
         """Yield the folders of all sessions."""

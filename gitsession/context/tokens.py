@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -16,9 +15,9 @@ from gitsession.context.estimates import IMAGE_TOKENS, by_bytes_of, images, is_i
 from gitsession.context.profiles import Profile
 from gitsession.context.value import InstructionText, Item, Shown, Source, Tokens
 from gitsession.errors import Unavailable
+from gitsession.git import process
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import BranchSummary, Compaction, CustomMessage, Message
-from gitsession.paths import may_be_configured
 from gitsession.pattern import pattern
 
 VOCABULARY = "o200k_base"
@@ -92,7 +91,7 @@ def counter(profile: Profile, model: str | None) -> tuple[Callable[[Shown], int]
     The other results are its source, a tokenizer or an estimate, and whether it is exact for ``model``. Raises
     ``NotFound``, ``PluginFailed`` and ``Unavailable`` for a tokenizer that the user selected.
     """
-    name = _setting()
+    name = process.watched_setting("gitsession.tokenizer")
     encode, is_exact = None, True
     if name not in ("", *TOKENIZERS):
         from gitsession.context.plugin_tokenizer import find_tokenizer  # few users select one
@@ -106,31 +105,6 @@ def counter(profile: Profile, model: str | None) -> tuple[Callable[[Shown], int]
     if encode is None:
         return profile.estimate, "estimate", False
     return functools.partial(_count_tokens, encode), "tokenizer", is_exact
-
-
-def _setting() -> str:
-    """Return the tokenizer that the user selected, or "". A setting of a store has no effect."""
-    if not may_be_configured(os.environ, os.path.expanduser("~")):
-        return ""  # without the modules that start git
-    from gitsession.git import process
-
-    return _read_setting(tuple(map(_stamp_of, process.user_configs())))
-
-
-@functools.lru_cache(maxsize=1)
-def _read_setting(stamps: tuple[object, ...]) -> str:
-    """Read the setting. ``stamps``: the state of the configuration files, which git takes 5 ms to read."""
-    from gitsession.git import process
-
-    return process.user_settings("gitsession.tokenizer").get("gitsession.tokenizer", "")
-
-
-def _stamp_of(path: str) -> tuple[str, int, int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return path, 0, 0
-    return path, found.st_mtime_ns, found.st_size
 
 
 @functools.cache

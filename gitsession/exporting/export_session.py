@@ -19,7 +19,7 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Refused
 from gitsession.exporting import json_lines
 from gitsession.exporting.gather import ExportInput, gather
-from gitsession.exporting.readable import PluginWriter, export_names, find_writer
+from gitsession.exporting.readable import READABLE_FORMATS, PluginWriter, export_names, find_writer
 from gitsession.formats import FORMATS, Accompanied, Continuing, Document, Format, Resumable, with_capability
 from gitsession.formats.base.fields import uuid_from
 from gitsession.formats.base.outgoing import Outgoing, Writer
@@ -112,7 +112,7 @@ def export(
     tree = _readable_tree(store, sid, at)
     _, start_entry = session_facts.file_start(store, tree, sid)
     agent = to or agent_of(store, sid, start_entry)
-    writer = find_writer(to) if to is not None else None
+    writer = find_writer(agent) if to is not None or agent in READABLE_FORMATS else None
     if writer is not None:
         return _export_readable(store, sid, writer, at, agent_of(store, sid, start_entry), begun)
     if agent not in FORMATS:

@@ -9,12 +9,12 @@ from collections import Counter
 from typing import NamedTuple
 
 from gitsession import plugins
-from gitsession.exporting import HTML, Exporter, json_lines, markdown, otlp
+from gitsession.exporting import HTML, Exporter, json_lines, llm, markdown, otlp
 from gitsession.formats import FORMATS
 from gitsession.formats.base.outgoing import Outgoing, Writer
 from gitsession.pattern import pattern
 
-READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, markdown, otlp)}
+READABLE_FORMATS: dict[str, Writer] = {writer.AGENT: writer for writer in (json_lines, llm, markdown, otlp)}
 """gitsession's own formats by name. HTML is missing, because ``web`` is a higher layer."""
 
 _SUFFIX = pattern(r"\.[A-Za-z0-9][A-Za-z0-9._-]{0,30}")

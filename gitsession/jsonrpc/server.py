@@ -39,6 +39,7 @@ CODES: Mapping[type[Exception], int] = {
     errors.Unavailable: -32011,
     errors.SummaryFailed: -32012,
     errors.NoBase: -32013,
+    errors.PluginFailed: -32014,
     OSError: -32011,
 }
 """Stable codes of the library's errors. An error has the code of the first of its classes that is listed."""

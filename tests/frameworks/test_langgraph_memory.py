@@ -21,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("langgraph.store.base", reason="the extra langgraph is not installed")
+pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
 import ormsgpack
 from langchain_core.messages import HumanMessage

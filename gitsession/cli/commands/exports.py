@@ -37,7 +37,7 @@ from gitsession.line_text import count, on_a_line
     "--to",
     "agent",
     metavar="FORMAT",
-    help="Write in the format of this agent, or as html, markdown, jsonl, otlp, or a plugin's format. "
+    help="Write in the format of this agent, or as html, markdown, jsonl, llm, otlp, or a plugin's format. "
     "Default: the format of the session's own agent.",
 )
 @option("--original", is_flag=True, help="Write only the records that the agent wrote.")

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 PROBLEMS_SHOWN = 3
 
-_LINES, _TRACES = "jsonl", "otlp"
-_OTHERS = (_LINES, _TRACES)
-"""Formats that no agent writes: files of ``export --to jsonl``, and traces of OpenTelemetry."""
+_LINES, _LLM, _TRACES = "jsonl", "llm", "otlp"
+_OTHERS = (_LINES, _LLM, _TRACES)
+"""Formats that no agent writes: files of ``export --to jsonl``, databases of llm, and traces of OpenTelemetry."""
 
 
 @command()
@@ -68,10 +68,12 @@ def import_command(
         raise click.UsageError("missing argument: a file, a folder, or --all")
     if agent is not None and agent not in _OTHERS and agent not in FORMATS:
         raise click.UsageError(f"unknown format {agent!r}: choose one of {', '.join([*FORMATS, *_OTHERS])}")
+    if agent == _LLM and everything:
+        paths, everything = (*paths, _llm_log()), False
     if agent in _OTHERS and everything:
         raise click.UsageError(f"--all and --from {agent} cannot be combined")
-    if agent == _TRACES and dry_run:
-        raise click.UsageError(f"--dry-run and --from {_TRACES} cannot be combined")
+    if agent in (_LLM, _TRACES) and dry_run:
+        raise click.UsageError(f"--dry-run and --from {agent} cannot be combined")
     store = app.dry_run_store() if dry_run else app.store(make=True)
     if config.redaction(app.path).rules:
         _ = store.objects.guard  # load the redaction rules now, so that invalid rules are reported only once
@@ -114,9 +116,18 @@ def import_command(
     return 0 if work.done or work.unchanged else exits.NOTHING
 
 
+def _llm_log() -> Path:
+    """Return the path of the user's own log database of llm."""
+    return Path(os.environ.get("LLM_USER_PATH") or click.get_app_dir("io.datasette.llm"), "logs.db")
+
+
 def _import_other(store: gitsession.Store, path: Path, agent: str, dry_run: bool) -> list[gitsession.ImportResult]:
     if agent == _LINES:
         return store.import_file(path, agent=_LINES, dry_run=dry_run)
+    if agent == _LLM:
+        from gitsession.frameworks.llm_database import import_llm
+
+        return import_llm(store, path)
     from gitsession.frameworks.traces import TraceRecorder, answers_in
 
     return TraceRecorder(store).record(answers_in(path.read_bytes()))
