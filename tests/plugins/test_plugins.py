@@ -461,7 +461,9 @@ def test_two_plugins_with_a_rule_of_one_name_are_refused(install, tmp_path):
 def run(folder: Path, path: Path | None, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "GITSESSION_DIR": str(folder / "store.git"), "PYTHONPATH": str(path or "")}
     command = [sys.executable, "-m", "gitsession", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment, input=input)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment, input=input
+    )
 
 
 def test_broken_plugins_are_listed_by_doctor_and_break_no_other_command(tmp_path):
