@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
+import logging
 import threading
 import time
 import uuid
@@ -27,9 +28,10 @@ from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
 from gitsession.dataclass import dataclass
+from gitsession.errors import Malformed
 from gitsession.frameworks.adk_events import derive_item, messages_of
 from gitsession.frameworks.keyed_sessions import key_of, locked, names_of, session_folder
-from gitsession.frameworks.stored_items import difference, patched, storable, to_json
+from gitsession.frameworks.stored_items import difference, patched, reading, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ _CACHED_MAX = 64
 _SCOPES = (State.APP_PREFIX, State.USER_PREFIX)
 
 Result = TypeVar("Result")
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -160,7 +163,11 @@ class GitSessionService(BaseSessionService):
         for row in self._store.sessions():
             parts = names_of(row.key or "") if row.agent == AGENT else None
             if parts is not None and len(parts) == 3 and parts[0] == app and user in (None, parts[1]):
-                known = self._read(key_of(*parts))
+                try:
+                    known = self._read(key_of(*parts))
+                except Malformed as error:  # it does not hide the others
+                    _logger.warning("%s", error)
+                    continue
                 if known is not None:
                     owner = parts[1]
                     if owner not in shared:
@@ -202,7 +209,8 @@ class GitSessionService(BaseSessionService):
         session = self._store.find_keyed(key, agent=AGENT)
         entries = () if session is None else session.entries()
         newest = next((entry for _, entry in entries if isinstance(entry, Custom)), None)
-        return {} if newest is None else json.loads(newest.data)
+        with reading(f"the state {key!r} of ADK"):
+            return {} if newest is None else dict(json.loads(newest.data))
 
     def _all_shared(self, app: str, user: str) -> dict[str, Any]:
         """Return the state of an app and of a user, with the prefixes of its names."""
@@ -226,8 +234,9 @@ class GitSessionService(BaseSessionService):
                 new.append(entry)
             else:
                 known = _Known()
-            for entry in reversed(new):
-                _add(known, entry)
+            with reading(f"session {session.id} of ADK"):
+                for entry in reversed(new):
+                    _add(known, entry)
             known.tip = tip.oid
         self._cache[session.id] = known
         if len(self._cache) > _CACHED_MAX:
@@ -247,7 +256,7 @@ def _add(known: _Known, entry: Entry) -> None:
     """Add the next entry of the branch."""
     if isinstance(entry, Custom) and entry.custom_type == _START:
         start = json.loads(entry.data)
-        known.state, known.time = dict(start["state"]), start["time"]
+        known.state, known.time = dict(start["state"]), float(start["time"])
         return
     kept = entry.extra.get(AGENT) if isinstance(entry, Message) else None
     item = None
@@ -261,9 +270,10 @@ def _add(known: _Known, entry: Entry) -> None:
             known.parts.clear()
     if item is not None:
         delta = item["actions"].get("stateDelta", {})
-        known.events.append(Event.model_validate(item))
+        event, time_s = Event.model_validate(item), float(item["timestamp"])
         known.state |= {name: value for name, value in delta.items() if not name.startswith(_SCOPES)}
-        known.time = item["timestamp"]
+        known.events.append(event)
+        known.time = time_s
 
 
 def _entries(item: dict[str, Any]) -> list[Entry]:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -39,7 +38,7 @@ from gitsession.frameworks.langgraph_items import (
     texts_of,
 )
 from gitsession.frameworks.langgraph_search import list_namespaces, search
-from gitsession.frameworks.langgraph_values import ValueCodec
+from gitsession.frameworks.langgraph_values import ValueCodec, serializer
 from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.index.catalogue import Row
 from gitsession.model.entries import Custom, Entry
@@ -71,6 +70,7 @@ class GitSessionMemoryStore(BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         serde: SerializerProtocol | None = None,
+        types: Iterable[type[Any]] = (),
     ) -> None:
         """Wrap a store.
 
@@ -81,10 +81,12 @@ class GitSessionMemoryStore(BaseStore):
             ttl: The default time to live of items, and whether a read renews it.
             serde: The serializer of values. With one that is not a ``JsonPlusSerializer``, such as one that encrypts,
                 every value is stored as its bytes, and no other program can search it.
+            types: The program's own classes whose objects are in values. Objects of other classes are not restored,
+                because a store can come from somebody else. Ignored if ``serde`` is given.
         """
         self.store = store
         self.ttl_config = ttl
-        self._codec = ValueCodec(serde or JsonPlusSerializer())
+        self._codec = ValueCodec(serde or serializer(types))
         self._embeddings = ensure_embeddings(index["embed"]) if index else None
         self._fields: Sequence[str] = (index or {}).get("fields") or ["$"]
         self._spaces: dict[Namespace, MemoryNamespace] = {}

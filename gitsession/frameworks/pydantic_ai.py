@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,7 +29,7 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.frameworks.keyed_sessions import locked, session_folder
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
-from gitsession.frameworks.stored_items import copied, difference, patched, storable, to_json
+from gitsession.frameworks.stored_items import copied, difference, patched, reading, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 AGENT = "pydantic-ai"
 _RECORD = f"{AGENT}:record"
+_logger = logging.getLogger(__name__)
 _UNREADABLE = (Corrupt, Malformed, MissingObject, NotFound)
 """Errors of a damaged session, in which an entry of another session is not searched."""
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
@@ -117,18 +119,24 @@ class GitSessionConversationStore(ConversationStore):
     def _record_of(self, session: Session, conversation_id: str) -> ConversationRecord | None:
         for node, entry in session.entries():
             value = entry.data if isinstance(entry, Custom) and entry.custom_type == _RECORD else None
-            value = json.loads(value) if isinstance(value, str) else _beside(entry).get("record")
-            if value is not None:
+            with reading(f"the record of conversation {conversation_id!r}"):
+                value = json.loads(value) if isinstance(value, str) else _beside(entry).get("record")
+                record = None if value is None else _RECORDS.validate_python(value)
+            if record is not None:
                 if "id" in _beside(entry):
                     self._homes[_beside(entry)["id"]] = session.id, node.oid
-                record = _RECORDS.validate_python(value)
                 return record if record.conversation_id == conversation_id else None
         return None
 
     def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         keys = [row.key for row in self._store.sessions() if row.agent == AGENT and row.key is not None]
-        records = [record for record in map(self._record, keys) if record is not None]
-        found = [record for record in records if scope is None or record.scope == scope]
+        records = []
+        for key in keys:
+            try:
+                records.append(self._record(key))
+            except _UNREADABLE as error:  # it does not hide the others
+                _logger.warning("%s", error)
+        found = [record for record in records if record is not None and scope in (None, record.scope)]
         return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
@@ -256,7 +264,13 @@ def _places(entries: Iterator[tuple[Node, Entry]]) -> Iterator[_Place]:
 
 def _beside(entry: Entry) -> Mapping[str, Any]:
     kept = entry.extra.get(AGENT) if isinstance(entry, Message) else None
-    return json.loads(kept) if isinstance(kept, str) else {}
+    if not isinstance(kept, str):
+        return {}
+    with reading("a message of Pydantic AI"):
+        found = json.loads(kept)
+        if not isinstance(found, dict) or not isinstance(found.get("id", ""), str):
+            raise TypeError("the data beside it is damaged")
+        return found
 
 
 def _with_beside(message: Message, beside: Mapping[str, Any]) -> Message:
@@ -271,7 +285,8 @@ def _from_entry(entry: ConversationEntry) -> tuple[list[Message], Any]:
 
 
 def _to_entry(place: _Place) -> ConversationEntry:
-    change = place.beside["change"]
-    item = copied(derive_item(place.messages))
-    [message] = ModelMessagesTypeAdapter.validate_python([item if change is None else patched(item, change)])
-    return ConversationEntry(id=place.beside["id"], parent_id=place.beside["parent"], message=message)
+    with reading(f"the entry {place.beside['id']!r} of a conversation"):
+        change = place.beside["change"]
+        item = copied(derive_item(place.messages))
+        [message] = ModelMessagesTypeAdapter.validate_python([item if change is None else patched(item, change)])
+        return ConversationEntry(id=place.beside["id"], parent_id=place.beside["parent"], message=message)

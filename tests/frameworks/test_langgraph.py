@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import itertools
 import operator
 import os
@@ -21,6 +23,7 @@ import pytest
 pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
 import langgraph.checkpoint.base
+import ormsgpack
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
@@ -30,6 +33,7 @@ from benchmarks import data
 from gitsession import Message, Store, Text
 from gitsession.frameworks.langgraph import GitSessionSaver
 from gitsession.frameworks.langgraph_thread import LangGraphThread
+from gitsession.frameworks.langgraph_values import ValueCodec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -757,3 +761,28 @@ def test_the_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     with Store.open("agent.git") as store:
         said = [node.subject for node in store.session("langgraph:cleanup").history() if node.kind == "message"]
     assert said == ["user: Clean up", "assistant: I delete hello.txt.", "user: no", "assistant: The answer was no."]
+
+
+@dataclasses.dataclass
+class Place:
+    name: str
+
+
+def test_only_objects_of_listed_classes_are_restored(store: Store) -> None:
+    put(GitSessionSaver(store), at(), {"place": Place("Paris"), "messages": MESSAGES[:2]}, {"place": 1}, 1)
+    for types, expected in (([Place], Place("Paris")), ([], {"name": "Paris"})):
+        found = GitSessionSaver(store, types=types).get_tuple(at())
+        assert found is not None and found.checkpoint["channel_values"]["place"] == expected
+
+
+def test_a_thread_from_somebody_else_runs_no_code(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "system", f"touch '{tmp_path / 'run'}'"))))
+    saver = GitSessionSaver(store)
+    monkeypatch.setattr(ValueCodec, "encode", lambda self, value: {"@typed": ["msgpack", evil]})
+    put(saver, at(), {"place": 1}, {"place": 1}, 1)
+    monkeypatch.undo()
+    with contextlib.suppress(TypeError):  # the checkpoint itself is not restored
+        GitSessionSaver(store).get_tuple(at())
+    assert not (tmp_path / "run").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import click
@@ -37,6 +38,7 @@ def rpc_command(app: App, describes: bool) -> None:
     )
     service = RpcService(store, server.notify, app.drain)
     try:
-        server.serve(sys.stdin.buffer)
+        with contextlib.redirect_stdout(sys.stderr):  # for what plugins print
+            server.serve(sys.stdin.buffer)
     finally:
         service.subscriptions.close()
