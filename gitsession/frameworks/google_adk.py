@@ -7,7 +7,6 @@ app has a session of its own, whose newest entry has all values.
 
 from __future__ import annotations
 
-import asyncio
 import copy
 import json
 import logging
@@ -32,6 +31,7 @@ from gitsession.errors import Malformed
 from gitsession.frameworks.adk_events import derive_item, messages_of
 from gitsession.frameworks.keyed_sessions import key_of, locked, names_of, session_folder
 from gitsession.frameworks.stored_items import difference, patched, reading, storable, to_json
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Custom, Entry, Message
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class GitSessionService(BaseSessionService):
             with locked(self._store, AGENT, self._mutex):
                 return method(*args)
 
-        return await asyncio.to_thread(run)
+        return await run_to_completion(run)
 
     # ---- under the lock
 

@@ -25,6 +25,7 @@ from gitsession.api.store import Store
 from gitsession.frameworks.keyed_sessions import session_folder
 from gitsession.frameworks.langgraph_thread import LangGraphThread, SavedCheckpoint
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec, serializer
+from gitsession.frameworks.worker_thread import run_to_completion
 
 _END = object()
 _THREADS_MAX = 100
@@ -270,29 +271,29 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Append a checkpoint, as ``put`` does."""
-        return await asyncio.to_thread(self.put, config, checkpoint, metadata, new_versions)
+        return await run_to_completion(lambda: self.put(config, checkpoint, metadata, new_versions))
 
     async def aput_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
         """Append the writes of a task, as ``put_writes`` does."""
-        await asyncio.to_thread(self.put_writes, config, writes, task_id, task_path)
+        await run_to_completion(lambda: self.put_writes(config, writes, task_id, task_path))
 
     async def adelete_thread(self, thread_id: str) -> None:
         """Move the sessions of a thread to the trash."""
-        await asyncio.to_thread(self.delete_thread, thread_id)
+        await run_to_completion(lambda: self.delete_thread(thread_id))
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
         """Hide the checkpoints of some runs, as ``delete_for_runs`` does."""
-        await asyncio.to_thread(self.delete_for_runs, run_ids)
+        await run_to_completion(lambda: self.delete_for_runs(run_ids))
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
         """Copy a thread, as ``copy_thread`` does."""
-        await asyncio.to_thread(self.copy_thread, source_thread_id, target_thread_id)
+        await run_to_completion(lambda: self.copy_thread(source_thread_id, target_thread_id))
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
         """Hide or delete the checkpoints of some threads, as ``prune`` does."""
-        await asyncio.to_thread(lambda: self.prune(thread_ids, strategy=strategy))
+        await run_to_completion(lambda: self.prune(thread_ids, strategy=strategy))
 
     # ---- implementation
 

@@ -30,6 +30,7 @@ from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
 from gitsession.frameworks.keyed_sessions import locked, session_folder
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
 from gitsession.frameworks.stored_items import copied, difference, patched, reading, storable, to_json
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Custom, Entry, Message
 from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
@@ -92,14 +93,14 @@ class GitSessionConversationStore(ConversationStore):
         expected_revision: str | None,
     ) -> None:
         """Store a record and new entries. Raises ``ConversationConflict`` if the record changed since it was read."""
-        await asyncio.to_thread(self._write, record, tuple(new_entries), expected_revision)
+        await run_to_completion(lambda: self._write(record, tuple(new_entries), expected_revision))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Move the session of a conversation to the trash.
 
         Raises ``ConversationConflict`` if the record changed since it was read.
         """
-        await asyncio.to_thread(self._delete, conversation_id, expected_revision)
+        await run_to_completion(lambda: self._delete(conversation_id, expected_revision))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return an entry of any conversation. Raises ``LookupError`` if there is none."""

@@ -12,7 +12,14 @@ import pytest
 
 pytest.importorskip("google.adk")
 
-from framework_items import DAMAGED_JSON, JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
+from framework_items import (
+    DAMAGED_JSON,
+    JSON_TEXT,
+    cancel_at_once,
+    kill_after,
+    kill_after_each_transaction,
+    run_programs,
+)
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -335,3 +342,16 @@ def test_a_damaged_state_is_an_error() -> None:
         store.keyed_session("a/u", agent=AGENT).append(Custom(custom_type=f"{AGENT}:state", data="{"))
         with pytest.raises(Malformed, match="cannot read the state 'a/u'"):
             asyncio.run(GitSessionService(store).get_user_state(app_name="a", user_id="u"))
+
+
+def test_a_cancelled_append_is_completed() -> None:
+    place: dict[str, Any] = {"app_name": "app", "user_id": "ada", "session_id": "s1"}
+
+    async def run(service: GitSessionService) -> None:
+        session = await service.create_session(**place)
+        await cancel_at_once(service.append_event(session, Event(id="e1", author="user")))
+        found = await service.get_session(**place)
+        assert found is not None and [event.id for event in found.events] == ["e1"]
+
+    with Store.in_memory() as store:
+        asyncio.run(run(GitSessionService(store)))

@@ -24,6 +24,7 @@ pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is 
 
 import langgraph.checkpoint.base
 import ormsgpack
+from framework_items import cancel_at_once
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
@@ -786,3 +787,15 @@ def test_a_thread_from_somebody_else_runs_no_code(
     with contextlib.suppress(TypeError):  # the checkpoint itself is not restored
         GitSessionSaver(store).get_tuple(at())
     assert not (tmp_path / "run").exists()
+
+
+def test_a_cancelled_put_is_completed(store: Store) -> None:
+    saver = GitSessionSaver(store)
+    checkpoint = empty_checkpoint()
+
+    async def run() -> None:
+        await cancel_at_once(saver.aput(at(), checkpoint, {"source": "loop", "step": 1, "parents": {}}, {}))
+        found = await saver.aget_tuple(at())
+        assert found is not None and found.checkpoint["id"] == checkpoint["id"]
+
+    asyncio.run(run())

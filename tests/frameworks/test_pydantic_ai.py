@@ -14,7 +14,14 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from framework_items import DAMAGED_JSON, JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
+from framework_items import (
+    DAMAGED_JSON,
+    JSON_TEXT,
+    cancel_at_once,
+    kill_after,
+    kill_after_each_transaction,
+    run_programs,
+)
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic_ai import Agent, DeferredToolRequests
@@ -452,3 +459,15 @@ def test_a_save_is_one_transaction(tmp_path: Path) -> None:
 def test_program_of_the_guide_runs_unchanged(tmp_path: Path) -> None:
     output = run_programs("keep-framework-conversations.md", "import asyncio\n\nfrom pydantic_ai", folder=tmp_path)
     assert output == "4 messages\n2 branches\n"
+
+
+def test_a_cancelled_write_is_completed() -> None:
+    record = ConversationRecord(conversation_id="c", head_id=None, revision="r1", updated_at=datetime.now(UTC))
+
+    async def run(conversations: GitSessionConversationStore) -> None:
+        await cancel_at_once(conversations.write_record(record, expected_revision=None))
+        found = await conversations.read_record("c")
+        assert found is not None and found.revision == "r1"
+
+    with Store.in_memory() as store:
+        asyncio.run(run(GitSessionConversationStore(store)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,18 @@ WILD_JSON = st.recursive(
 def same(one: Any, other: Any) -> bool:
     """Return whether two JSON values are equal, with their types: ``1`` is neither ``1.0`` nor ``True``."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+async def cancel_at_once(call: Coroutine[Any, Any, Any]) -> None:
+    """Start a call, and cancel it when its thread works. Return when the call has ended."""
+    task = asyncio.ensure_future(call)
+    await asyncio.sleep(0)
+    task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        return
+    raise AssertionError("the call was not cancelled")
 
 
 def run_programs(page: str, *begins: str, folder: Path) -> str:
