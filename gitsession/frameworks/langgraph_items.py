@@ -114,7 +114,7 @@ class MemoryNamespace:
                     item.renewed_ms = entry.at_ms
 
     def _put(self, data: Mapping[str, Any], at_ms: int) -> None:
-        key, now = data["key"], datetime.fromtimestamp(at_ms / 1000, UTC)
+        key, now = data["item"], datetime.fromtimestamp(at_ms / 1000, UTC)
         old = self.find(key, at_ms)
         if old is None:
             self._items.pop(key, None)  # an expired item: the new one is not at its position
@@ -139,7 +139,7 @@ class MemoryNamespace:
 def put_entry(op: PutOp, codec: ValueCodec, vectors: Mapping[str, Sequence[float]]) -> Entry:
     """Return the entry that stores an item. If the serializer encrypts, it has no readable text."""
     value = dict(op.value or {})
-    data: dict[str, Any] = {"key": op.key, "value": codec.encode(value)}
+    data: dict[str, Any] = {"item": op.key, "value": codec.encode(value)}
     if op.index is not None:
         data["fields"] = op.index and list(op.index)
     if op.ttl is not None:

@@ -527,3 +527,19 @@ def test_a_graph_reads_and_writes_its_memory(store: Store) -> None:
         for text in ("cats are nice", "dogs too", "a cat")
     ]
     assert answers == ["[]", '["cats are nice"]', '["cats are nice", "dogs too"]']
+
+
+def test_a_key_that_is_a_uuid_is_no_secret_and_a_clone_finds_its_item(store: Store, tmp_path: Path) -> None:
+    keys = [f"c196f8d4-0462-4ab0-968c-9cabe9ae700{number}" for number in range(2)]
+    memory = GitSessionMemoryStore(store)
+    for key in keys:
+        memory.put(USER, key, {"text": f"about {key[-1]}"})
+    assert not list(store.objects.vault.originals()) and not list(store.secrets.find())
+    store.flush()
+    other, _ = Store.clone(str(store.objects.git_dir), tmp_path / "clone.git")
+    with other:
+        found = GitSessionMemoryStore(other)
+        assert [item.value for key in keys if (item := found.get(USER, key))] == [
+            {"text": "about 0"},
+            {"text": "about 1"},
+        ]
