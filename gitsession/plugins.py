@@ -9,6 +9,7 @@ one of gitsession's own names, or if they need a list.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -65,7 +66,8 @@ class Plugin(NamedTuple):
         from importlib.metadata import EntryPoint
 
         try:
-            return EntryPoint(self.name, self.value, self.group).load()
+            with contextlib.redirect_stdout(sys.stderr):  # standard output can be a protocol, or JSON
+                return EntryPoint(self.name, self.value, self.group).load()
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # including `sys.exit`

@@ -2,8 +2,8 @@
 
 A checkpoint holds a list of messages of about 1 KB that has one message more than its parent's. This is the worst case
 for a checkpointer that stores the whole state at each step. Both savers use LangGraph's serializer. *Resume* opens the
-store anew and reads the newest checkpoint, whose state the last reader kept in a file of the store. *First resume* has
-no such file, and reads all entries. *List* reads the 20 newest checkpoints of an open thread. The size is that
+store anew and reads the newest checkpoint, whose state the last reader cached in a file. *First resume* has no such
+file, and reads all entries. *List* reads the 20 newest checkpoints of an open thread. The size is that
 of packs after ``maintain``, and that of the database.
 """
 

@@ -401,7 +401,9 @@ def unrecognized(path: Path) -> NotFound:
     other = split_file.agent_of(head(path))
     if other:
         return NotFound(f"the {other} session format is not supported ({known})")
-    return NotFound(f"unrecognized session format ({known})", hint="pass --from FORMAT to choose the format")
+    is_database = head(path).startswith(b"SQLite format 3\0")
+    hint = "pass --from llm for a log database of llm" if is_database else "pass --from FORMAT to choose the format"
+    return NotFound(f"unrecognized session format ({known})", hint=hint)
 
 
 def attachments(path: Path, data: Data, format: Format) -> tuple[dict[str, bytes], list[str]]:

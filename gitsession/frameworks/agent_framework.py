@@ -11,7 +11,6 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from contextvars import ContextVar
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from agent_framework import HistoryProvider
@@ -20,10 +19,10 @@ from agent_framework import Message as FrameworkMessage
 from gitsession.errors import Malformed
 from gitsession.frameworks.agent_framework_checkpoints import GitSessionCheckpointStorage
 from gitsession.frameworks.agent_framework_messages import derive_item, messages_of, usage_of
-from gitsession.frameworks.program_sessions import find_session, open_session
+from gitsession.frameworks.keyed_sessions import find_session, open_session, since_reset
 from gitsession.frameworks.stored_items import difference, patched, storable, to_json
-from gitsession.frameworks.threads import completed
-from gitsession.model.entries import Entry, Message, Reset
+from gitsession.frameworks.worker_thread import run_to_completion
+from gitsession.model.entries import Entry, Message
 
 try:
     from agent_framework._sessions import filter_new_messages
@@ -125,7 +124,7 @@ class GitSessionHistoryProvider(HistoryProvider):
         """
         if messages:
             kept, response = list(messages), _response.get()
-            await completed(lambda: self._save(session_id, kept, response))
+            await run_to_completion(lambda: self._save(session_id, kept, response))
 
     async def after_run(self, *, context: SessionContext, **arguments: Any) -> None:
         """Store the messages of a run, and the model and the token counts beside the last message of the answer."""
@@ -167,8 +166,7 @@ def _entries_of(message: FrameworkMessage) -> list[Message]:
 
 def _messages(session: Session) -> list[FrameworkMessage]:
     """Return the messages since the last reset, the oldest first."""
-    entries = takewhile(lambda entry: not isinstance(entry, Reset), (entry for _, entry in session.entries()))
-    found = [entry for entry in entries if isinstance(entry, Message)][::-1]
+    found = [entry for entry in since_reset(session.contents()) if isinstance(entry, Message)][::-1]
     messages, at = [], 0
     while at < len(found):
         count = _count(found, at)

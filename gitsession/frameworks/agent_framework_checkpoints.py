@@ -7,23 +7,22 @@ the active branch, the new checkpoint is on another branch, which becomes the ac
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import count, takewhile
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 from uuid import uuid4
 
 from agent_framework import WorkflowCheckpoint, WorkflowCheckpointException
 
 from gitsession.frameworks.agent_framework_values import CheckpointCodec
-from gitsession.frameworks.program_sessions import find_session, open_session
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.keyed_sessions import find_session, locked, open_session
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Custom, Entry
+from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
-from gitsession.store.lock import exclusive_lock
 
 if TYPE_CHECKING:
     from gitsession.api.session import Session
@@ -94,7 +93,7 @@ class GitSessionCheckpointStorage:
         """
         data = {"id": checkpoint.checkpoint_id, "workflow": checkpoint.workflow_name, "save": uuid4().hex}
         entry = Custom(custom_type=_SAVED, data={**data, "checkpoint": self._encoded(checkpoint)})
-        await completed(lambda: self._save(entry, checkpoint.workflow_name, checkpoint.previous_checkpoint_id))
+        await run_to_completion(lambda: self._save(entry, checkpoint.workflow_name, checkpoint.previous_checkpoint_id))
         return checkpoint.checkpoint_id
 
     async def load(self, checkpoint_id: str) -> WorkflowCheckpoint:
@@ -119,7 +118,7 @@ class GitSessionCheckpointStorage:
 
     async def delete(self, checkpoint_id: str) -> bool:
         """Hide a checkpoint, and return whether it existed. It stays in the history; ``purge`` deletes it."""
-        return await completed(lambda: self._delete(checkpoint_id))
+        return await run_to_completion(lambda: self._delete(checkpoint_id))
 
     async def get_latest(self, *, workflow_name: str) -> WorkflowCheckpoint | None:
         """Return the newest checkpoint of the active branch; ``None`` if there is none."""
@@ -196,15 +195,8 @@ class GitSessionCheckpointStorage:
 
     # ---- writing, in threads
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        folder = self._store.objects.local_dir
-        lock = contextlib.nullcontext() if folder is None else exclusive_lock(folder / f"{WORKFLOWS}.lock")
-        with self._mutex, lock:
-            yield
-
     def _save(self, entry: Custom, workflow_name: str, previous: str | None) -> None:
-        with self._locked():
+        with locked(self._store, WORKFLOWS, self._mutex):
             session = self.stored(workflow_name)
             handle = session if previous is None else self._after(session, previous)
             handle.append_all([entry], to_active=handle is session)
@@ -222,10 +214,10 @@ class GitSessionCheckpointStorage:
         for name, tip in branches.items():
             if _newest(session.entries(tip))[0] == node.oid:
                 return session.on(name)
-        return session.branch(next(name for n in count(1) if (name := f"branch-{n}") not in branches), at=node)
+        return session.branch(numbered_name("branch", branches), at=node)
 
     def _delete(self, checkpoint_id: str) -> bool:
-        with self._locked():
+        with locked(self._store, WORKFLOWS, self._mutex):
             found = self._find(checkpoint_id)
             if found is None:
                 return False

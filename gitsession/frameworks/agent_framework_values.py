@@ -152,6 +152,8 @@ class CheckpointCodec:
         cls, args = self.decode_class(value), self.decode_all(value.get("args", ()))
         if cls in _NAMED or (value[_KIND] == "call" and cls not in self._callable):
             raise TypeError(f"objects of class '{value['class']}' are not stored like this")
+        if cls in _BUILT and any(isinstance(each, range) for each in args):
+            raise TypeError("a range is not an argument")  # a short text can stand for a range of a trillion items
         made = cls(*args) if value[_KIND] == "call" else cls.__new__(cls, *args)
         for item in value.get("items", ()):
             made.append(self.decode(item))

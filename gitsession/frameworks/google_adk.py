@@ -8,16 +8,15 @@ app has a session of its own, whose newest entry has all values.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import json
+import logging
 import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, unquote
 
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
@@ -29,11 +28,11 @@ from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
 from gitsession.dataclass import dataclass
+from gitsession.errors import Malformed
 from gitsession.frameworks.adk_events import derive_item, messages_of
-from gitsession.frameworks.session_folder import session_folder
-from gitsession.frameworks.stored_items import difference, patched, storable, to_json
+from gitsession.frameworks.keyed_sessions import key_of, locked, names_of, session_folder
+from gitsession.frameworks.stored_items import difference, patched, reading, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
-from gitsession.store.lock import exclusive_lock
 
 if TYPE_CHECKING:
     from gitsession.api.session import Session
@@ -45,6 +44,7 @@ _CACHED_MAX = 64
 _SCOPES = (State.APP_PREFIX, State.USER_PREFIX)
 
 Result = TypeVar("Result")
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -101,11 +101,11 @@ class GitSessionService(BaseSessionService):
 
     async def delete_session(self, *, app_name: str, user_id: str, session_id: str) -> None:
         """Move a session to the trash, if there is one."""
-        await self._run(self._delete, _key(app_name, user_id, session_id.strip()))
+        await self._run(self._delete, key_of(app_name, user_id, session_id.strip()))
 
     async def get_user_state(self, *, app_name: str, user_id: str) -> dict[str, Any]:
         """Return the state of a user, without the prefix of its names."""
-        return await self._run(self._shared, _key(app_name, user_id))
+        return await self._run(self._shared, key_of(app_name, user_id))
 
     async def append_event(self, session: AdkSession, event: Event) -> Event:
         """Append an event, which is durable on return, to the store and to ``session``.
@@ -132,9 +132,7 @@ class GitSessionService(BaseSessionService):
         """Call ``method`` in a thread, under the lock of this service in all processes."""
 
         def run() -> Result:
-            folder = self._store.objects.local_dir
-            lock = contextlib.nullcontext() if folder is None else exclusive_lock(folder / f"{AGENT}.lock")
-            with self._mutex, lock:
+            with locked(self._store, AGENT, self._mutex):
                 return method(*args)
 
         return await asyncio.to_thread(run)
@@ -143,7 +141,7 @@ class GitSessionService(BaseSessionService):
 
     def _create(self, app: str, user: str, state: dict[str, Any], id: str) -> AdkSession:
         id = id or str(uuid.uuid4())
-        key = _key(app, user, id)
+        key = key_of(app, user, id)
         if self._read(key) is not None:
             raise AlreadyExistsError(f"Session with id {id} already exists.")
         values = to_json(to_jsonable_python(state))
@@ -154,7 +152,7 @@ class GitSessionService(BaseSessionService):
         return _merged(app, user, id, self._known(session), self._all_shared(app, user), [])
 
     def _get(self, app: str, user: str, id: str, config: GetSessionConfig) -> AdkSession | None:
-        known = self._read(_key(app, user, id))
+        known = self._read(key_of(app, user, id))
         if known is None:
             return None
         return _merged(app, user, id, known, self._all_shared(app, user), _selected(known.events, config))
@@ -163,9 +161,13 @@ class GitSessionService(BaseSessionService):
         found = []
         shared: dict[str, dict[str, Any]] = {}
         for row in self._store.sessions():
-            parts = [unquote(part) for part in (row.key or "").split("/")] if row.agent == AGENT else []
-            if len(parts) == 3 and parts[0] == app and user in (None, parts[1]):
-                known = self._read(_key(*parts))
+            parts = names_of(row.key or "") if row.agent == AGENT else None
+            if parts is not None and len(parts) == 3 and parts[0] == app and user in (None, parts[1]):
+                try:
+                    known = self._read(key_of(*parts))
+                except Malformed as error:  # it does not hide the others
+                    _logger.warning("%s", error)
+                    continue
                 if known is not None:
                     owner = parts[1]
                     if owner not in shared:
@@ -181,7 +183,7 @@ class GitSessionService(BaseSessionService):
 
     def _append(self, given: AdkSession, event: Event, stored: Event) -> bool:
         """Append ``stored``: ``event`` without temporary state. Return False if the event is stored already."""
-        session = self._store.find_keyed(_key(given.app_name, given.user_id, given.id), agent=AGENT)
+        session = self._store.find_keyed(key_of(given.app_name, given.user_id, given.id), agent=AGENT)
         known = None if session is None else self._known(session)
         if session is None or known is None or known.time is None:
             raise SessionNotFoundError(f"Session {given.id} not found.")
@@ -197,7 +199,7 @@ class GitSessionService(BaseSessionService):
 
     def _share(self, app: str, user: str, values: Mapping[str, Any]) -> None:
         """Store the values of a state that belong to the app or to the user."""
-        for prefix, key in zip(_SCOPES, (_key(app), _key(app, user)), strict=True):
+        for prefix, key in zip(_SCOPES, (key_of(app), key_of(app, user)), strict=True):
             named = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
             if named:
                 data = json.dumps(self._shared(key) | named)
@@ -207,11 +209,12 @@ class GitSessionService(BaseSessionService):
         session = self._store.find_keyed(key, agent=AGENT)
         entries = () if session is None else session.entries()
         newest = next((entry for _, entry in entries if isinstance(entry, Custom)), None)
-        return {} if newest is None else json.loads(newest.data)
+        with reading(f"the state {key!r} of ADK"):
+            return {} if newest is None else dict(json.loads(newest.data))
 
     def _all_shared(self, app: str, user: str) -> dict[str, Any]:
         """Return the state of an app and of a user, with the prefixes of its names."""
-        keys = zip(_SCOPES, (_key(app), _key(app, user)), strict=True)
+        keys = zip(_SCOPES, (key_of(app), key_of(app, user)), strict=True)
         return {prefix + name: value for prefix, key in keys for name, value in self._shared(key).items()}
 
     def _read(self, key: str) -> _Known | None:
@@ -231,8 +234,9 @@ class GitSessionService(BaseSessionService):
                 new.append(entry)
             else:
                 known = _Known()
-            for entry in reversed(new):
-                _add(known, entry)
+            with reading(f"session {session.id} of ADK"):
+                for entry in reversed(new):
+                    _add(known, entry)
             known.tip = tip.oid
         self._cache[session.id] = known
         if len(self._cache) > _CACHED_MAX:
@@ -252,7 +256,7 @@ def _add(known: _Known, entry: Entry) -> None:
     """Add the next entry of the branch."""
     if isinstance(entry, Custom) and entry.custom_type == _START:
         start = json.loads(entry.data)
-        known.state, known.time = dict(start["state"]), start["time"]
+        known.state, known.time = dict(start["state"]), float(start["time"])
         return
     kept = entry.extra.get(AGENT) if isinstance(entry, Message) else None
     item = None
@@ -266,9 +270,10 @@ def _add(known: _Known, entry: Entry) -> None:
             known.parts.clear()
     if item is not None:
         delta = item["actions"].get("stateDelta", {})
-        known.events.append(Event.model_validate(item))
+        event, time_s = Event.model_validate(item), float(item["timestamp"])
         known.state |= {name: value for name, value in delta.items() if not name.startswith(_SCOPES)}
-        known.time = item["timestamp"]
+        known.events.append(event)
+        known.time = time_s
 
 
 def _entries(item: dict[str, Any]) -> list[Entry]:
@@ -288,7 +293,3 @@ def _selected(events: list[Event], config: GetSessionConfig) -> list[Event]:
         early = [at for at, event in enumerate(events) if event.timestamp < config.after_timestamp]
         events = events[early[-1] + 1 :] if early else events
     return events
-
-
-def _key(*parts: str) -> str:
-    return "/".join(quote(part, safe="") for part in parts)

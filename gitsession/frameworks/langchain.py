@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
@@ -11,7 +10,7 @@ from langchain_core.messages import BaseMessage, messages_from_dict
 
 from gitsession.context.providers.wire import to_base64
 from gitsession.formats.base.blocks import content_reader, image, redacted
-from gitsession.frameworks.session_folder import session_folder
+from gitsession.frameworks.keyed_sessions import session_folder, since_reset
 from gitsession.frameworks.stored_items import item_of, to_json, with_item
 from gitsession.model.blocks import Block, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message, Reset
@@ -51,7 +50,7 @@ class GitSessionChatMessageHistory(BaseChatMessageHistory):
     @property
     def messages(self) -> list[BaseMessage]:
         """The messages since the last ``clear``, the oldest first."""
-        entries = takewhile(lambda entry: not isinstance(entry, Reset), self.session.contents())
+        entries = since_reset(self.session.contents())
         return [to_langchain(entry) for entry in entries if isinstance(entry, Message)][::-1]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,9 +22,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from gitsession.api.session import Session
 from gitsession.api.store import Store
+from gitsession.frameworks.keyed_sessions import session_folder
 from gitsession.frameworks.langgraph_thread import LangGraphThread, SavedCheckpoint
-from gitsession.frameworks.langgraph_values import KEY, ValueCodec
-from gitsession.frameworks.session_folder import session_folder
+from gitsession.frameworks.langgraph_values import KEY, ValueCodec, serializer
 
 _END = object()
 _THREADS_MAX = 100
@@ -39,7 +39,14 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
     of a thread are branches. Messages are message entries. Threads and processes can share a store.
     """
 
-    def __init__(self, store: Store, *, serde: SerializerProtocol | None = None, cwd: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        serde: SerializerProtocol | None = None,
+        cwd: str | None = None,
+        types: Iterable[type[Any]] = (),
+    ) -> None:
         """Wrap a store.
 
         Args:
@@ -48,8 +55,10 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
                 is stored as its bytes, and messages are no entries.
             cwd: The working directory of a new thread. Defaults to that of the process. Sessions of other namespaces
                 have none, so that the address ``@`` finds the thread.
+            types: The program's own classes whose objects are in the state of graphs. Objects of other classes are not
+                restored, because a store can come from somebody else. Ignored if ``serde`` is given.
         """
-        super().__init__(serde=serde)
+        super().__init__(serde=serde or serializer(types))
         self.store = store
         self._cwd = cwd
         self._threads: dict[str, LangGraphThread] = {}
@@ -79,7 +88,7 @@ class GitSessionSaver(BaseCheckpointSaver[int]):
                 return None
             found = self._tuple(thread_id, namespace, thread, record)
             if not id:
-                thread.keep(record)
+                thread.cache(record)
             return found
 
     def list(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 from array import array
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
-from urllib.parse import quote, unquote
 
 from langgraph.store.base import Item, PutOp, get_text_at_path
 
@@ -23,6 +23,11 @@ from gitsession.store.git_store import GitStore
 AGENT = "langgraph-memory"
 PUT, DELETED, RENEWED = (f"{AGENT}:{name}" for name in ("put", "deleted", "renewed"))
 """The types of the entries."""
+
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError, ValueError)
+"""The errors that stored data causes if it is not what this adapter has written."""
+
+_logger = logging.getLogger(__name__)
 
 _MINUTE_MS = 60_000
 _UNRECORDED_PART = 100
@@ -89,7 +94,7 @@ class MemoryNamespace:
             else:
                 self._items.clear()
             for entry in reversed(new):
-                self._add(entry)
+                self._try_to_add(entry)
             self.tip = tip or self.tip
         return True
 
@@ -102,35 +107,54 @@ class MemoryNamespace:
         found = self._items.get(key)
         return None if found is None or found.is_expired(now_ms) else found
 
+    def _try_to_add(self, entry: Entry) -> None:
+        """Add an entry. One that this adapter cannot have written is left out, so that it does not hide the others."""
+        try:
+            self._add(entry)
+        except _DAMAGE as error:
+            if not self._codec.is_readable:  # for example, the key is not the one with which the value was encrypted
+                raise
+            _logger.warning("cannot read an entry of session %s: %s", self.session.id, error)
+
     def _add(self, entry: Entry) -> None:
         if isinstance(entry, CustomMessage | Custom) and entry.custom_type == PUT:
             self._put(entry.details if isinstance(entry, CustomMessage) else entry.data, entry.at_ms)
         elif isinstance(entry, Custom) and entry.custom_type == DELETED:
-            self._items.pop(entry.data, None)
+            self._items.pop(_text(entry.data), None)
         elif isinstance(entry, Custom) and entry.custom_type == RENEWED:
             for key in entry.data:
-                item = self.find(key, entry.at_ms)
+                item = self.find(_text(key), entry.at_ms)
                 if item is not None:
                     item.renewed_ms = entry.at_ms
 
     def _put(self, data: Mapping[str, Any], at_ms: int) -> None:
-        key, now = data["item"], datetime.fromtimestamp(at_ms / 1000, UTC)
+        key, now = _text(data["item"]), datetime.fromtimestamp(at_ms / 1000, UTC)
+        value, fields, ttl_ms = self._codec.decode(data["value"]), data.get("fields"), data.get("ttl_ms")
+        if not isinstance(value, dict) or not isinstance(ttl_ms, int | None):
+            raise TypeError("not an item")
         old = self.find(key, at_ms)
-        if old is None:
-            self._items.pop(key, None)  # an expired item: the new one is not at its position
-        self._items[key] = MemoryItem(
+        new = MemoryItem(
             item=Item(
-                value=self._codec.decode(data["value"]),
+                value=value,
                 key=key,
                 namespace=self._namespace,
                 created_at=now if old is None else old.item.created_at,
                 updated_at=now,
             ),
-            fields=data.get("fields"),
+            fields=fields and [*map(_text, fields)],
             vectors={path: array("f", vector) for path, vector in data.get("vectors", {}).items()},
-            ttl_ms=data.get("ttl_ms"),
+            ttl_ms=ttl_ms,
             renewed_ms=at_ms,
         )
+        if old is None:
+            self._items.pop(key, None)  # an expired item: the new one is not at its position
+        self._items[key] = new
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected text, found {type(value).__name__}")
+    return value
 
 
 # ---- entries
@@ -165,16 +189,3 @@ def texts_of(value: Mapping[str, Any], fields: Sequence[str]) -> dict[str, str]:
 
 def _shown(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False, default=str, skipkeys=True)
-
-
-# ---- keys
-
-
-def key_of(namespace: Sequence[str]) -> str:
-    """Return the key of the session of a namespace."""
-    return "/".join(quote(label, safe="", errors="surrogatepass") for label in namespace)
-
-
-def namespace_of(key: str) -> Namespace:
-    """Return the namespace of a key."""
-    return tuple(unquote(part, errors="surrogatepass") for part in key.split("/"))

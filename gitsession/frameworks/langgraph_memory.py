@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.store.base import (
     BaseStore,
     GetOp,
@@ -27,6 +26,7 @@ from langgraph.store.base import (
 )
 
 from gitsession.api.store import Store
+from gitsession.frameworks.keyed_sessions import key_of, names_of
 from gitsession.frameworks.langgraph_items import (
     AGENT,
     DELETED,
@@ -34,14 +34,12 @@ from gitsession.frameworks.langgraph_items import (
     MemoryItem,
     MemoryNamespace,
     Namespace,
-    key_of,
-    namespace_of,
     put_entry,
     texts_of,
 )
-from gitsession.frameworks.langgraph_ranking import list_namespaces, search
-from gitsession.frameworks.langgraph_values import ValueCodec
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.langgraph_search import list_namespaces, search
+from gitsession.frameworks.langgraph_values import ValueCodec, serializer
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.index.catalogue import Row
 from gitsession.model.entries import Custom, Entry
 
@@ -72,6 +70,7 @@ class GitSessionMemoryStore(BaseStore):
         index: IndexConfig | None = None,
         ttl: TTLConfig | None = None,
         serde: SerializerProtocol | None = None,
+        types: Iterable[type[Any]] = (),
     ) -> None:
         """Wrap a store.
 
@@ -82,10 +81,12 @@ class GitSessionMemoryStore(BaseStore):
             ttl: The default time to live of items, and whether a read renews it.
             serde: The serializer of values. With one that is not a ``JsonPlusSerializer``, such as one that encrypts,
                 every value is stored as its bytes, and no other program can search it.
+            types: The program's own classes whose objects are in values. Objects of other classes are not restored,
+                because a store can come from somebody else. Ignored if ``serde`` is given.
         """
         self.store = store
         self.ttl_config = ttl
-        self._codec = ValueCodec(serde or JsonPlusSerializer())
+        self._codec = ValueCodec(serde or serializer(types))
         self._embeddings = ensure_embeddings(index["embed"]) if index else None
         self._fields: Sequence[str] = (index or {}).get("fields") or ["$"]
         self._spaces: dict[Namespace, MemoryNamespace] = {}
@@ -106,7 +107,7 @@ class GitSessionMemoryStore(BaseStore):
         vectors = await self._embeddings.aembed_documents(texts) if self._embeddings and texts else []
         asked = await asyncio.gather(*map(self._embeddings.aembed_query, queries)) if self._embeddings else []
         embedded = _Embedded(dict(zip(texts, vectors)), dict(zip(queries, asked)))  # noqa: B905
-        return await completed(lambda: self._perform(ops, embedded))
+        return await run_to_completion(lambda: self._perform(ops, embedded))
 
     # ---- implementation
 
@@ -172,7 +173,7 @@ class GitSessionMemoryStore(BaseStore):
         """Return a namespace with all that any process has stored in it; ``None`` if there is none."""
         space = self._spaces.pop(namespace, None)
         if space is None or not space.refresh():  # if its session was moved to the trash, there may be another one
-            session = self.store.find_keyed(key_of(namespace), agent=AGENT) if namespace else None
+            session = self.store.find_keyed(key_of(*namespace), agent=AGENT) if namespace else None
             if session is None:
                 return None
             space = MemoryNamespace(self.store.objects, session, namespace, self._codec)
@@ -184,8 +185,9 @@ class GitSessionMemoryStore(BaseStore):
         """Return the namespaces that begin with ``prefix``, the oldest first."""
         rows: dict[Namespace, Row] = {}
         for row in self.store.sessions():
-            if row.agent == AGENT and row.key:
-                rows.setdefault(namespace_of(row.key), row)  # of several sessions with a key, the newest one is used
+            namespace = names_of(row.key) if row.agent == AGENT and row.key else None
+            if namespace is not None:
+                rows.setdefault(namespace, row)  # of several sessions with a key, the newest one is used
         found = []
         for name, row in sorted(rows.items(), key=lambda each: (each[1].created_ms, each[1].sid)):
             if name[: len(prefix)] == tuple(prefix):
@@ -200,7 +202,7 @@ class GitSessionMemoryStore(BaseStore):
         if space is None:
             if not namespace:
                 raise InvalidNamespaceError("the namespace of an item cannot be empty")
-            session = self.store.keyed_session(key_of(namespace), agent=AGENT)
+            session = self.store.keyed_session(key_of(*namespace), agent=AGENT)
         else:
             session = space.session
         session.append_all(entries, to_active=True)

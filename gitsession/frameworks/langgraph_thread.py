@@ -19,7 +19,7 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.types import INTERRUPT as INTERRUPT_CHANNEL
 
 from gitsession.errors import LeafMoved
-from gitsession.frameworks import langgraph_kept_state as kept_state
+from gitsession.frameworks import langgraph_state_cache as state_cache
 from gitsession.frameworks.langgraph_values import KEY, ValueCodec, state_of
 from gitsession.git.types import Oid
 from gitsession.model.blocks import Text
@@ -36,8 +36,8 @@ CHECKPOINT, WRITES, INTERRUPT, DELETED = (f"{KEY}:{name}" for name in ("checkpoi
 """The types of the ``custom`` entries."""
 
 _STATES_MAX = 4
-_UNKEPT_MAX = 64
-"""The number of entries from which on a state is kept."""
+_UNCACHED_MAX = 64
+"""The number of entries from which on a state is cached."""
 
 _ENTRY = "@entry"
 
@@ -106,7 +106,7 @@ class LangGraphThread:
     """The checkpoints of one session. Methods are called with ``lock`` held.
 
     The entries are read once. Later calls of ``refresh`` read only what any process has appended since. If the newest
-    state was kept (``langgraph_kept_state``), only the entries after it are read, and the others when they are needed.
+    state is cached (``langgraph_state_cache``), only later entries are read, and the others when they are needed.
     """
 
     def __init__(self, objects: GitStore, stored: StoredSession, codec: ValueCodec) -> None:
@@ -122,10 +122,10 @@ class LangGraphThread:
         self._tips: Mapping[str, Oid] = {}
         self._root: Node | None = None
         self._floor: Node | None = None
-        """The entry of the kept state, if the entries before it were not read."""
+        """The entry of the cached state, if the entries before it were not read."""
         self._floor_state: dict[str, Held] = {}
-        self._unkept: int | None = 0
-        """The number of entries that were read after the kept state; ``None`` if it must not be kept."""
+        self._uncached: int | None = 0
+        """The number of entries that were read after the cached state; ``None`` if it must not be cached."""
         self._states: OrderedDict[Oid, dict[str, Held]] = OrderedDict()
         self._copies: dict[str, ItemCopies] = {}
 
@@ -136,14 +136,14 @@ class LangGraphThread:
         tips = graph.branches(self._objects, self.sid)
         if tips != self._tips:
             if not self._positions and tips.keys() == {refs.MAIN}:
-                self._begin_at(kept_state.read(self._objects, self.sid))
+                self._begin_at(state_cache.read(self._objects, self.sid))
             new = self._unread(tips)
             if self._floor is not None and any(node.parent is None for node in new.values()):
-                self._clear()  # a branch begins before the kept state, or the history was rewritten
+                self._clear()  # a branch begins before the cached state, or the history was rewritten
                 new = self._unread(tips)
             self._read(new.values())
-            if self._unkept is not None:
-                self._unkept += len(new)
+            if self._uncached is not None:
+                self._uncached += len(new)
             self._tips = tips
         return bool(tips)
 
@@ -167,11 +167,11 @@ class LangGraphThread:
         self.records, self.writes, self.deleted, self._deleted_writes = {}, {}, set(), {}
         self._positions, self._nodes, self._floor = {}, {}, None
 
-    # ---- the kept state
+    # ---- the cached state
 
-    def keep(self, record: SavedCheckpoint) -> None:
-        """Keep the state of the newest checkpoint for other processes, if many entries were read to compute it."""
-        if self._unkept is None or self._unkept < _UNKEPT_MAX or self._tips.keys() != {refs.MAIN}:
+    def cache(self, record: SavedCheckpoint) -> None:
+        """Cache the state of the newest checkpoint for other processes, if many entries were read to compute it."""
+        if self._uncached is None or self._uncached < _UNCACHED_MAX or self._tips.keys() != {refs.MAIN}:
             return
         if self._active_record() is not record or record.id != record.greatest_id:
             return
@@ -185,29 +185,29 @@ class LangGraphThread:
         ]
         data = {**record.data, "channels": {}}
         at_ms = self._positions[record.node.oid].at_ms
-        kept = kept_state.KeptState(record.node.oid, at_ms, record.greatest_id, data, values, writes)
-        kept_state.write(self._objects, self.sid, kept)
-        self._unkept = 0
+        cached = state_cache.CachedState(record.node.oid, at_ms, record.greatest_id, data, values, writes)
+        state_cache.write(self._objects, self.sid, cached)
+        self._uncached = 0
 
-    def _begin_at(self, kept: kept_state.KeptState | None) -> None:
-        """Begin with the kept state instead of the entries before it, if it is in the history of the branch."""
-        if kept is None or not self._objects.contains(kept.oid):
+    def _begin_at(self, cached: state_cache.CachedState | None) -> None:
+        """Begin with the cached state instead of the entries before it, if it is in the history of the branch."""
+        if cached is None or not self._objects.contains(cached.oid):
             return
-        node = load(self._objects, kept.oid)
-        record = SavedCheckpoint(node, None, kept.data, ())
-        record.greatest_id = kept.greatest_id
+        node = load(self._objects, cached.oid)
+        record = SavedCheckpoint(node, None, cached.data, ())
+        record.greatest_id = cached.greatest_id
         self.records[record.id] = record
         self.writes[record.id] = {
-            (task, index): StoredWrite(channel, plain, path) for task, index, channel, plain, path in kept.writes
+            (task, index): StoredWrite(channel, plain, path) for task, index, channel, plain, path in cached.writes
         }
-        self._positions[node.oid], self._nodes[node.oid] = _Position(record, (), kept.at_ms), node
+        self._positions[node.oid], self._nodes[node.oid] = _Position(record, (), cached.at_ms), node
         self._floor = node
         self._floor_state = {
-            name: _Whole(held["plain"]) if type(held) is dict else tuple(held) for name, held in kept.values.items()
+            name: _Whole(held["plain"]) if type(held) is dict else tuple(held) for name, held in cached.values.items()
         }
 
     def read_all(self) -> None:
-        """Read the entries before the kept state. What is known of later entries is not changed."""
+        """Read the entries before the cached state. What is known of later entries is not changed."""
         floor, self._floor = self._floor, None
         if floor is None:
             return
@@ -457,7 +457,7 @@ class LangGraphThread:
     def _append(self, entries: Sequence[Entry], after: Node, branch: str, activate: bool) -> bool:
         """Append entries. If another process was first, read its entries and return False."""
         now = self._stored.clock()
-        self._unkept = None  # from now on, the state contains originals of redacted parts
+        self._uncached = None  # from now on, the state contains originals of redacted parts
         entries = [replace(entry, at_ms=now) for entry in entries]
         try:
             nodes = self._stored.append_after(entries, after=after, branch=branch, activate=activate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
@@ -44,6 +44,14 @@ _DEFAULTS: Mapping[str, Any] = {
 }
 
 
+def serializer(types: Iterable[type[Any]] = ()) -> JsonPlusSerializer:
+    """Return LangGraph's serializer, which restores only objects of LangGraph's own list of classes and of ``types``.
+
+    By default, LangGraph imports and calls what the data names. But a store can have been cloned from another machine.
+    """
+    return JsonPlusSerializer(allowed_msgpack_modules=tuple(types) or None)
+
+
 class ValueCodec:
     """The conversion of values with one serializer.
 
@@ -76,6 +84,8 @@ class ValueCodec:
         if len(plain) == 1:
             if _TYPED in plain:
                 kind, data = plain[_TYPED]
+                if self.is_readable and kind == "json":  # which can name classes, and is never written
+                    raise ValueError("a value of the kind 'json' is not read")
                 return self._serde.loads_typed((kind, data))
             if _MESSAGE in plain:
                 fields = plain[_MESSAGE]

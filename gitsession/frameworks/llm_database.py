@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.discovery.databases import OpenDatabase, opened
-from gitsession.errors import Malformed
+from gitsession.errors import Malformed, NotFound
 from gitsession.exporting import llm_rows
 from gitsession.exporting.llm_rows import AGENT, DAMAGE, KEYS, ROWS, DatabaseRow, Rows
 from gitsession.formats.base.record import SourceProblem
@@ -66,8 +66,11 @@ def import_llm(store: Store, path: Path) -> list[ImportResult]:
 
     Raises:
         Malformed: The file is not a log database of llm, or it is damaged.
+        NotFound: There is no such file.
         Unavailable: The database is locked or cannot be opened.
     """
+    if not path.is_file():
+        raise NotFound(f"cannot import '{path}': no such file", hint="pass the path of llm's logs.db")
     with opened(path, tuple(KEYS)) as db:
         tables = db.columns
         if "hash" not in tables.get("messages", ()) and "conversation_id" not in tables.get("responses", ()):

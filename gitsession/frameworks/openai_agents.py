@@ -16,10 +16,11 @@ from agents.memory.session_settings import SessionSettings, coerce_session_setti
 from gitsession.api.session import Session
 from gitsession.api.store import Store
 from gitsession.errors import LeafMoved
+from gitsession.frameworks.keyed_sessions import session_folder, since_reset
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of
-from gitsession.frameworks.session_folder import session_folder
-from gitsession.frameworks.threads import completed
+from gitsession.frameworks.worker_thread import run_to_completion
 from gitsession.model.entries import Entry, Message, Reset
+from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
 
 if TYPE_CHECKING:
@@ -89,18 +90,18 @@ class GitSession:
         """Append items to the active branch: all of them, or none if an error occurs."""
         if items:
             entries: list[Entry] = [entry_of(item) for item in items]
-            await completed(lambda: self._append(entries))
+            await run_to_completion(lambda: self._append(entries))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item from the session and return it; ``None`` if there are no items.
 
         The session continues on a branch that ends before the item. The item stays on the branch that is left.
         """
-        return await completed(self._pop)
+        return await run_to_completion(self._pop)
 
     async def clear_session(self) -> None:
         """Remove all items from the session. They stay in its history, before an entry that resets the session."""
-        await completed(self._clear)
+        await run_to_completion(self._clear)
 
     async def _atomic_replace_items(self, items: list[TResponseInputItem]) -> bool:
         """Replace all items in one transaction. ``OpenAIResponsesCompactionSession`` uses this method if it is there.
@@ -109,7 +110,7 @@ class GitSession:
         items. The replaced items stay in the history, before an entry that resets the session.
         """
         entries = [Reset(), *map(entry_of, items)]
-        await completed(lambda: self._append(entries))
+        await run_to_completion(lambda: self._append(entries))
         return True
 
     # ---- branches, as in the SDK's AdvancedSQLiteSession
@@ -129,11 +130,11 @@ class GitSession:
             Refused: The session already has a branch with this name.
             InvalidName: The name is not a valid branch name.
         """
-        return await completed(lambda: self._branch(turn_number, branch_name))
+        return await run_to_completion(lambda: self._branch(turn_number, branch_name))
 
     async def switch_to_branch(self, branch_id: str) -> None:
         """Make a branch the active branch. Raises ``NotFound`` if there is no such branch."""
-        await completed(lambda: self.stored.switch(branch_id))
+        await run_to_completion(lambda: self.stored.switch(branch_id))
 
     async def list_branches(self) -> list[dict[str, Any]]:
         """Return a dict for each branch: ``branch_id``, ``message_count``, ``user_turns`` and ``is_current``.
@@ -155,7 +156,7 @@ class GitSession:
         found = self._find()
         if found is None or limit == 0:
             return []
-        messages = (entry for entry in takewhile(_is_current, found.contents()) if isinstance(entry, Message))
+        messages = (entry for entry in since_reset(found.contents()) if isinstance(entry, Message))
         items = (item for message in messages for item in reversed(items_of(message)))
         return list(islice(items, limit if limit is not None and limit > 0 else None))[::-1]
 
@@ -190,9 +191,7 @@ class GitSession:
         if not 1 <= turn_number <= len(turns):
             problem = f"branch {stored.branch_name!r} has {len(turns)} user messages"
             raise ValueError(f"cannot branch from turn {turn_number}: {problem}")
-        taken = stored.branches()
-        free = (name for number in range(1, len(taken) + 2) if (name := f"turn-{turn_number}-{number}") not in taken)
-        name = branch_name or next(free)
+        name = branch_name or numbered_name(f"turn-{turn_number}", stored.branches())
         stored.branch(name, str(turns[turn_number - 1].parent))
         stored.switch(name)
         return name
@@ -209,11 +208,7 @@ class GitSession:
 
 def _items(session: Session) -> Iterator[tuple[Node, Any, bool]]:
     """Yield the entry, the item, and whether it is a user message, back to the last reset; the newest first."""
-    for node, entry in takewhile(lambda each: _is_current(each[1]), session.entries()):
+    for node, entry in takewhile(lambda each: not isinstance(each[1], Reset), session.entries()):
         if isinstance(entry, Message):
             for item in reversed(items_of(entry)):
                 yield node, item, entry.role == "user"
-
-
-def _is_current(entry: Entry) -> bool:
-    return not isinstance(entry, Reset)

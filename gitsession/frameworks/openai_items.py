@@ -13,9 +13,10 @@ from typing import Any
 
 from gitsession.codec.cbor import to_profile
 from gitsession.context.providers.wire import data_url
+from gitsession.errors import Malformed
 from gitsession.formats.base.fields import plain
 from gitsession.formats.codex.read_entry import read_blocks
-from gitsession.frameworks.stored_items import copied
+from gitsession.frameworks.stored_items import copied, reading
 from gitsession.model.blocks import Block, File, Image, OtherBlock, Text, Thinking, ToolCall
 from gitsession.model.entries import Message
 
@@ -26,7 +27,18 @@ _ROLES = ("user", "assistant", "system", "developer")
 
 
 def entry_of(item: Any) -> Message:
-    """Return the message for an item. Raises ``TypeError`` or ``ValueError`` if JSON cannot represent the item."""
+    """Return the message for an item.
+
+    Raises ``TypeError`` or ``ValueError`` if JSON cannot represent the item, and ``Malformed`` if it is nested too
+    deeply.
+    """
+    try:
+        return _entry_of(item)
+    except RecursionError:
+        raise Malformed("cannot store an item of the OpenAI Agents SDK: it is nested too deeply") from None
+
+
+def _entry_of(item: Any) -> Message:
     text = json.dumps(item)
     exact = json.loads(text)  # with text keys and lists, as from a file
     message = _message(to_profile(exact))
@@ -41,10 +53,14 @@ def entry_of(item: Any) -> Message:
 
 
 def items_of(message: Message) -> list[Any]:
-    """Return the items of a message: one, or one for each block if another program wrote an answer with several."""
+    """Return the items of a message: one, or one for each block if another program wrote an answer with several.
+
+    Raises ``Malformed`` if the stored item is damaged.
+    """
     rest = message.extra.get(AGENT)
     if isinstance(rest, str):
-        return [json.loads(rest)]
+        with reading("an item of the OpenAI Agents SDK"):
+            return [json.loads(rest)]
     if isinstance(rest, Mapping):
         return [{**_single(message), **copied(rest)}]
     if message.role == "assistant" and any(isinstance(block, ToolCall | Thinking) for block in message.content):

@@ -10,7 +10,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 
 from gitsession.api import Store
 from gitsession.errors import GitSessionError
-from gitsession.frameworks.session_folder import session_folder
+from gitsession.frameworks.keyed_sessions import session_folder
 from gitsession.frameworks.traces import AnswerSpan, TraceRecorder, answer_of
 
 

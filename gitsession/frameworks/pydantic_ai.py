@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import logging
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import TypeAdapter
@@ -27,12 +27,12 @@ from pydantic_ai.conversation_store import (
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from gitsession.errors import Corrupt, Malformed, MissingObject, NotFound
+from gitsession.frameworks.keyed_sessions import locked, session_folder
 from gitsession.frameworks.pydantic_messages import derive_item, messages_of
-from gitsession.frameworks.session_folder import session_folder
-from gitsession.frameworks.stored_items import copied, difference, patched, storable, to_json
+from gitsession.frameworks.stored_items import copied, difference, patched, reading, storable, to_json
 from gitsession.model.entries import Custom, Entry, Message
+from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
-from gitsession.store.lock import exclusive_lock
 
 if TYPE_CHECKING:
     from gitsession.api.session import Session
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 AGENT = "pydantic-ai"
 _RECORD = f"{AGENT}:record"
+_logger = logging.getLogger(__name__)
 _UNREADABLE = (Corrupt, Malformed, MissingObject, NotFound)
 """Errors of a damaged session, in which an entry of another session is not searched."""
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
@@ -118,18 +119,24 @@ class GitSessionConversationStore(ConversationStore):
     def _record_of(self, session: Session, conversation_id: str) -> ConversationRecord | None:
         for node, entry in session.entries():
             value = entry.data if isinstance(entry, Custom) and entry.custom_type == _RECORD else None
-            value = json.loads(value) if isinstance(value, str) else _beside(entry).get("record")
-            if value is not None:
+            with reading(f"the record of conversation {conversation_id!r}"):
+                value = json.loads(value) if isinstance(value, str) else _beside(entry).get("record")
+                record = None if value is None else _RECORDS.validate_python(value)
+            if record is not None:
                 if "id" in _beside(entry):
                     self._homes[_beside(entry)["id"]] = session.id, node.oid
-                record = _RECORDS.validate_python(value)
                 return record if record.conversation_id == conversation_id else None
         return None
 
     def _records(self, scope: str | None, limit: int | None) -> list[ConversationRecord]:
         keys = [row.key for row in self._store.sessions() if row.agent == AGENT and row.key is not None]
-        records = [record for record in map(self._record, keys) if record is not None]
-        found = [record for record in records if scope is None or record.scope == scope]
+        records = []
+        for key in keys:
+            try:
+                records.append(self._record(key))
+            except _UNREADABLE as error:  # it does not hide the others
+                _logger.warning("%s", error)
+        found = [record for record in records if record is not None and scope in (None, record.scope)]
         return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
@@ -167,18 +174,10 @@ class GitSessionConversationStore(ConversationStore):
 
     # ---- writing
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the lock under which a record is compared and written."""
-        folder = self._store.objects.local_dir
-        lock = contextlib.nullcontext() if folder is None else exclusive_lock(folder / f"{AGENT}.lock")
-        with self._mutex, lock:
-            yield
-
     def _write(self, record: ConversationRecord, new: tuple[ConversationEntry, ...], expected: str | None) -> None:
         key, saved = record.conversation_id, to_json(_RECORDS.dump_python(record, mode="json"))
         groups = [_from_entry(entry) for entry in new]
-        with self._locked():
+        with locked(self._store, AGENT, self._mutex):
             session = self._store.find_keyed(key, agent=AGENT)
             stored = None if session is None else self._record_of(session, key)
             if (stored.revision if stored is not None else None) != expected:
@@ -230,16 +229,15 @@ class GitSessionConversationStore(ConversationStore):
         if record is not None and record.head_id == entry_id:
             return session
         node = session.resolve("root") if entry_id is None else self._find(entry_id)[1]
-        existing = session.branches()
-        for name, tip in existing.items():
+        branches = session.branches()
+        for name, tip in branches.items():
             newest = next(_places(session.entries(tip)), None)
             if (newest.beside["id"] if newest is not None else None) == entry_id:
                 return session.on(name)
-        name = next(name for number in count(1) if (name := f"branch-{number}") not in existing)
-        return session.branch(name, at=node)
+        return session.branch(numbered_name("branch", branches), at=node)
 
     def _delete(self, conversation_id: str, expected: str) -> None:
-        with self._locked():
+        with locked(self._store, AGENT, self._mutex):
             session = self._store.find_keyed(conversation_id, agent=AGENT)
             stored = None if session is None else self._record_of(session, conversation_id)
             if session is None or stored is None or stored.revision != expected:
@@ -266,7 +264,13 @@ def _places(entries: Iterator[tuple[Node, Entry]]) -> Iterator[_Place]:
 
 def _beside(entry: Entry) -> Mapping[str, Any]:
     kept = entry.extra.get(AGENT) if isinstance(entry, Message) else None
-    return json.loads(kept) if isinstance(kept, str) else {}
+    if not isinstance(kept, str):
+        return {}
+    with reading("a message of Pydantic AI"):
+        found = json.loads(kept)
+        if not isinstance(found, dict) or not isinstance(found.get("id", ""), str):
+            raise TypeError("the data beside it is damaged")
+        return found
 
 
 def _with_beside(message: Message, beside: Mapping[str, Any]) -> Message:
@@ -281,7 +285,8 @@ def _from_entry(entry: ConversationEntry) -> tuple[list[Message], Any]:
 
 
 def _to_entry(place: _Place) -> ConversationEntry:
-    change = place.beside["change"]
-    item = copied(derive_item(place.messages))
-    [message] = ModelMessagesTypeAdapter.validate_python([item if change is None else patched(item, change)])
-    return ConversationEntry(id=place.beside["id"], parent_id=place.beside["parent"], message=message)
+    with reading(f"the entry {place.beside['id']!r} of a conversation"):
+        change = place.beside["change"]
+        item = copied(derive_item(place.messages))
+        [message] = ModelMessagesTypeAdapter.validate_python([item if change is None else patched(item, change)])
+        return ConversationEntry(id=place.beside["id"], parent_id=place.beside["parent"], message=message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 from smolagents.memory import AgentMemory, MemoryStep, SystemPromptStep
@@ -15,10 +15,11 @@ from gitsession.api.store import Store
 from gitsession.dataclass import dataclass
 from gitsession.errors import LeafMoved
 from gitsession.frameworks import smolagents_steps as convert
-from gitsession.frameworks.session_folder import session_folder
+from gitsession.frameworks.keyed_sessions import session_folder
 from gitsession.frameworks.smolagents_steps import AGENT, Images, Item
 from gitsession.frameworks.stored_items import difference, patched
 from gitsession.model.entries import Custom, Entry, Instructions, Reset
+from gitsession.sessions.graph import numbered_name
 from gitsession.sessions.node import Node
 
 _EDIT = "smolagents:edit"
@@ -152,8 +153,7 @@ class GitSessionMemory(AgentMemory):
         try:
             nodes = stored.append_after(entries, after=self._tip, branch=self._branch)
         except LeafMoved:
-            taken = self._stored.branches()
-            branch = next(name for number in count(1) if (name := f"memory-{number}") not in taken)
+            branch = numbered_name("memory", self._stored.branches())
             nodes = stored.append_after(entries, after=self._tip, branch=branch, activate=True)
             self._stored = self._stored.on(branch)
             self._branch = branch

@@ -99,7 +99,7 @@ def stored_item(entries: Sequence[Entry], at: int) -> tuple[Item, Any] | None:
         raise damaged(error) from error
 
 
-DAMAGE = (LookupError, TypeError, ValueError, AttributeError, RecursionError)
+DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 """The errors that stored data causes if it is not what this adapter has written."""
 
 

@@ -8,9 +8,10 @@ can, unlike the format of entries. FROZEN: an item that is stored depends on the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from gitsession.codec.cbor import to_profile
@@ -18,6 +19,23 @@ from gitsession.errors import Malformed
 from gitsession.model.entries import CustomMessage, Message
 
 Content = TypeVar("Content", Message, CustomMessage)
+
+
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""The errors that stored data causes if it is not what an adapter has written."""
+
+
+@contextlib.contextmanager
+def reading(what: str) -> Iterator[None]:
+    """Raise ``Malformed`` if the body fails because stored data is not what an adapter has written.
+
+    ``what``: what is read, for the error.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        hint = "continue after an earlier entry, with gitsession rewind"
+        raise Malformed(f"cannot read {what}: {error}", hint=hint) from error
 
 
 def to_json(value: Any) -> Any:

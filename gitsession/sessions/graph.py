@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from itertools import count
 
 from gitsession.codec.digest import to_base32
@@ -72,6 +72,11 @@ def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
     if not name.isprintable() or "/" in name or name.endswith(".lock") or len(name.encode()) > NAME_BYTES_MAX:
         return None
     return store.ref(refs.leaf(sid, name)) if name and refs.is_branch(name) else None
+
+
+def numbered_name(stem: str, taken: Container[str]) -> str:
+    """Return the first of the names ``stem-1``, ``stem-2`` and so on that is not taken."""
+    return next(name for number in count(1) if (name := f"{stem}-{number}") not in taken)
 
 
 class BranchNamer:

@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from gitsession.codec.digest import to_base64url
@@ -391,8 +390,7 @@ class StoredSession:
         """
         name = onto
         if not onto or self._store.ref(refs.leaf(self.id, onto)) != node.oid:
-            existing = self.branches()
-            name = next(name for number in count(1) if (name := f"rewind-{number}") not in existing)
+            name = graph.numbered_name("rewind", self.branches())
             tx.move(refs.leaf(self.id, name), node.oid, expected=None)
         self._activate(tx, name)
         return name

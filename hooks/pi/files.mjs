@@ -3,7 +3,7 @@
 
 import { posix } from "node:path";
 
-import { GitSessionServer, parseHeader, readLines } from "./rpc.mjs";
+import { GitSessionServer, parseHeader, readHeader, readLines } from "./rpc.mjs";
 
 export { GitSessionEnded, GitSessionError, GitSessionServer } from "./rpc.mjs";
 
@@ -122,7 +122,7 @@ export class GitSessionFiles {
     const { sessions } = await this.#server.call("sessions.list");
     const ids = sessions.filter(({ agent }) => agent === "pi").map(({ session }) => session);
     const headers = await Promise.all(ids.map((session) => this.#header(session)));
-    const found = ids.map((session, at) => ({ session, header: headers[at] })).filter(({ header }) => header?.cwd);
+    const found = ids.map((session, at) => ({ session, header: headers[at] })).filter(({ header }) => typeof header?.cwd === "string");
     const files = found.map((file) => ({ ...file, path: this.#path(file.header) }));
     for (const file of files) if (!this.#files.has(file.path)) this.#files.set(file.path, { ...file, count: 0 });
     return files;
@@ -130,8 +130,9 @@ export class GitSessionFiles {
 
   async #header(session) {
     if (!this.#headers.has(session)) {
-      const { lines } = await this.#server.call("lines.read", { session, limit: 1 });
-      this.#headers.set(session, parseHeader(lines[0]));
+      const header = await readHeader(this.#server, session);
+      if (header === undefined) return undefined;
+      this.#headers.set(session, header);
     }
     return this.#headers.get(session);
   }

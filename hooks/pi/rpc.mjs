@@ -127,10 +127,20 @@ export async function readLines(server, session) {
 export async function listHeaders(server) {
   const { sessions } = await server.call("sessions.list");
   const found = sessions.filter(({ agent }) => agent === "pi").map(async ({ session }) => {
-    const { lines } = await server.call("lines.read", { session, limit: 1 });
-    return { session, header: parseHeader(lines[0]) };
+    return { session, header: await readHeader(server, session) };
   });
   return (await Promise.all(found)).filter(({ header }) => header !== undefined);
+}
+
+/** Return the header of a session; undefined if it has none, or if it cannot be read, so that it hides no other one. */
+export async function readHeader(server, session) {
+  try {
+    const { lines } = await server.call("lines.read", { session, limit: 1 });
+    return parseHeader(lines[0]);
+  } catch (error) {
+    if (error instanceof GitSessionError) return undefined;
+    throw error;
+  }
 }
 
 /** Return the header in a line; undefined if the line is no header. */

@@ -1,4 +1,4 @@
-// Session storage for pi-agent-core 0.85 to 0.99: its interfaces `Storage` and `SessionRepo` on a gitsession store.
+// Session storage for pi-agent-core 0.86 to 0.99: its interfaces `Storage` and `SessionRepo` on a gitsession store.
 // See docs/how-to/keep-pi-sessions.md.
 
 import { randomUUID } from "node:crypto";

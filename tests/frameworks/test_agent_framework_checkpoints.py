@@ -243,6 +243,11 @@ HOSTILE = {
     "not a time": {"$": "datetime", "text": "yesterday"},
     "an invalid argument": {"$": "call", "class": "decimal:Decimal", "args": ["x"]},
     "a terabyte": {"$": "new", "class": "builtins:bytes", "args": [2**40]},
+    "a terabyte from a range": {
+        "$": "call",
+        "class": "collections:deque",
+        "args": [{"$": "call", "class": "builtins:range", "args": [2**40]}],
+    },
     "a terabyte by a call": {"$": "call", "class": "builtins:bytearray", "args": [2**40]},
     "not a generic class": {"$": "generic", "class": "builtins:int", "args": []},
     "an empty union": {"$": "union", "args": []},

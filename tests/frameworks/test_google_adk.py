@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 pytest.importorskip("google.adk")
 
-from framework_items import JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
+from framework_items import DAMAGED_JSON, JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
 from google.adk.errors._stale_session_error import StaleSessionError
 from google.adk.errors.already_exists_error import AlreadyExistsError
 from google.adk.errors.session_not_found_error import SessionNotFoundError
@@ -23,9 +24,10 @@ from google.genai import types
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gitsession import Image, Store, Text, ToolCall
+from gitsession import Image, Malformed, Message, Store, Text, ToolCall
 from gitsession.frameworks import google_adk
-from gitsession.frameworks.google_adk import GitSessionService
+from gitsession.frameworks.google_adk import AGENT, GitSessionService
+from gitsession.model.entries import Custom
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-1e9, 1e9) | JSON_TEXT
 VALUES = st.recursive(
@@ -309,3 +311,27 @@ def test_a_service_reads_only_new_entries(monkeypatch: pytest.MonkeyPatch) -> No
 def test_program_of_the_guide_runs_unchanged(tmp_path: Path) -> None:
     output = run_programs("keep-framework-conversations.md", "import asyncio\n\nfrom google.adk", folder=tmp_path)
     assert output == "You are Ada.\n4 events\n"
+
+
+@pytest.mark.parametrize("text", DAMAGED_JSON)
+@pytest.mark.parametrize("kind", ["message", "session", "event"])
+def test_a_session_of_somebody_else_hides_no_other_one(kind: str, text: str) -> None:
+    with Store.in_memory() as store:
+        service = GitSessionService(store)
+        for id in ("bad", "good"):
+            asyncio.run(service.create_session(app_name="a", user_id="u", session_id=id))
+        is_message = kind == "message"
+        message = Message(role="user", content=(), extra={AGENT: text})
+        entry = message if is_message else Custom(custom_type=f"{AGENT}:{kind}", data=text)
+        store.session(f"{AGENT}:a/u/bad").append(entry)
+        found = asyncio.run(service.list_sessions(app_name="a")).sessions
+        assert "good" in [session.id for session in found]
+        with contextlib.suppress(Malformed):
+            assert asyncio.run(service.get_session(app_name="a", user_id="u", session_id="bad")) is not None
+
+
+def test_a_damaged_state_is_an_error() -> None:
+    with Store.in_memory() as store:
+        store.keyed_session("a/u", agent=AGENT).append(Custom(custom_type=f"{AGENT}:state", data="{"))
+        with pytest.raises(Malformed, match="cannot read the state 'a/u'"):
+            asyncio.run(GitSessionService(store).get_user_state(app_name="a", user_id="u"))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import itertools
 import operator
 import os
@@ -21,6 +23,7 @@ import pytest
 pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
 import langgraph.checkpoint.base
+import ormsgpack
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple, empty_checkpoint
 from langgraph.checkpoint.memory import InMemorySaver
@@ -30,6 +33,7 @@ from benchmarks import data
 from gitsession import Message, Store, Text
 from gitsession.frameworks.langgraph import GitSessionSaver
 from gitsession.frameworks.langgraph_thread import LangGraphThread
+from gitsession.frameworks.langgraph_values import ValueCodec
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -72,9 +76,9 @@ def messages_of(found: CheckpointTuple | None) -> list[Any]:
 
 @pytest.fixture
 def cold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Open a thread anew for each operation, with the state that the last reader kept."""
+    """Open a thread anew for each operation, with the state that the last reader cached."""
     monkeypatch.setattr("gitsession.frameworks.langgraph._THREADS_MAX", 0)
-    monkeypatch.setattr("gitsession.frameworks.langgraph_thread._UNKEPT_MAX", 1)
+    monkeypatch.setattr("gitsession.frameworks.langgraph_thread._UNCACHED_MAX", 1)
 
 
 @pytest.mark.parametrize("fixture", [None, "cold"])
@@ -441,13 +445,13 @@ def shown(found: Iterable[CheckpointTuple | None]) -> list[str]:
     return [repr(one and one._replace(checkpoint=sorted(one.checkpoint.items()))) for one in found]
 
 
-# ---- the kept state of a long thread
+# ---- the cached state of a long thread
 
 
 @pytest.fixture
-def keeping(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Keep the state of short threads, too, and return the ids of the sessions whose entries were all read."""
-    monkeypatch.setattr("gitsession.frameworks.langgraph_thread._UNKEPT_MAX", 1)
+def caching(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Cache the state of short threads, too, and return the ids of the sessions whose entries were all read."""
+    monkeypatch.setattr("gitsession.frameworks.langgraph_thread._UNCACHED_MAX", 1)
     complete: list[str] = []
     read_all = LangGraphThread.read_all
 
@@ -459,11 +463,11 @@ def keeping(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return complete
 
 
-def kept_files(store: Store) -> list[Path]:
+def cached_files(store: Store) -> list[Path]:
     return [*(store.objects.git_dir / "gitsession" / "threads").glob("*")]
 
 
-def test_another_process_reads_only_what_follows_the_kept_state(store: Store, keeping: list[str]) -> None:
+def test_another_process_reads_only_what_follows_the_cached_state(store: Store, caching: list[str]) -> None:
     memory = InMemorySaver()
     ids = [f"{number:08}" for number in range(12)]
     for saver in (GitSessionSaver(store), memory):
@@ -474,7 +478,7 @@ def test_another_process_reads_only_what_follows_the_kept_state(store: Store, ke
             saver.put_writes(config, [("n", number), (ERROR, "no")], "task")
             if number == 6 and saver is not memory:
                 GitSessionSaver(store).get_tuple(at())
-    [file] = kept_files(store)
+    [file] = cached_files(store)
     assert file.stat().st_mode & 0o777 == 0o600
     saver = GitSessionSaver(store)
     assert shown([saver.get_tuple(at())]) == shown([memory.get_tuple(at())])
@@ -482,14 +486,14 @@ def test_another_process_reads_only_what_follows_the_kept_state(store: Store, ke
         one.put_writes(at(id=ids[-1]), [(ERROR, "again")], "task")
         put(one, at(id=ids[-1]), {"messages": MESSAGES, "n": 0}, {"messages": 99, "n": 99}, 1, "00000099")
     assert shown([saver.get_tuple(at())]) == shown([memory.get_tuple(at())])
-    assert keeping == []
+    assert caching == []
     assert shown(saver.list(at())) == shown(memory.list(at()))
-    assert keeping == [store.session("langgraph:t").id]
+    assert caching == [store.session("langgraph:t").id]
     assert shown(GitSessionSaver(store).list(at())) == shown(memory.list(at()))
 
 
 @pytest.mark.parametrize("operation", ["find", "list", "fork", "prune", "copy", "first", "writes", "rewind"])
-def test_all_entries_are_read_when_they_are_needed(store: Store, keeping: list[str], operation: str) -> None:
+def test_all_entries_are_read_when_they_are_needed(store: Store, caching: list[str], operation: str) -> None:
     memory, ids = InMemorySaver(), [f"{number:08}" for number in range(5)]
     for saver in (GitSessionSaver(store), memory):
         config = at()
@@ -497,9 +501,9 @@ def test_all_entries_are_read_when_they_are_needed(store: Store, keeping: list[s
             config = put(saver, config, {"messages": MESSAGES[: number + 1]}, {"messages": number}, number, id)
             saver.put_writes(config, [("n", number), (ERROR, "no")], "task")
     GitSessionSaver(store).get_tuple(at())
-    assert len(kept_files(store)) == 1
+    assert len(cached_files(store)) == 1
     saver = GitSessionSaver(store)
-    assert saver.get_tuple(at()) is not None and keeping == []
+    assert saver.get_tuple(at()) is not None and caching == []
     for one in (saver, memory):
         if operation == "find":
             assert messages_of(one.get_tuple(at(id=ids[1]))) == MESSAGES[:2]
@@ -527,25 +531,25 @@ def test_all_entries_are_read_when_they_are_needed(store: Store, keeping: list[s
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", b"x" * 1000])
-def test_a_damaged_kept_state_is_ignored(store: Store, keeping: list[str], damage: bytes) -> None:
+def test_a_damaged_cached_state_is_ignored(store: Store, caching: list[str], damage: bytes) -> None:
     grown(GitSessionSaver(store), MESSAGES[:5])
     GitSessionSaver(store).get_tuple(at())
-    [file] = kept_files(store)
+    [file] = cached_files(store)
     file.write_bytes(file.read_bytes()[: 40 if damage else 0] + damage)
     assert messages_of(GitSessionSaver(store).get_tuple(at())) == MESSAGES[:5]
 
 
-def test_no_secret_is_kept_and_a_purge_deletes_the_kept_state(store: Store, keeping: list[str]) -> None:
+def test_no_secret_is_cached_and_a_purge_deletes_the_cached_state(store: Store, caching: list[str]) -> None:
     token = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
     saver = GitSessionSaver(store)
     grown(saver, [HumanMessage(f"use {token}"), HumanMessage("a private word")])
     saver.get_tuple(at())
-    assert kept_files(store) == []  # the state has the original
+    assert cached_files(store) == []  # the state has the original
     GitSessionSaver(store).get_tuple(at())
-    [file] = kept_files(store)
+    [file] = cached_files(store)
     assert token.encode() not in file.read_bytes() and b"private word" in file.read_bytes()
     store.purges.apply(store.purges.plan(text="private word"))
-    assert kept_files(store) == []
+    assert cached_files(store) == []
     found = GitSessionSaver(store).get_tuple(at())
     assert "private word" not in repr(found)
 
@@ -757,3 +761,28 @@ def test_the_guide_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     with Store.open("agent.git") as store:
         said = [node.subject for node in store.session("langgraph:cleanup").history() if node.kind == "message"]
     assert said == ["user: Clean up", "assistant: I delete hello.txt.", "user: no", "assistant: The answer was no."]
+
+
+@dataclasses.dataclass
+class Place:
+    name: str
+
+
+def test_only_objects_of_listed_classes_are_restored(store: Store) -> None:
+    put(GitSessionSaver(store), at(), {"place": Place("Paris"), "messages": MESSAGES[:2]}, {"place": 1}, 1)
+    for types, expected in (([Place], Place("Paris")), ([], {"name": "Paris"})):
+        found = GitSessionSaver(store, types=types).get_tuple(at())
+        assert found is not None and found.checkpoint["channel_values"]["place"] == expected
+
+
+def test_a_thread_from_somebody_else_runs_no_code(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evil = ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "system", f"touch '{tmp_path / 'run'}'"))))
+    saver = GitSessionSaver(store)
+    monkeypatch.setattr(ValueCodec, "encode", lambda self, value: {"@typed": ["msgpack", evil]})
+    put(saver, at(), {"place": 1}, {"place": 1}, 1)
+    monkeypatch.undo()
+    with contextlib.suppress(TypeError):  # the checkpoint itself is not restored
+        GitSessionSaver(store).get_tuple(at())
+    assert not (tmp_path / "run").exists()

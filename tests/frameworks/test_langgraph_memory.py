@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 import os
@@ -22,13 +23,16 @@ from hypothesis import strategies as st
 
 pytest.importorskip("langgraph.checkpoint.base", reason="the extra langgraph is not installed")
 
+import ormsgpack
 from langchain_core.messages import HumanMessage
 from langgraph.store.base import GetOp, InvalidNamespaceError, Item, ListNamespacesOp, MatchCondition, PutOp, SearchOp
 from langgraph.store.memory import InMemoryStore
 
 from gitsession import Malformed, Store
-from gitsession.frameworks.langgraph_items import AGENT, key_of, namespace_of
+from gitsession.frameworks.keyed_sessions import key_of, names_of
+from gitsession.frameworks.langgraph_items import AGENT, DELETED, PUT, RENEWED
 from gitsession.frameworks.langgraph_memory import GitSessionMemoryStore
+from gitsession.model.entries import Custom, CustomMessage
 
 USER = ("users", "ada")
 MINUTE_MS = 60_000
@@ -58,11 +62,14 @@ class Peer(InMemoryStore):
     """``InMemoryStore`` without namespaces that have no items: it lists namespaces that were only read, too."""
 
     def batch(self, ops: Any) -> list[Any]:
-        ops = list(ops)
-        known = {*self._data, *(op.namespace for op in ops if isinstance(op, PutOp) and op.value is not None)}
+        ops, old = list(ops), {*self._data}
         found = super().batch(ops)
-        for namespace in {*self._data} - known:
+        last = {(op.namespace, op.key): op for op in ops if isinstance(op, PutOp)}
+        new = dict.fromkeys(op.namespace for op in last.values() if op.value is not None and op.namespace not in old)
+        created = {namespace: self._data[namespace] for namespace in new}
+        for namespace in {*self._data} - old:  # in the order of the first operation, even if it only reads
             del self._data[namespace]
+        self._data.update(created)
         return found
 
     def _handle_list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
@@ -332,8 +339,17 @@ def test_an_encrypting_serializer_encrypts_values(store: Store) -> None:
 
 @given(st.lists(st.text(st.characters(codec=None), min_size=1, max_size=4), min_size=1, max_size=3).map(tuple))
 def test_a_key_determines_its_namespace(namespace: tuple[str, ...]) -> None:
-    key = key_of(namespace)
-    assert namespace_of(key) == namespace and key.isascii()
+    key = key_of(*namespace)
+    assert names_of(key) == namespace and key.isascii()
+
+
+@pytest.mark.parametrize("key", ["%FF", "users/%ED%B0", "us%65rs", "é"])
+def test_a_session_with_another_key_is_no_namespace(store: Store, key: str) -> None:
+    store.keyed_session(key, agent=AGENT)
+    memory = GitSessionMemoryStore(store)
+    memory.put(USER, "k", {"n": 1})
+    assert memory.list_namespaces() == [USER]
+    assert [item.key for item in memory.search(())] == ["k"]
 
 
 def test_what_cannot_be_stored_is_refused_and_nothing_is_written(store: Store) -> None:
@@ -543,3 +559,63 @@ def test_a_key_that_is_a_uuid_is_no_secret_and_a_clone_finds_its_item(store: Sto
             {"text": "about 0"},
             {"text": "about 1"},
         ]
+
+
+# ---- a store from somebody else
+
+
+def touching(path: Path) -> bytes:
+    """Return a value in MessagePack that calls ``os.system`` if every class is allowed."""
+    return ormsgpack.packb(ormsgpack.Ext(0, ormsgpack.packb(("os", "system", f"touch '{path}'"))))
+
+
+def test_a_value_from_somebody_else_runs_no_code(store: Store, tmp_path: Path) -> None:
+    data = {"item": "k", "value": {"x": {"@typed": ["msgpack", touching(tmp_path / "run")]}}}
+    store.keyed_session("users/ada", agent=AGENT).append(Custom(custom_type=PUT, data=data))
+    assert "touch" in GitSessionMemoryStore(store).get(USER, "k").value["x"]
+    assert not (tmp_path / "run").exists()
+
+
+@dataclasses.dataclass
+class Editor:
+    name: str
+
+
+def test_an_object_is_restored_if_its_class_is_listed(store: Store) -> None:
+    GitSessionMemoryStore(store).put(USER, "k", {"editor": Editor("Vim")})
+    assert GitSessionMemoryStore(store, types=[Editor]).get(USER, "k").value == {"editor": Editor("Vim")}
+    assert GitSessionMemoryStore(store).get(USER, "k").value == {"editor": {"name": "Vim"}}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        Custom(custom_type=PUT, data=None),
+        Custom(custom_type=PUT, data=[]),
+        Custom(custom_type=PUT, data={"item": "k"}),
+        Custom(custom_type=PUT, data={"item": [], "value": {}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": 1}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": 1}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": ["pickle", b"x"]}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": ["json", b'{"lc": 1}']}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": ["msgpack", b"\xc1"]}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@message": {"role": "x", "fields": {}}}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "vectors": {"a": "b"}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "vectors": {"a": b"123"}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "ttl_ms": "x"}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "fields": 7}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}}, at_ms=2**62),
+        CustomMessage(custom_type=PUT, content=()),
+        Custom(custom_type=DELETED, data=[]),
+        Custom(custom_type=RENEWED, data=7),
+        Custom(custom_type=RENEWED, data=[[]]),
+    ],
+)
+def test_an_entry_that_the_adapter_did_not_write_does_not_hide_the_others(store: Store, entry: Any) -> None:
+    GitSessionMemoryStore(store).put(USER, "good", {"text": "Vim"})
+    store.session("langgraph-memory:users/ada").append(entry)
+    memory = GitSessionMemoryStore(store)
+    memory.put(USER, "k2", {"n": 1})
+    assert memory.get(USER, "good").value == {"text": "Vim"}
+    assert ("good", {"text": "Vim"}) in [(item.key, item.value) for item in memory.search(USER, query="Vim")]
+    memory.get(USER, "k")

@@ -532,6 +532,17 @@ def test_the_command_line_imports_and_exports_a_log(run: Run, tmp_path: Path) ->
     assert "damaged" in run("import", "--from", "llm", str(tmp_path / "no.db"), code=5, err=True)
 
 
+def test_import_names_a_log_that_is_missing_or_empty_and_the_option_for_a_log(run: Run, tmp_path: Path) -> None:
+    migrate(sqlite_utils.Database(tmp_path / "empty.db"))
+    for path in (tmp_path / "missing.db", tmp_path):
+        told = run("import", "--from", "llm", str(path), code=3, err=True)
+        assert f"cannot import '{path}': no such file" in told and "logs.db" in told
+    told = run("import", "--from", "llm", str(tmp_path / "empty.db"), code=1, err=True)
+    assert f"no session files found in '{tmp_path / 'empty.db'}'" in told
+    told = run("import", str(tmp_path / "empty.db"), code=3, err=True)
+    assert "hint: pass --from llm" in told
+
+
 def test_a_log_in_use_is_read_and_a_changed_row_is_recorded(tmp_path: Path) -> None:
     run_llm("Hello", "-m", "scripted", "-d", str(tmp_path / "logs.db"))
     with Store.in_memory() as store:

@@ -17,7 +17,7 @@ agents = pytest.importorskip("agents")
 from agents.extensions.memory import AdvancedSQLiteSession  # noqa: E402
 from agents.memory import OpenAIResponsesCompactionSession, Session, SQLiteSession  # noqa: E402
 
-from gitsession import LeafMoved, Message, NotFound, Store, ToolCall, text  # noqa: E402
+from gitsession import LeafMoved, Malformed, Message, NotFound, Store, ToolCall, text  # noqa: E402
 from gitsession.frameworks.openai_agents import GitSession  # noqa: E402
 from gitsession.frameworks.openai_items import AGENT, entry_of, items_of  # noqa: E402
 from gitsession.sessions.session import StoredSession  # noqa: E402
@@ -160,6 +160,22 @@ def test_an_answer_with_several_blocks_becomes_several_items() -> None:
     calls = [text("Both."), ToolCall("a", "read", {"path": "x"}), ToolCall("b", "read", {"path": "y"})]
     found = items_of(Message.assistant(calls))
     assert [each["type"] for each in found] == ["message", "function_call", "function_call"]
+
+
+@pytest.mark.parametrize("kept", ["{", "[" * 99_999])
+def test_a_damaged_item_is_an_error(kept: str) -> None:
+    with pytest.raises(Malformed, match="cannot read an item"):
+        items_of(Message(role="user", content=(), extra={AGENT: kept}))
+
+
+def test_an_item_that_is_nested_too_deeply_is_refused_and_nothing_is_stored() -> None:
+    item: Any = []
+    for _ in range(5000):
+        item = [item]
+    with Store.in_memory() as store:
+        with pytest.raises(Malformed, match="cannot store"):
+            asyncio.run(GitSession("ada", store).add_items([{"role": "user", "content": item}]))
+        assert store.sessions() == []
 
 
 def test_the_class_implements_the_protocol() -> None:

@@ -139,6 +139,17 @@ def test_files_of_pi_are_sessions_of_the_store() -> None:
         assert len(store.trash.list()) == 1
 
 
+def test_session_that_is_no_file_of_pi_hides_no_other_one() -> None:
+    header = {"type": "session", "version": 3, "timestamp": "2026-02-01T00:00:00.000Z"}
+    with Store.open() as store:
+        store.keyed_session("x", agent="pi").append(Message.user("not in a file of pi"))
+        for id, cwd in (("a", "/work"), ("b", 5), ("c", {})):
+            data = json.dumps({**header, "id": id, "cwd": cwd}).encode() + b"\n"
+            store.agents.import_data(FORMATS["pi"], data)
+    found = node("list")
+    assert "a" in found["ids"] and found["folders"] == ["--work--"]
+
+
 def test_session_of_pis_program_is_opened_with_its_names_and_branches() -> None:
     """Lines that pi itself wrote become entries, and the branch main ends at the last of them."""
     header = {"type": "session", "version": 3, "id": "p", "timestamp": "2026-02-01T00:00:00.000Z", "cwd": "/work"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,7 @@ import pytest
 
 pytest.importorskip("pydantic_ai")
 
-from framework_items import JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
+from framework_items import DAMAGED_JSON, JSON_TEXT, kill_after, kill_after_each_transaction, run_programs
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pydantic_ai import Agent, DeferredToolRequests
@@ -44,8 +45,8 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RequestUsage, RunUsage
 
-from gitsession import Image, MissingObject, Store, Text, ToolCall
-from gitsession.frameworks.pydantic_ai import GitSessionConversationStore
+from gitsession import Image, Malformed, Message, MissingObject, Store, Text, ToolCall
+from gitsession.frameworks.pydantic_ai import AGENT, GitSessionConversationStore
 
 SCALARS = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(-1e9, 1e9) | JSON_TEXT
 VALUES = st.recursive(
@@ -363,6 +364,20 @@ def test_a_damaged_conversation_is_an_error_and_hides_no_other_one(tmp_path: Pat
             assert asyncio.run(conversations.read_entry(record.head_id)).id == record.head_id
         with pytest.raises(MissingObject):
             asyncio.run(conversations.load("a"))
+
+
+@pytest.mark.parametrize("text", DAMAGED_JSON)
+def test_a_conversation_of_somebody_else_hides_no_other_one(text: str) -> None:
+    with Store.in_memory() as store:
+        conversations = GitSessionConversationStore(store)
+        asyncio.run(conversations.save(Conversation(messages=[ModelRequest([])], conversation_id="good")))
+        message = Message(role="user", content=(), extra={AGENT: text})
+        store.keyed_session("bad", agent=AGENT).append(message)
+        assert [record.conversation_id for record in asyncio.run(conversations.read_records())] == ["good"]
+        with contextlib.suppress(Malformed):
+            assert asyncio.run(conversations.read_record("bad")) is None
+        with pytest.raises((LookupError, Malformed)):
+            asyncio.run(conversations.read_history("x"))
 
 
 def test_a_rewind_restores_the_conversation_and_the_files(tmp_path: Path) -> None:

@@ -316,6 +316,7 @@ DAMAGED: dict[str, Any] = {
     "an unknown step": '{"step": "x", "entries": 1, "change": null}',
     "too many entries": '{"step": "task", "entries": 9, "change": null}',
     "no number of entries": '{"step": "task", "entries": "many", "change": null}',
+    "infinitely many entries": '{"step": "task", "entries": Infinity, "change": null}',
     "a change of nothing": '{"step": "task", "entries": 1, "change": {"x": {"y": {}}}}',
     "a task without its text": '{"step": "task", "entries": 1, "change": {"task": []}}',
     "a damaged image": '{"step": "task", "entries": 1, "change": {"task_images": [["iVBORw0KGgo="]]}}',

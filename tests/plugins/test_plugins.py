@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -457,10 +458,12 @@ def test_two_plugins_with_a_rule_of_one_name_are_refused(install, tmp_path):
 # The command line
 
 
-def run(folder: Path, path: Path | None, *words: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, path: Path | None, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "GITSESSION_DIR": str(folder / "store.git"), "PYTHONPATH": str(path or "")}
     command = [sys.executable, "-m", "gitsession", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False, env=environment, input=input
+    )
 
 
 def test_broken_plugins_are_listed_by_doctor_and_break_no_other_command(tmp_path):
@@ -495,6 +498,21 @@ def test_command_that_needs_a_list_of_formats_warns_and_continues(tmp_path):
     assert done.returncode == 75
     assert done.stderr.startswith("error: cannot use the plugin 'broken' of acme-tools 1.0")
     assert "hint: update or uninstall acme-tools" in done.stderr
+
+
+def test_output_of_a_plugin_does_not_mix_with_that_of_gitsession(tmp_path):
+    code = "print('imported')\ndef noisy(text, model): print('called'); return len(text)"
+    points = {"formats:noisy": "noisy", "tokenizers:noisy": "noisy"}
+    noisy = distribution(tmp_path / "packages", points, code)
+    (tmp_path / "s.jsonl").write_bytes(header(cwd=str(tmp_path)) + b"\n" + said("a", None, "hello") + b"\n")
+    done = run(tmp_path, noisy, "import", ".", "--json")
+    assert json.loads(done.stdout)
+    assert "imported" in done.stderr
+    subprocess.run(["git", "config", "--global", "gitsession.tokenizer", "noisy"], check=True)
+    request = {"jsonrpc": "2.0", "id": 1, "method": "context", "params": {"session": "@"}}
+    done = run(tmp_path, noisy, "rpc", input=json.dumps(request) + "\n")
+    assert [json.loads(line)["id"] for line in done.stdout.splitlines()] == [1]
+    assert "called" in done.stderr
 
 
 # Security

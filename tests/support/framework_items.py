@@ -91,3 +91,18 @@ def kill_after_each_transaction(program: str, folder: Path) -> list[Path]:
     )
     assert done.returncode == 0, done.stderr
     return sorted(folder.glob("[0-9]*.git"), key=lambda path: int(path.stem))
+
+
+DAMAGED_JSON = [
+    "{",
+    "[]",
+    "1",
+    "null",
+    "{}",
+    '{"id": "x"}',
+    '{"number": 1}',
+    '{"number": "1"}',
+    '{"record": 1}',
+    "[" * 99_999,
+]
+"""Texts of which most are not what an adapter has written."""

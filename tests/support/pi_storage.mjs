@@ -7,6 +7,7 @@ import { kill } from "node:process";
 const [modules, step, ...words] = process.argv.slice(2);
 const { GitSessionEnded, GitSessionError, GitSessionServer, GitSessionStorage } = await import(`${modules}/storage.mjs`);
 const { GitSessionFiles } = await import(`${modules}/files.mjs`);
+const { listHeaders } = await import(`${modules}/rpc.mjs`);
 
 const said = (id, parentId, content = `words of ${id}`) => {
   const message = { role: "user", content, timestamp: 1 };
@@ -120,6 +121,16 @@ const steps = {
       parent = `m${number}`;
       console.log(parent);
     }
+  },
+
+  /** Return the sessions that `listHeaders` and `GitSessionFiles` list. */
+  async list() {
+    const server = new GitSessionServer();
+    const headers = await listHeaders(server);
+    const files = new GitSessionFiles({ server });
+    const folders = (await files.listDir("/sessions")).value;
+    await server.close();
+    return { ids: headers.map(({ header }) => header.id).sort(), folders: folders.map(({ name }) => name) };
   },
 
   async files() {

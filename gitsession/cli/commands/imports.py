@@ -108,7 +108,7 @@ def import_command(
         document |= {"sweep": dataclasses.asdict(sweep)} if sweep is not None else {}
         emit("import", document | ({"behind": work.postponed} if dry_run else {}))
     else:
-        _print_results(store, work, lambda: _searched(paths, everything, agent))
+        _print_results(store, work, lambda: _searched(paths or tuple(sorted(work.named)), everything, agent))
         if sweep is not None and sweep.soon and is_first:
             say(expiry_text(sweep))
     if work.failed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 
@@ -31,4 +32,5 @@ def mcp_command(ctx: click.Context, writes: bool) -> None:
     server = RpcServer(
         served.answer, protocol.CONCURRENT, sys.stdout.buffer, cancelling=protocol.CANCELLING, batch_max=0
     )
-    server.serve(sys.stdin.buffer)
+    with contextlib.redirect_stdout(sys.stderr):  # for what plugins print
+        server.serve(sys.stdin.buffer)

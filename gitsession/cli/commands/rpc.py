@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -39,6 +40,7 @@ def rpc_command(app: App, describes: bool) -> None:
     server = RpcServer(answer, methods.CONCURRENT, sys.stdout.buffer)
     service = RpcService(store, server.notify, app.drain)
     try:
-        server.serve(sys.stdin.buffer)
+        with contextlib.redirect_stdout(sys.stderr):  # for what plugins print
+            server.serve(sys.stdin.buffer)
     finally:
         service.subscriptions.close()

@@ -9,7 +9,7 @@ from typing import TypeVar
 Result = TypeVar("Result")
 
 
-async def completed(work: Callable[[], Result]) -> Result:
+async def run_to_completion(work: Callable[[], Result]) -> Result:
     """Run ``work`` in a thread, and wait for its end even if the caller is cancelled, so that its outcome is known."""
     task = asyncio.ensure_future(asyncio.to_thread(work))
     try:

@@ -23,7 +23,7 @@ _VERSION = 1
 _DIGEST_BYTES = 32
 
 
-class KeptState(NamedTuple):
+class CachedState(NamedTuple):
     """The state of a thread at its newest checkpoint.
 
     Attributes:
@@ -43,8 +43,8 @@ class KeptState(NamedTuple):
     writes: Sequence[Sequence[Any]]
 
 
-def read(objects: GitStore, sid: str) -> KeptState | None:
-    """Return the kept state of a thread; ``None`` if there is none, or if the file is damaged."""
+def read(objects: GitStore, sid: str) -> CachedState | None:
+    """Return the cached state of a thread; ``None`` if there is none, or if the file is damaged."""
     path = _path(objects, sid)
     try:
         data = b"" if path is None else path.read_bytes()
@@ -55,11 +55,11 @@ def read(objects: GitStore, sid: str) -> KeptState | None:
     except (OSError, Malformed):
         return None
     version, *fields = found
-    return KeptState(*fields) if version == _VERSION else None
+    return CachedState(*fields) if version == _VERSION else None
 
 
-def write(objects: GitStore, sid: str, state: KeptState) -> None:
-    """Keep the state of a thread. If the disk is full or the store is read-only, nothing is kept."""
+def write(objects: GitStore, sid: str, state: CachedState) -> None:
+    """Write the state of a thread. If the disk is full or the store is read-only, nothing is written."""
     path = _path(objects, sid)
     if path is None or objects.read_only:
         return
