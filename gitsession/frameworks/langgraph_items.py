@@ -128,7 +128,7 @@ class MemoryNamespace:
                     item.renewed_ms = entry.at_ms
 
     def _put(self, data: Mapping[str, Any], at_ms: int) -> None:
-        key, now = _text(data["key"]), datetime.fromtimestamp(at_ms / 1000, UTC)
+        key, now = _text(data["item"]), datetime.fromtimestamp(at_ms / 1000, UTC)
         value, fields, ttl_ms = self._codec.decode(data["value"]), data.get("fields"), data.get("ttl_ms")
         if not isinstance(value, dict) or not isinstance(ttl_ms, int | None):
             raise TypeError("not an item")
@@ -163,7 +163,7 @@ def _text(value: Any) -> str:
 def put_entry(op: PutOp, codec: ValueCodec, vectors: Mapping[str, Sequence[float]]) -> Entry:
     """Return the entry that stores an item. If the serializer encrypts, it has no readable text."""
     value = dict(op.value or {})
-    data: dict[str, Any] = {"key": op.key, "value": codec.encode(value)}
+    data: dict[str, Any] = {"item": op.key, "value": codec.encode(value)}
     if op.index is not None:
         data["fields"] = op.index and list(op.index)
     if op.ttl is not None:

@@ -341,7 +341,7 @@ class _Conversation:
                 late = (*_OF_TURN, *_OF_RESPONSE, *_SHARED.values(), "turns", "responses")
                 _merge(rows, _moved(left, {table: found for table, found in left.items() if table not in late}))
             messages = [storable(message) for message in item.messages]
-            facts: dict[str, Any] = {"key": item.key, **({"verified": True} if item.verified else {})}
+            facts: dict[str, Any] = {"item": item.key, **({"verified": True} if item.verified else {})}
             state.append(session, llm_rows.marked(messages, rows, **facts), item)
         if any(left.values()):
             mark = {"entries": 1, "rows": llm_rows.packed_rows(left)}
@@ -369,9 +369,9 @@ class _Stored:
             mark = _mark(entry)
             if mark is None:
                 continue
-            if isinstance(mark.get("key"), str):
-                self.nodes[mark["key"]] = node
-                ends[node.oid] = mark["key"]
+            if isinstance(mark.get("item"), str):  # a hash in a field "key" would be redacted as a secret
+                self.nodes[mark["item"]] = node
+                ends[node.oid] = mark["item"]
             for table, rows in llm_rows.rows_of_mark(mark, _group(known, node, int(mark["entries"]))).items():
                 for row in rows:
                     self._rows[table, _key(table, row)] = repr(row)

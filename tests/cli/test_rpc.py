@@ -157,6 +157,8 @@ def test_errors_have_stable_codes_and_hints(client: Client) -> None:
     assert (ambiguous["code"], len(ambiguous["data"]["candidates"])) == (-32004, 2)
     assert client.ask("append", session=session, entry={"kind": "x"})["error"]["code"] == -32001
     assert client.ask("branch.create", session=session, name="../x")["error"]["code"] == -32002
+    unknown = client.ask("lines.list")["error"]
+    assert (unknown["code"], unknown["message"]) == (METHOD, "unknown method 'lines.list'")
 
 
 def test_every_error_class_has_its_own_code() -> None:

@@ -545,6 +545,22 @@ def test_a_graph_reads_and_writes_its_memory(store: Store) -> None:
     assert answers == ["[]", '["cats are nice"]', '["cats are nice", "dogs too"]']
 
 
+def test_a_key_that_is_a_uuid_is_no_secret_and_a_clone_finds_its_item(store: Store, tmp_path: Path) -> None:
+    keys = [f"c196f8d4-0462-4ab0-968c-9cabe9ae700{number}" for number in range(2)]
+    memory = GitSessionMemoryStore(store)
+    for key in keys:
+        memory.put(USER, key, {"text": f"about {key[-1]}"})
+    assert not list(store.objects.vault.originals()) and not list(store.secrets.find())
+    store.flush()
+    other, _ = Store.clone(str(store.objects.git_dir), tmp_path / "clone.git")
+    with other:
+        found = GitSessionMemoryStore(other)
+        assert [item.value for key in keys if (item := found.get(USER, key))] == [
+            {"text": "about 0"},
+            {"text": "about 1"},
+        ]
+
+
 # ---- a store from somebody else
 
 
@@ -554,7 +570,7 @@ def touching(path: Path) -> bytes:
 
 
 def test_a_value_from_somebody_else_runs_no_code(store: Store, tmp_path: Path) -> None:
-    data = {"key": "k", "value": {"x": {"@typed": ["msgpack", touching(tmp_path / "run")]}}}
+    data = {"item": "k", "value": {"x": {"@typed": ["msgpack", touching(tmp_path / "run")]}}}
     store.keyed_session("users/ada", agent=AGENT).append(Custom(custom_type=PUT, data=data))
     assert "touch" in GitSessionMemoryStore(store).get(USER, "k").value["x"]
     assert not (tmp_path / "run").exists()
@@ -576,19 +592,19 @@ def test_an_object_is_restored_if_its_class_is_listed(store: Store) -> None:
     [
         Custom(custom_type=PUT, data=None),
         Custom(custom_type=PUT, data=[]),
-        Custom(custom_type=PUT, data={"key": "k"}),
-        Custom(custom_type=PUT, data={"key": [], "value": {}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": 1}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {"@typed": 1}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {"@typed": ["pickle", b"x"]}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {"@typed": ["json", b'{"lc": 1}']}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {"@typed": ["msgpack", b"\xc1"]}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {"@message": {"role": "x", "fields": {}}}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {}, "vectors": {"a": "b"}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {}, "vectors": {"a": b"123"}}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {}, "ttl_ms": "x"}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {}, "fields": 7}),
-        Custom(custom_type=PUT, data={"key": "k", "value": {}}, at_ms=2**62),
+        Custom(custom_type=PUT, data={"item": "k"}),
+        Custom(custom_type=PUT, data={"item": [], "value": {}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": 1}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": 1}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": ["pickle", b"x"]}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": ["json", b'{"lc": 1}']}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@typed": ["msgpack", b"\xc1"]}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {"@message": {"role": "x", "fields": {}}}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "vectors": {"a": "b"}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "vectors": {"a": b"123"}}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "ttl_ms": "x"}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}, "fields": 7}),
+        Custom(custom_type=PUT, data={"item": "k", "value": {}}, at_ms=2**62),
         CustomMessage(custom_type=PUT, content=()),
         Custom(custom_type=DELETED, data=[]),
         Custom(custom_type=RENEWED, data=7),

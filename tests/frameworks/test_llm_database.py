@@ -335,6 +335,22 @@ def test_a_secret_is_a_placeholder_with_hashes_that_fit(tmp_path: Path) -> None:
         assert len(store.session(done.session).history()) == 7
 
 
+@pytest.mark.parametrize("write_log", [chat, old_rows], ids=["new rows", "old rows"])
+def test_a_clone_without_the_vault_has_the_conversation_unchanged(
+    tmp_path: Path, write_log: Callable[[Path], None]
+) -> None:
+    write_log(database := tmp_path / "logs.db")
+    with Store.create(tmp_path / "s.git") as store:
+        first = import_llm(store, database)
+        assert not list(store.objects.vault.originals()) and not list(store.secrets.find())
+        store.flush()
+        clone, _ = Store.clone(str(tmp_path / "s.git"), tmp_path / "clone.git")
+        with clone:
+            again = import_llm(clone, database)
+            assert [(each.session, each.new, each.moves) for each in again] == [(each.session, 0, ()) for each in first]
+            assert all(set(clone.session(each.session).branches()) == {"main"} for each in again)
+
+
 HOSTILE: dict[str, str] = {
     "a cycle": "UPDATE messages SET parent_hash = (SELECT tip_message_hash FROM threads)",
     "a payload that is no JSON": "UPDATE parts SET payload = '{'",

@@ -73,6 +73,8 @@ def test_program_of_the_guide_branches_and_rewinds_with_the_files(tmp_path: Path
     assert printed[:4] == ["Done.", "Done.", "one", " 4"] and "try-again 5 True" in printed
     assert (tmp_path / "project/count.txt").read_text() == "two\n"
     with Store.open(tmp_path / "agent.git") as store:
+        stored = asyncio.run(GitSession("ada", store).get_items())
+        assert len(stored) == 9 and stored[5]["content"] == "Write two to count.txt"  # of the compaction session
         assert store.verify().problems == []
 
 

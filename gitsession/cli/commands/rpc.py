@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from typing import Any
 
 import click
 
@@ -31,11 +32,12 @@ def rpc_command(app: App, describes: bool) -> None:
         emit_bare(openrpc.openrpc(methods.METHODS, __version__, errors))
         return
     store = app.store(make=True)
-    server = RpcServer(
-        lambda name, params: methods.METHODS[name](service, **arguments(methods.METHODS, name, params)),
-        methods.CONCURRENT,
-        sys.stdout.buffer,
-    )
+
+    def answer(name: str, params: object) -> Any:
+        given = arguments(methods.METHODS, name, params)  # refuses a method that does not exist
+        return methods.METHODS[name](service, **given)
+
+    server = RpcServer(answer, methods.CONCURRENT, sys.stdout.buffer)
     service = RpcService(store, server.notify, app.drain)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # for what plugins print
