@@ -42,7 +42,8 @@ class _File(NamedTuple):
     """The file of a session.
 
     ``refs``: the values of the session's refs. ``lines``: the number of lines. ``state``: the state from which the next
-    import continues; ``None`` if it must import all lines.
+    import continues; ``None`` if it must import all lines. ``is_checked``: whether an import of the file is known to
+    find this session.
     """
 
     agent: str
@@ -50,6 +51,7 @@ class _File(NamedTuple):
     data: bytes
     lines: int
     state: ImportState | None = None
+    is_checked: bool = False
 
 
 class AgentLines:
@@ -95,7 +97,8 @@ class AgentLines:
         Raises:
             LeafMoved: The session has another number of lines, because another program appended to it.
             Malformed: A line is not a JSON object, or is a header.
-            Refused: The session is not one of ``AGENTS``, or it was purged.
+            Refused: The session is not one of ``AGENTS``, it was purged, or it is a fork: its file has the header of
+                another session.
         """
         with self._store._opened.lock_keys():
             file = self._file(session)
@@ -106,7 +109,11 @@ class AgentLines:
                     hint="read the new lines and append again",
                 )
             added = _joined(lines, has_header=True)
-            return self._import(file, added) if added else StoredLines(session=session, count=file.lines)
+            if not added:
+                return StoredLines(session=session, count=file.lines)
+            if not file.is_checked:
+                self._refuse_other(session, file)
+            return self._import(file, added)
 
     def read(self, session: str, *, after: int = 0, limit: int | None = None) -> StoredLines:
         """Return the lines of a session, with the secrets whose originals are in the local vault.
@@ -147,6 +154,18 @@ class AgentLines:
             del self._known[next(iter(self._known))]
         return file
 
+    def _refuse_other(self, sid: str, file: _File) -> None:
+        """Raise ``Refused`` if an import of the file finds another session than ``sid``, as for the file of a fork."""
+        format = _format_of(file.agent)
+        loaded = LoadedSession(format.split(file.data), {}, [])
+        found = self._store.agents.import_session(format, loaded, dry_run=True, logged=False, histories=False)
+        if found.session != sid and not found.is_purged:
+            raise Refused(
+                f"cannot append to session {sid}: the id in its header is that of session {found.session}, "
+                "and an append would change that session",
+                hint=f"append to {found.session}, or create a session from these lines with a new id in the header",
+            )
+
     def _import(self, file: _File, added: bytes) -> StoredLines:
         """Import a file with the lines ``added``: only these, if the state of the last import is known."""
         data = file.data + added
@@ -160,7 +179,7 @@ class AgentLines:
             raise Refused(f"cannot append to session {done.session}: it was purged", hint="use another session id")
         count = file.lines + added.count(b"\n")
         now = refs_of(self._store.objects, done.session)
-        self._keep(done.session, _File(file.agent, now, data, count, done.state))
+        self._keep(done.session, _File(file.agent, now, data, count, done.state, is_checked=True))
         return StoredLines(session=done.session, count=count)
 
     def _import_from(self, file: _File, data: bytes, state: ImportState | None) -> ImportResult:

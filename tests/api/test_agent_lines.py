@@ -112,6 +112,25 @@ def test_secret_is_redacted_in_the_store_and_read_by_the_program(store: Store) -
     assert [node.source.id for node in store.session(sid).history() if node.source] == ["a", "b"]
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_append_to_a_fork_is_refused_and_changes_no_session(store: Store, is_known: bool) -> None:
+    """The file of a fork has the header of its source, so an import of it would change the source."""
+    file, sid, count = begun(store, said("a", None))
+    fork = store.session(sid).fork().id
+    file = file if is_known else AgentLines(store)
+    before = session_refs(store, sid), session_refs(store, fork)
+    for _ in range(2):
+        with pytest.raises(Refused, match=f"append to session {fork}: the id in its header is that of session {sid}"):
+            file.append(fork, [said("b", "a")], after=count)
+    assert (session_refs(store, sid), session_refs(store, fork)) == before
+    assert file.append(fork, [], after=count).session == fork
+    header = pi_file(id="s2").rstrip(b"\n")
+    copy = file.new("pi", [header, *file.read(fork).lines[1:]])
+    assert file.append(copy.session, [said("b", "a")], after=copy.count).session == copy.session
+    assert file.append(sid, [said("c", "a")], after=count).session == sid
+    assert [file.read(id).count for id in (sid, fork, copy.session)] == [3, 2, 3]
+
+
 REFUSED = {
     "not JSON": [b"{"],
     "blank": [b""],
