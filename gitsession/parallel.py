@@ -32,19 +32,22 @@ _COLLECTION_OBJECTS = 50_000
 """Number of new objects after which garbage is collected."""
 
 _AT_ONCE = 128
-"""Number of consecutive items that one process gets. The objects of consecutive items are close together in a pack."""
+"""Maximum number of consecutive items for one process. Objects of consecutive items are close together in a pack."""
 
 
-def share(items: Sequence[T], work: Callable[[Sequence[T]], R]) -> list[R]:
+def share(items: Sequence[T], work: Callable[[Sequence[T]], R], items_min: int | None = None) -> list[R]:
     """Return the results of ``work`` for ``items``, one result for each process.
 
     The result for an item must not depend on the other items of a process.
+
+    ``items_min``: the minimum number of items for each process, or else ``ITEMS_MIN``.
     """
     if sys.platform != "linux" or threading.active_count() > 1:
         return [work(items)]
+    items_min = items_min or ITEMS_MIN
     with _rare_collections():
-        count = min(len(items) // ITEMS_MIN, PROCESSES_MAX, len(os.sched_getaffinity(0)))
-        return _in_processes(items, work, count) if count > 1 else [work(items)]
+        count = min(len(items) // items_min, PROCESSES_MAX, len(os.sched_getaffinity(0)))
+        return _in_processes(items, work, count, min(items_min, _AT_ONCE)) if count > 1 else [work(items)]
 
 
 @contextmanager
@@ -91,10 +94,10 @@ class Ahead(Generic[R]):
         _end(self._receiver, self._child)
 
 
-def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int) -> list[R]:
+def _in_processes(items: Sequence[T], work: Callable[[Sequence[T]], R], count: int, at_once: int) -> list[R]:
     parts: list[list[T]] = [[] for _ in range(count)]
-    for number, start in enumerate(range(0, len(items), _AT_ONCE)):
-        parts[number % count] += items[start : start + _AT_ONCE]
+    for number, start in enumerate(range(0, len(items), at_once)):
+        parts[number % count] += items[start : start + at_once]
     own, children = parts[:1], []
     try:
         for part in parts[1:]:

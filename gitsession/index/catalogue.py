@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 26
+VERSION = 27
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 
@@ -44,7 +44,7 @@ CREATE TABLE answers (
     sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL,
     cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL, at_ms INTEGER NOT NULL, model TEXT,
     oid TEXT NOT NULL, PRIMARY KEY (sid, answer)) WITHOUT ROWID;
-CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL UNIQUE, proof INTEGER NOT NULL);
+CREATE TABLE anchors (id INTEGER PRIMARY KEY, said TEXT NOT NULL, proof INTEGER NOT NULL);
 CREATE TABLE marks (
     sid TEXT NOT NULL, on_meta INTEGER NOT NULL, what TEXT NOT NULL, at_ms INTEGER NOT NULL, line INTEGER,
     chain BLOB NOT NULL, target TEXT NOT NULL, value TEXT NOT NULL);
@@ -251,7 +251,7 @@ class Catalogue:
     def begin_in_memory(self) -> None:
         """Replace the database with an empty one in memory. Use it if the file can be read but not written."""
         self.db.close()
-        self.db = connect(_MEMORY, _prepare, _TABLES)
+        self.db = in_memory()
 
     def sessions(self, newest: int | None = None) -> list[Row]:
         """Return all sessions, or only the ``newest`` newest ones, the newest first."""
@@ -485,6 +485,11 @@ def _open(path: str) -> sqlite3.Connection:
             remove(path)
         except sqlite3.DatabaseError:
             remove(path)
+    return in_memory()
+
+
+def in_memory() -> sqlite3.Connection:
+    """Return an empty database in memory with the tables of the catalog."""
     return connect(_MEMORY, _prepare, _TABLES)
 
 

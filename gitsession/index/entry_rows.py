@@ -12,6 +12,7 @@ import sqlite3
 import zlib
 from typing import NamedTuple
 
+from gitsession.codec.digest import hash_of
 from gitsession.codec.message import SourceRef
 from gitsession.git.types import Oid
 from gitsession.index.derived import storable
@@ -118,14 +119,14 @@ def state_at(db: sqlite3.Connection, row: EntryRow | None) -> HistoryState | Non
 
 
 def store_state(db: sqlite3.Connection, state: HistoryState) -> int:
-    """Store a state, unless it is already stored, and return its row number."""
+    """Store a state, unless it is already stored, and return its row number.
+
+    The number is a hash of the state, so that all processes that fill a catalog use the same one.
+    """
     # As ASCII, because SQLite does not accept lone surrogates.
     text = json.dumps({name: value for name, value in dataclasses.asdict(state).items() if value})
-    found = db.execute("SELECT id FROM anchors WHERE said = ?", (text,)).fetchone()
-    if found is not None:
-        return int(found[0])
-    row = int(db.execute("SELECT coalesce(max(id), 0) + 1 FROM anchors").fetchone()[0])
-    db.execute("INSERT INTO anchors VALUES (?, ?, ?)", (row, text, _state_proof(row, text)))
+    row = int.from_bytes(hash_of(text.encode())[:8], "big", signed=True)
+    db.execute("INSERT OR REPLACE INTO anchors VALUES (?, ?, ?)", (row, text, _state_proof(row, text)))
     return row
 
 

@@ -10,9 +10,10 @@ import re
 import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gitsession import progress
 from gitsession.errors import Malformed
@@ -20,7 +21,7 @@ from gitsession.git.objects import parse_commit
 from gitsession.git.ref_files import RefReader
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
-from gitsession.index.catalogue import Catalogue
+from gitsession.index.catalogue import Catalogue, in_memory
 from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
 from gitsession.index.entry_rows import EntryRow, has_entry, row_in_any_session, row_of, state_at
 from gitsession.index.history_states import StateRecorder
@@ -42,6 +43,15 @@ from gitsession.store.interface import ObjectStore
 
 PART_SECONDS = 5.0
 """Time after which a transaction of an update ends, if it has read at least ``SESSIONS`` sessions."""
+
+TOGETHER = 256
+"""Number of sessions that several processes read together, unless only the newest ones are needed."""
+
+SESSIONS_MIN = 32
+"""Minimum number of new sessions for each of these processes."""
+
+_OF_A_SESSION = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
+"""The tables whose rows have a session id."""
 
 _PREFIXES = (refs.SESSIONS, refs.ACTIVE)
 
@@ -116,30 +126,58 @@ def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, v
 def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, newest: int | None) -> bool:
     """Read the next sessions; return whether sessions remain to be read."""
     end = time.monotonic() + PART_SECONDS
-    ahead = SessionsAhead(store)
     done: list[Move] = []
-    is_enough = is_complete = False
-    for number, sid in waiting.numbered:
-        if number % SESSIONS == 0:
-            new = [each for each in waiting.ordered[number : number + SESSIONS] if _summary(db, each) is None]
-            ahead.load(move.new for each in new for move in waiting.moves[each] if move.new)
-        try:
-            if sid:
-                _session(db, ahead, sid, waiting.moves[sid])
-        except DAMAGE:
-            _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
-        done += waiting.moves[sid]
-        if (number + 1) % SESSIONS == 0:
-            is_enough = newest is not None and _has_newest(db, newest, waiting.times[number + 1 : number + 2])
-            if is_enough or time.monotonic() > end:
-                break
-    else:
-        is_complete = True
+    is_enough, is_complete = False, True
+    while group := list(islice(waiting.numbered, SESSIONS if newest is not None else TOGETHER)):
+        _read_sessions(db, store, {sid: waiting.moves[sid] for _, sid in group})
+        done += chain.from_iterable(waiting.moves[sid] for _, sid in group)
+        following = group[-1][0] + 1
+        next_times = waiting.times[following : following + 1]
+        is_complete = not next_times
+        is_enough = newest is not None and not is_complete and _has_newest(db, newest, next_times)
+        if is_complete or is_enough or time.monotonic() > end:
+            break
+    if is_complete:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(waiting.fingerprint),))
     rows = [(move.ref, move.new, move.ref in waiting.loose) for move in done if move.new]
     db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in done])
     db.executemany("INSERT INTO refs VALUES (?, ?, ?)", rows)
     return not is_enough and not is_complete
+
+
+def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
+    """Update the sessions in ``moves``. Several processes read sessions that are not in the catalog."""
+    new = [sid for sid in moves if sid and _summary(db, sid) is None]
+    known = {sid: moves[sid] for sid in moves.keys() - {*new, ""}}
+    if len(new) < 2 * SESSIONS_MIN:
+        _update_sessions(db, store, known | {sid: moves[sid] for sid in new})
+        return
+    from gitsession import parallel  # not loaded for a few sessions
+
+    _update_sessions(db, store, known)
+    for tables in parallel.share(new, lambda sids: _rows_of({sid: moves[sid] for sid in sids}, store), SESSIONS_MIN):
+        for table, rows in tables.items():
+            db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+def _rows_of(moves: Mapping[str, Sequence[Move]], store: ObjectStore) -> dict[str, list[tuple[Any, ...]]]:
+    """Return the rows of sessions that are not in the catalog, by table."""
+    with closing(in_memory()) as db:
+        _update_sessions(db, store, moves)
+        tables = {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in (*_OF_A_SESSION, "anchors")}
+        return {table: rows for table, rows in tables.items() if rows}
+
+
+def _update_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
+    ahead = SessionsAhead(store)
+    for number, sid in enumerate(moves):
+        if number % SESSIONS == 0:
+            new = [each for each in islice(moves, number, number + SESSIONS) if _summary(db, each) is None]
+            ahead.load(move.new for each in new for move in moves[each] if move.new)
+        try:
+            _session(db, ahead, sid, moves[sid])
+        except DAMAGE:
+            _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
 
 
 def _latest_times(
@@ -335,7 +373,7 @@ def _add_entries(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    for table in ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes"):
+    for table in _OF_A_SESSION:
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 

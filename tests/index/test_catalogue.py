@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -45,6 +46,7 @@ from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
 from gitsession.index.current_folder import CurrentFolder
+from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Label, Message, Title
 from gitsession.store import change_stamp, refs, writing
 from gitsession.store.create import create
@@ -273,6 +275,37 @@ def test_a_new_catalog_reads_the_entries_of_many_sessions_together(store: Store,
     assert watched.reads < 20
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares the work")
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_new_catalog_is_the_same_if_processes_share_its_sessions(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool
+) -> None:
+    for number in range(9):
+        held = begun(store, *(f"message {number} {at}" for at in range(4)))
+        held.append(Message.assistant([ToolCall("call", "write", {"path": f"/work/{number}.txt", "content": "x"})]))
+        held.label("leaf", "checked")
+        fork = held.fork()
+        fork.append(Message.user("in the fork"))
+    store.flush()
+    monkeypatch.setattr(update, "SESSIONS_MIN", 2)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(3))
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # an earlier test may have left a thread
+    read, parent, readers = update._session, os.getpid(), tmp_path / "readers"
+
+    def observed(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Any) -> None:
+        with readers.open("a") as file:
+            file.write(f"{os.getpid()}\n")
+        if killed and os.getpid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+        read(db, store, sid, moves)
+
+    monkeypatch.setattr(update, "_session", observed)
+    with Store.open(store.objects.git_dir) as opened, closing(Catalogue(tmp_path)) as fresh:
+        update.refresh(fresh, opened.objects)
+        assert len(set(readers.read_text().split())) == 3
+        assert told(fresh.db) == told(store.catalogue().db)
+
+
 class Asked(Watched):
     """A store that also counts how often all refs are listed."""
 
@@ -373,7 +406,7 @@ def _update_ref(store: Store, *arguments: str) -> None:
 
 
 def test_a_new_catalog_lists_the_refs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update, "SESSIONS", 2)
+    monkeypatch.setattr(update, "TOGETHER", 2)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         for number in range(9):
@@ -654,7 +687,7 @@ def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
 def test_interrupted_update_keeps_the_sessions_of_its_finished_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update, "SESSIONS", 2)
+    monkeypatch.setattr(update, "TOGETHER", 2)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
     read, sids = update._session, list[str]()
 
