@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from gitsession.formats import WithSideFiles, with_capability
 from gitsession.index import entry_rows, file_changes
 from gitsession.index.catalogue import Catalogue
 from gitsession.model.entries import Attachment
@@ -48,6 +47,8 @@ def _state_in_side_files(store: ObjectStore, meta: Meta) -> StateChanges:
     changes = StateChanges()
     if meta.header is None or not attachments:
         return changes
+    from gitsession.formats import WithSideFiles, with_capability  # not loaded for most sessions
+
     format = with_capability(meta.header.agent or "", WithSideFiles)
     for name in format.STATES if format is not None else ():
         about = [node for node in attachments if name in node.subject]
