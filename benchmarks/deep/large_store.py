@@ -43,16 +43,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--longest", type=int, default=4_000, help="most entries on the branch main of a session")
+    parser.add_argument("--batch", type=int, default=realistic.BATCH, help="sessions of one pack (realistic.fill)")
     parser.add_argument("--only", action="append", default=[], help="run only operations whose name contains this text")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
-        STEPS[given.step](given.folder, given.sessions, given.longest)
+        STEPS[given.step](given.folder, given.sessions, given.longest, given.batch)
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     with open(given.folder / "results.md", "a") as page:
         page.write(HEAD)
-        for what, times, words, variables in _operations(given.folder, given.sessions, given.longest):
+        for what, times, words, variables in _operations(given):
             if any(text in what for text in given.only or [""]):
                 for _ in range(times):
                     page.write(_row(what, used(words, variables)))
@@ -60,8 +61,9 @@ def main() -> None:
         page.writelines(_disk(given.folder / "store.git"))
 
 
-def _operations(folder: Path, sessions: int, longest: int) -> Iterator[tuple[str, int, Sequence[str], dict[str, str]]]:
+def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[str], dict[str, str]]]:
     """Yield each operation: its name, the number of runs, its command, and environment variables."""
+    folder = given.folder
     store, hub = folder / "store.git", folder / "hub.git"
     program = str(commands.PROGRAM)
     at_store = {"GITSESSION_DIR": str(store)}
@@ -69,7 +71,7 @@ def _operations(folder: Path, sessions: int, longest: int) -> Iterator[tuple[str
     def step(name: str) -> list[str]:
         return [
             sys.executable, "-m", "benchmarks.deep.large_store", str(folder), "--step", name,
-            "--sessions", str(sessions), "--longest", str(longest),
+            "--sessions", str(given.sessions), "--longest", str(given.longest), "--batch", str(given.batch),
         ]  # fmt: skip
 
     def ours(what: str, *words: str, times: int = 1) -> tuple[str, int, Sequence[str], dict[str, str]]:
@@ -164,11 +166,11 @@ def _maintain(folder: Path, *_: object) -> None:
         store.maintain()
 
 
-def _generate(folder: Path, sessions: int, longest: int) -> None:
-    realistic.fill(folder / "store.git", sessions, longest=longest)
+def _generate(folder: Path, sessions: int, longest: int, batch: int) -> None:
+    realistic.fill(folder / "store.git", sessions, longest=longest, batch=batch)
 
 
-STEPS: Mapping[str, Callable[[Path, int, int], None]] = {
+STEPS: Mapping[str, Callable[[Path, int, int, int], None]] = {
     "generate": _generate, "append": _append, "flush": _flush, "push": _push, "maintain": _maintain
 }  # fmt: skip
 
