@@ -18,12 +18,15 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.store import create
 
-_PAUSE_SECONDS, _LONG_PAUSE_SECONDS = 0.001, 0.02
+_PAUSES_SECONDS = (0.001, 0.02)
 """The shortest and the longest pause between attempts. In between, a pause is as long as the wait so far.
 
-With shorter pauses, eight writers on two cores spend more time on attempts than on appends, because each processor
-changes from one writer to the next after each of them.
+With short pauses only, eight writers on two cores spend more time on attempts than on appends, because each processor
+changes from one writer to the next after each append.
 """
+
+_LATE_SECONDS, _LATE_PAUSE_SECONDS = 0.1, 0.002
+"""The wait after which pauses are short again, so that writers that have waited longest go first, and these pauses."""
 
 
 class StoreLock:
@@ -107,8 +110,14 @@ class StoreLock:
                 since = since or now
                 if now - since >= wait_seconds:
                     raise self._lock_error(self._holder(), wait_seconds) from None
-                pause = min(max(now - since, _PAUSE_SECONDS), _LONG_PAUSE_SECONDS)
-                time.sleep(pause * (0.5 + os.urandom(1)[0] / 512))
+                pause = self._pause_seconds(now - since) * (0.5 + os.urandom(1)[0] / 512)
+                time.sleep(min(pause, wait_seconds - (now - since)))
+
+    @staticmethod
+    def _pause_seconds(waited: float) -> float:
+        if waited > _LATE_SECONDS:
+            return _LATE_PAUSE_SECONDS
+        return min(max(waited, _PAUSES_SECONDS[0]), _PAUSES_SECONDS[1])
 
     def _lock_error(self, holder: str, seconds: float) -> Unavailable:
         message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"

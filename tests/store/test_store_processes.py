@@ -258,6 +258,22 @@ def test_lock_timeout_names_the_holder(git_dir):
         waiting.close()
 
 
+@pytest.mark.promise("P18")
+@pytest.mark.parametrize("wait_seconds", [0.0, 0.0015, 0.05, 3.0])
+def test_pauses_of_a_waiting_writer_end_with_its_deadline(git_dir, monkeypatch, wait_seconds):
+    pauses = list[float]()
+    monkeypatch.setattr(lock.time, "monotonic", lambda: 1000 + sum(pauses))
+    monkeypatch.setattr(lock.time, "sleep", pauses.append)
+    with GitStore.open(git_dir, flush_on_close=False) as store, store.transaction():
+        waiting = lock.StoreLock(git_dir / LOCK, wait_seconds=wait_seconds)
+        with pytest.raises(Unavailable, match="has held"):
+            waiting.acquire()
+        waiting.close()
+    assert sum(pauses) == pytest.approx(wait_seconds)
+    assert all(0 < pause <= 0.02 for pause in pauses)
+    assert wait_seconds < 1 or len(pauses) > 1000  # after a long wait, pauses are short
+
+
 # -- flushes to git
 
 
