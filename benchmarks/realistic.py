@@ -81,16 +81,16 @@ class Batch(NamedTuple):
     moves: Sequence[tuple[int, str, Sequence[tuple[str, Oid]]]]  # for each session: time in ms, id, refs
 
 
-def fill(path: Path, sessions: int, *, longest: int = 4_000, seed: int = 0, batch: int = BATCH) -> int:
+def fill(path: Path, sessions: int, *, longest: int = 4_000, seed: int = 0, consolidate: bool = True) -> int:
     """Create a store at ``path`` and return the number of entries.
 
-    The packs are consolidated and the refs packed. There is no catalog.
+    The refs are packed. There is no catalog.
 
     Args:
         sessions: Number of sessions.
         longest: Most entries that a branch ``main`` has.
-        batch: Sessions of one pack. If it is not ``BATCH``, the packs are not consolidated, which takes three quarters
-            of the time in a store of ten million entries.
+        consolidate: False to leave the packs as they were written, but five times larger. In a store of ten million
+            entries, to consolidate them takes longer than to write them.
     """
     entries = 0
     Store.create(path).close()
@@ -98,13 +98,13 @@ def fill(path: Path, sessions: int, *, longest: int = 4_000, seed: int = 0, batc
         tempfile.TemporaryDirectory(dir=path.parent) as place,
         Store.open(path, durability="none", flush_on_close=False) as store,
     ):
-        batches = _batches(Path(place), sessions, longest, seed, batch)
+        batches = _batches(Path(place), sessions, longest, seed, BATCH if consolidate else 5 * BATCH)
         while together := list(islice(batches, TOGETHER)):
             _take_in(store, together)
             entries += sum(batch.entries for batch in together)
-            if batch == BATCH:
+            if consolidate:
                 store.maintain()
-        while batch == BATCH and not _are_consolidated(path / "objects/pack"):
+        while consolidate and not _are_consolidated(path / "objects/pack"):
             store.maintain()  # a run ends after a minute
     return entries
 

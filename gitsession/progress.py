@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TypeAlias, TypeVar
@@ -32,6 +32,17 @@ def each(what: str, items: Collection[T]) -> Iterable[T]:
     """Return ``items``, and report progress while the caller iterates over them."""
     watcher = _watcher.get()
     return items if watcher is None else _reporting(watcher, what, items)
+
+
+def groups(what: str, items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield ``items`` in groups of at most ``size``, and report the number of items in finished groups."""
+    watcher = _watcher.get()
+    for done in range(0, len(items), size):
+        if watcher is not None:
+            watcher(what, done, len(items))
+        yield items[done : done + size]
+    if watcher is not None:
+        watcher(what, len(items), len(items))
 
 
 def _reporting(watcher: Watcher, what: str, items: Collection[T]) -> Iterator[T]:

@@ -43,12 +43,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--longest", type=int, default=4_000, help="most entries on the branch main of a session")
-    parser.add_argument("--batch", type=int, default=realistic.BATCH, help="sessions of one pack (realistic.fill)")
+    parser.add_argument("--no-consolidate", dest="consolidate", action="store_false", help="leave the packs as written")
     parser.add_argument("--only", action="append", default=[], help="run only operations whose name contains this text")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.step:
-        STEPS[given.step](given.folder, given.sessions, given.longest, given.batch)
+        STEPS[given.step](given.folder, given.sessions, given.longest, given.consolidate)
         return
     given.folder.mkdir(parents=True, exist_ok=True)
     with open(given.folder / "results.md", "a") as page:
@@ -71,7 +71,8 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
     def step(name: str) -> list[str]:
         return [
             sys.executable, "-m", "benchmarks.deep.large_store", str(folder), "--step", name,
-            "--sessions", str(given.sessions), "--longest", str(given.longest), "--batch", str(given.batch),
+            "--sessions", str(given.sessions), "--longest", str(given.longest),
+            *([] if given.consolidate else ["--no-consolidate"]),
         ]  # fmt: skip
 
     def ours(what: str, *words: str, times: int = 1) -> tuple[str, int, Sequence[str], dict[str, str]]:
@@ -166,11 +167,11 @@ def _maintain(folder: Path, *_: object) -> None:
         store.maintain()
 
 
-def _generate(folder: Path, sessions: int, longest: int, batch: int) -> None:
-    realistic.fill(folder / "store.git", sessions, longest=longest, batch=batch)
+def _generate(folder: Path, sessions: int, longest: int, consolidate: bool) -> None:
+    realistic.fill(folder / "store.git", sessions, longest=longest, consolidate=consolidate)
 
 
-STEPS: Mapping[str, Callable[[Path, int, int, int], None]] = {
+STEPS: Mapping[str, Callable[[Path, int, int, bool], None]] = {
     "generate": _generate, "append": _append, "flush": _flush, "push": _push, "maintain": _maintain
 }  # fmt: skip
 

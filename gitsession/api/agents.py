@@ -18,7 +18,7 @@ from gitsession.discovery.sources import LoadedSession
 from gitsession.errors import Corrupt, Malformed, MissingObject, RefMoved, Unavailable, require
 from gitsession.exporting import resume
 from gitsession.exporting.resume import ResumePlan
-from gitsession.formats import Format, Remembering, Source, WithSideFiles
+from gitsession.formats import Format, Remembering, SideFiles, Source, WithSideFiles
 from gitsession.importing import import_session
 from gitsession.importing.import_session import Begin, ImportResult, PurgedCopies
 from gitsession.importing.import_state import ImportState
@@ -167,17 +167,20 @@ class AgentSessions:
             source: The session or its new part; ``None`` if its file has not changed since the last import.
             finder: The search for the files.
         """
-        wanted = format.side_files(sources.name_of(path), source) if isinstance(format, WithSideFiles) else None
+        wanted = _side_files(format, path, source)
         if wanted is not None:
             yield from finder.find(wanted, self._recorded_side_files(path))
 
     def _recorded_side_files(self, path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
         return self.opened.catalogues.get(fresh=False).side_files(path.absolute())
 
-    def has_new_side_files(self, format: Format, path: Path, finder: SideFileFinder) -> bool:
+    def has_new_side_files(self, format: Format, path: Path | str, finder: SideFileFinder) -> bool:
         """Return whether a side file has changed since the last import of the session in ``path``."""
-        recorded = self._recorded_side_files(path) if isinstance(format, WithSideFiles) else {}
-        found = self.find_side_files(format, path, None, finder)
+        wanted = _side_files(format, path, None)
+        if wanted is None:
+            return False
+        recorded = self._recorded_side_files(Path(path))
+        found = finder.find(wanted, recorded)
         return any(recorded.get(each.name, ((), ""))[0] != recorded_status(each.stamp) for each in found)
 
     def import_side_files(
@@ -392,6 +395,10 @@ class AgentSessions:
             return written.session
         status = stamp.st_size, stamp.st_mtime_ns
         return local_records.unchanged_export(self._objects.local_dir, format.AGENT, path, *status)
+
+
+def _side_files(format: Format, path: Path | str, source: Source | None) -> SideFiles | None:
+    return format.side_files(sources.name_of(path), source) if isinstance(format, WithSideFiles) else None
 
 
 def _cwd_of(format: Format, source: Source) -> str | None:

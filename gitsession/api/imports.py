@@ -80,7 +80,7 @@ class Imports:
         for path, format in files:
             in_one_file = not isinstance(format, Database | Scattered)
             is_unchanged = in_one_file and path in seen and seen[path] == _status(path)
-            if is_unchanged and not self.agents.has_new_side_files(format, Path(path), self._finder):
+            if is_unchanged and not self.agents.has_new_side_files(format, path, self._finder):
                 self.unchanged += 1
             else:
                 rest.append((Path(path), format))

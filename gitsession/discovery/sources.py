@@ -278,9 +278,12 @@ def stat_of(path: Path) -> os.stat_result | None:
         return None
 
 
-def name_of(path: Path) -> str:
-    """Return the ``name`` of a session file for ``Format.split``, which is the path without the suffix."""
-    return path.absolute().with_suffix("").as_posix()
+def name_of(path: Path | str) -> str:
+    """Return the ``name`` of a session file for ``Format.split``, which is the absolute path without the suffix."""
+    text = os.fspath(path) if os.path.isabs(path) else os.path.join(os.getcwd(), path)
+    folder, slash, name = text.rpartition("/")
+    stem, _, suffix = name.rpartition(".")
+    return f"{folder}{slash}{stem}" if stem and suffix else text
 
 
 def head(path: Path) -> bytes:

@@ -251,7 +251,7 @@ class Catalogue:
     def begin_in_memory(self) -> None:
         """Replace the database with an empty one in memory. Use it if the file can be read but not written."""
         self.db.close()
-        self.db = in_memory()
+        self.db = open_in_memory()
 
     def sessions(self, newest: int | None = None) -> list[Row]:
         """Return all sessions, or only the ``newest`` newest ones, the newest first."""
@@ -485,11 +485,11 @@ def _open(path: str) -> sqlite3.Connection:
             remove(path)
         except sqlite3.DatabaseError:
             remove(path)
-    return in_memory()
+    return open_in_memory()
 
 
-def in_memory() -> sqlite3.Connection:
-    """Return an empty database in memory with the tables of the catalog."""
+def open_in_memory() -> sqlite3.Connection:
+    """Open an empty database in memory with the tables of the catalog."""
     return connect(_MEMORY, _prepare, _TABLES)
 
 

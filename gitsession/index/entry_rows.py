@@ -119,10 +119,7 @@ def state_at(db: sqlite3.Connection, row: EntryRow | None) -> HistoryState | Non
 
 
 def store_state(db: sqlite3.Connection, state: HistoryState) -> int:
-    """Store a state, unless it is already stored, and return its row number.
-
-    The number is a hash of the state, so that all processes that fill a catalog use the same one.
-    """
+    """Store a state and return its row number: a hash of it, so that all processes use the same number."""
     # As ASCII, because SQLite does not accept lone surrogates.
     text = json.dumps({name: value for name, value in dataclasses.asdict(state).items() if value})
     row = int.from_bytes(hash_of(text.encode())[:8], "big", signed=True)

@@ -103,6 +103,24 @@ class CatalogueEntryIndex:
             return None
 
 
+def state_of_history(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: Oid) -> HistoryState | None:
+    """Return the state at an entry of a session; ``None`` if it is unknown.
+
+    The entry can belong to the session from which this one was forked, which may not be in the catalog.
+    """
+    found = entry_rows.state_at(db, entry_rows.row_of(db, sid, oid))
+    if found is not None:
+        return found
+    try:
+        return history_state.walk(
+            graph.history(store, oid),
+            functools.partial(content.entry_of, store),
+            lambda oid: entry_rows.state_at(db, entry_rows.row_in_any_session(db, oid)),
+        )
+    except (Malformed, Corrupt, MissingObject):
+        return None
+
+
 class StateRecorder:
     """A recorder of the history's state at each new entry, parents first. Equal states are stored once."""
 
@@ -146,20 +164,8 @@ class StateRecorder:
 
     def _above(self, parent: Oid) -> HistoryState | None:
         if parent not in self._at:
-            found = entry_rows.row_of(self._db, self._sid, parent)
-            self._at[parent] = entry_rows.state_at(self._db, found) or self._fork_state(parent)
+            self._at[parent] = state_of_history(self._db, self._store, self._sid, parent)
         return self._at[parent]
-
-    def _fork_state(self, oid: Oid) -> HistoryState | None:
-        """Return the state at an entry of the session from which this one was forked. It may not be in the catalog."""
-        try:
-            return history_state.walk(
-                graph.history(self._store, oid),
-                functools.partial(content.entry_of, self._store),
-                lambda oid: entry_rows.state_at(self._db, entry_rows.row_in_any_session(self._db, oid)),
-            )
-        except (Malformed, Corrupt, MissingObject):
-            return None
 
     def _row(self, state: HistoryState) -> int:
         if self._newest is None or self._newest[0] is not state:  # most entries do not change the state

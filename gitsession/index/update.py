@@ -11,9 +11,9 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from itertools import chain, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gitsession import progress
 from gitsession.errors import Malformed
@@ -21,10 +21,10 @@ from gitsession.git.objects import parse_commit
 from gitsession.git.ref_files import RefReader
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
-from gitsession.index.catalogue import Catalogue, in_memory
+from gitsession.index.catalogue import Catalogue, open_in_memory
 from gitsession.index.derived import TIME_MIN, clamped, is_damage, storable
-from gitsession.index.entry_rows import EntryRow, has_entry, row_in_any_session, row_of, state_at
-from gitsession.index.history_states import StateRecorder
+from gitsession.index.entry_rows import EntryRow, has_entry
+from gitsession.index.history_states import StateRecorder, state_of_history
 from gitsession.index.sessions_ahead import SESSIONS, SessionsAhead
 from gitsession.index.update_activity import ActivityRecorder
 from gitsession.model import entries as kinds
@@ -42,16 +42,19 @@ from gitsession.store import change_stamp, refs
 from gitsession.store.interface import ObjectStore
 
 PART_SECONDS = 5.0
-"""Time after which a transaction of an update ends, if it has read at least ``SESSIONS`` sessions."""
+"""Time after which a transaction of an update ends. It reads at least one group of sessions."""
 
-TOGETHER = 256
-"""Number of sessions that several processes read together, unless only the newest ones are needed."""
+GROUP_SESSIONS = 128
+"""Number of sessions in a group, in which the new ones are divided among processes.
 
-SESSIONS_MIN = 32
-"""Minimum number of new sessions for each of these processes."""
+If only the newest sessions are needed, a group has ``SESSIONS`` sessions.
+"""
 
-_OF_A_SESSION = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
-"""The tables whose rows have a session id."""
+PROCESS_SESSIONS_MIN = 32
+"""Minimum number of new sessions for each process."""
+
+_SESSION_TABLES = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
+"""The tables that an update fills by session."""
 
 _PREFIXES = (refs.SESSIONS, refs.ACTIVE)
 
@@ -83,18 +86,17 @@ class _Waiting(NamedTuple):
     """The refs that have moved since the last update, by session.
 
     ``fingerprint``: of the store, before its refs were read. ``version``: a number that changes if another process
-    writes the catalog. ``loose``: the names of refs that may not be in ``packed-refs``. ``ordered``: the sessions, in
-    the order in which they are read. ``times``: the latest possible time of the newest entry of each, Unix time in ms.
-    ``numbered``: the sessions that were not read yet, each with its number.
+    writes the catalog. ``loose``: the names of refs that may not be in ``packed-refs``. ``times``: the latest possible
+    time of the newest entry of each session, Unix time in ms, in the order in which the sessions are read. ``groups``:
+    the groups of sessions that were not read yet, each with the number of sessions before it.
     """
 
     fingerprint: str
     version: int
     moves: Mapping[str, Sequence[Move]]
     loose: Collection[str]
-    ordered: Sequence[str]
     times: Sequence[float]
-    numbered: Iterator[tuple[int, str]]
+    groups: Iterator[tuple[int, Sequence[str]]]
 
 
 def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> None:
@@ -107,11 +109,12 @@ def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> No
         with catalogue.transaction() as db:
             version = db.execute("PRAGMA data_version").fetchone()[0]
             if waiting is None or waiting.version != version:
-                waiting = _waiting(catalogue, db, store, version)
+                size = GROUP_SESSIONS if newest is None else SESSIONS
+                waiting = _waiting(catalogue, db, store, version, size)
             remain = _update_part(db, store, waiting, newest)
 
 
-def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, version: int) -> _Waiting:
+def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, version: int, size: int) -> _Waiting:
     fingerprint = catalogue.fingerprint()
     moves, loose = _moves(catalogue, db, store)
     by_session: dict[str, list[Move]] = {}
@@ -119,25 +122,25 @@ def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, v
         by_session.setdefault(_sid(move.ref), []).append(move)
     times = _latest_times(db, store, by_session)
     ordered = sorted(by_session, key=times.__getitem__, reverse=True)
-    numbered = enumerate(progress.each("Reading sessions", ordered))
-    return _Waiting(fingerprint, version, by_session, loose, ordered, [times[sid] for sid in ordered], numbered)
+    groups = zip(count(0, size), progress.groups("Reading sessions", ordered, size), strict=False)
+    return _Waiting(fingerprint, version, by_session, loose, [times[sid] for sid in ordered], groups)
 
 
 def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, newest: int | None) -> bool:
     """Read the next sessions; return whether sessions remain to be read."""
     end = time.monotonic() + PART_SECONDS
     done: list[Move] = []
-    is_enough, is_complete = False, True
-    while group := list(islice(waiting.numbered, SESSIONS if newest is not None else TOGETHER)):
-        _read_sessions(db, store, {sid: waiting.moves[sid] for _, sid in group})
-        done += chain.from_iterable(waiting.moves[sid] for _, sid in group)
-        following = group[-1][0] + 1
-        next_times = waiting.times[following : following + 1]
-        is_complete = not next_times
-        is_enough = newest is not None and not is_complete and _has_newest(db, newest, next_times)
-        if is_complete or is_enough or time.monotonic() > end:
+    is_enough = is_complete = False
+    for number, group in waiting.groups:
+        _read_sessions(db, store, {sid: waiting.moves[sid] for sid in group if sid})
+        done += chain.from_iterable(waiting.moves[sid] for sid in group)
+        following = number + len(group)
+        if newest is not None and following < len(waiting.times):
+            is_enough = _has_newest(db, newest, waiting.times[following])
+        if is_enough or time.monotonic() > end:
             break
-    if is_complete:
+    else:
+        is_complete = True
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(waiting.fingerprint),))
     rows = [(move.ref, move.new, move.ref in waiting.loose) for move in done if move.new]
     db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in done])
@@ -146,25 +149,27 @@ def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, 
 
 
 def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
-    """Update the sessions in ``moves``. Several processes read sessions that are not in the catalog."""
-    new = [sid for sid in moves if sid and _summary(db, sid) is None]
-    known = {sid: moves[sid] for sid in moves.keys() - {*new, ""}}
-    if len(new) < 2 * SESSIONS_MIN:
-        _update_sessions(db, store, known | {sid: moves[sid] for sid in new})
+    """Update the sessions in ``moves``. Several processes read those that are not in the catalog, if they are many."""
+    new = {sid: each for sid, each in moves.items() if _summary(db, sid) is None}
+    if len(new) < 2 * PROCESS_SESSIONS_MIN:
+        _update_sessions(db, store, moves)
         return
     from gitsession import parallel  # not loaded for a few sessions
 
-    _update_sessions(db, store, known)
-    for tables in parallel.share(new, lambda sids: _rows_of({sid: moves[sid] for sid in sids}, store), SESSIONS_MIN):
-        for table, rows in tables.items():
-            db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    def rows(sids: Sequence[str]) -> dict[str, list[tuple[object, ...]]]:
+        return _rows(store, {sid: new[sid] for sid in sids})
+
+    _update_sessions(db, store, {sid: each for sid, each in moves.items() if sid not in new})
+    for tables in parallel.share(list(new), rows, PROCESS_SESSIONS_MIN):
+        for table, found in tables.items():
+            db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(found[0]))})", found)
 
 
-def _rows_of(moves: Mapping[str, Sequence[Move]], store: ObjectStore) -> dict[str, list[tuple[Any, ...]]]:
+def _rows(store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> dict[str, list[tuple[object, ...]]]:
     """Return the rows of sessions that are not in the catalog, by table."""
-    with closing(in_memory()) as db:
+    with closing(open_in_memory()) as db:
         _update_sessions(db, store, moves)
-        tables = {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in (*_OF_A_SESSION, "anchors")}
+        tables = {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in (*_SESSION_TABLES, "anchors")}
         return {table: rows for table, rows in tables.items() if rows}
 
 
@@ -202,11 +207,11 @@ def _latest_times(
     }
 
 
-def _has_newest(db: sqlite3.Connection, newest: int, next_time: Sequence[float]) -> bool:
+def _has_newest(db: sqlite3.Connection, newest: int, next_ms: float) -> bool:
     """Return whether the catalog has the ``newest`` newest sessions, if the next session to read is not newer."""
     query = "SELECT updated_ms FROM sessions ORDER BY updated_ms DESC LIMIT 1 OFFSET ?"
     oldest = db.execute(query, (newest - 1,)).fetchone()
-    return oldest is not None and all(oldest[0] >= at_ms + 1000 for at_ms in next_time)
+    return oldest is not None and bool(oldest[0] >= next_ms + 1000)
 
 
 def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> tuple[list[Move], Collection[str]]:
@@ -373,7 +378,7 @@ def _add_entries(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    for table in _OF_A_SESSION:
+    for table in _SESSION_TABLES:
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 
@@ -573,7 +578,7 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         "changed": len(changed),
         "lines_added": sum(added for added, _ in changed.values()),
         "lines_removed": sum(removed for _, removed in changed.values()),
-        **_state_at_tip(db, sid, name),
+        **_state_at_tip(db, store, sid, name),
     }
     _put(db, "sessions", row)
     return True
@@ -585,10 +590,10 @@ def _key(begins: Entry | None, header: kinds.SessionHeader | None) -> str | None
     return storable(header.source_id) if own and header is not None and header.source_id is not None else None
 
 
-def _state_at_tip(db: sqlite3.Connection, sid: str, branch: str) -> dict[str, object]:
+def _state_at_tip(db: sqlite3.Connection, store: ObjectStore, sid: str, branch: str) -> dict[str, object]:
     """Return the columns of a session's row with the state at the tip of the branch."""
     (tip,) = db.execute("SELECT oid FROM branches WHERE sid = ? AND name = ?", (sid, branch)).fetchone()
-    state = state_at(db, row_of(db, sid, tip) or row_in_any_session(db, tip)) or EMPTY_STATE
+    state = state_of_history(db, store, sid, tip) or EMPTY_STATE
     stated = db.execute("SELECT target FROM marks WHERE sid = ? AND what = 'state' AND on_meta", (sid,))
     done, todos = state.progress or (0, 0)
     mode = state.modes.get("mode")

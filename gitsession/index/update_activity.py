@@ -133,14 +133,14 @@ class ActivityRecorder:
     def _calls_in(self, oid: Oid, call: str) -> list[CallKey]:
         if oid in self._parents:
             return self._keys_in.get((oid, call), [])
-        query = "SELECT oid, block FROM calls WHERE oid = ? AND call = ? ORDER BY block"
-        return [CallKey(*row) for row in self._db.execute(query, (oid, call))]
+        query = "SELECT oid, block FROM calls WHERE oid = ? AND sid = ? AND call = ? ORDER BY block"
+        return [CallKey(*row) for row in self._db.execute(query, (oid, self._sid, call))]
 
     def _answered_in(self, oid: Oid) -> list[CallKey]:
         if oid in self._parents:
             return self._answered.get(oid, [])[-_DISTANCE_MAX:]
-        query = "SELECT call_oid, call_block FROM results WHERE oid = ? AND call_oid IS NOT NULL"
-        return [CallKey(*row) for row in self._db.execute(query, (oid,))]
+        query = "SELECT call_oid, call_block FROM results WHERE oid = ? AND sid = ? AND call_oid IS NOT NULL"
+        return [CallKey(*row) for row in self._db.execute(query, (oid, self._sid))]
 
     def insert(self) -> None:
         """Write the recorded rows to the database."""

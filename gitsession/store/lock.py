@@ -18,15 +18,18 @@ from pathlib import Path
 from gitsession.errors import Unavailable
 from gitsession.store import create
 
-_PAUSES_SECONDS = (0.001, 0.02)
-"""The shortest and the longest pause between attempts. In between, a pause is as long as the wait so far.
+_PAUSE_MIN_SECONDS, _PAUSE_MAX_SECONDS = 0.001, 0.02
+"""The limits of the pauses between attempts. In between, a pause is as long as the wait so far. All pauses are varied.
 
-With short pauses only, eight writers on two cores spend more time on attempts than on appends, because each processor
-changes from one writer to the next after each append.
+With short pauses only, eight writers on two cores change places after each append, and then an append takes twice as
+long: processes are switched, caches are cold, and the records of the others are read again.
 """
 
 _LATE_SECONDS, _LATE_PAUSE_SECONDS = 0.1, 0.002
-"""The wait after which pauses are short again, so that writers that have waited longest go first, and these pauses."""
+"""The wait after which a writer tries more often than those that came later, and its pauses."""
+
+_LONG_SECONDS = 1.0
+"""The wait after which pauses are long again: one process holds the lock for long, so writers do not compete."""
 
 
 class StoreLock:
@@ -115,9 +118,9 @@ class StoreLock:
 
     @staticmethod
     def _pause_seconds(waited: float) -> float:
-        if waited > _LATE_SECONDS:
+        if _LATE_SECONDS < waited < _LONG_SECONDS:
             return _LATE_PAUSE_SECONDS
-        return min(max(waited, _PAUSES_SECONDS[0]), _PAUSES_SECONDS[1])
+        return min(max(waited, _PAUSE_MIN_SECONDS), _PAUSE_MAX_SECONDS)
 
     def _lock_error(self, holder: str, seconds: float) -> Unavailable:
         message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"

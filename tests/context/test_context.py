@@ -268,7 +268,8 @@ def test_incomplete_context_is_rejected_even_with_an_index(store: Store) -> None
 
 
 OTHERS = {
-    "kind": "'reset'", "chain": "zeroblob(32)", "source_id": "'b'", "line": "7", "anchors": "2", "above": "''",
+    "kind": "'reset'", "chain": "zeroblob(32)", "source_id": "'b'", "line": "7", "above": "''",
+    "anchors": "(SELECT anchors FROM entries WHERE source_id = 't')",
     "payload": "(SELECT payload FROM entries WHERE source_id = 'b')", "agent": "'omp'", "proof": "NULL",
     "oid": "(SELECT replace(oid, 'a', 'b') FROM entries WHERE source_id = 'c')",
 }  # fmt: skip

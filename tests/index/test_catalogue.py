@@ -37,6 +37,7 @@ from catalogues import told
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gitsession import progress
 from gitsession.api import Session, Store
 from gitsession.codec.digest import to_base64url
 from gitsession.errors import Ambiguous, GitSessionError, MissingObject, NotFound, Refused
@@ -287,7 +288,7 @@ def test_a_new_catalog_is_the_same_if_processes_share_its_sessions(
         fork = held.fork()
         fork.append(Message.user("in the fork"))
     store.flush()
-    monkeypatch.setattr(update, "SESSIONS_MIN", 2)
+    monkeypatch.setattr(update, "PROCESS_SESSIONS_MIN", 2)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(3))
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # an earlier test may have left a thread
     read, parent, readers = update._session, os.getpid(), tmp_path / "readers"
@@ -406,7 +407,7 @@ def _update_ref(store: Store, *arguments: str) -> None:
 
 
 def test_a_new_catalog_lists_the_refs_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update, "TOGETHER", 2)
+    monkeypatch.setattr(update, "GROUP_SESSIONS", 2)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         for number in range(9):
@@ -687,7 +688,7 @@ def test_two_processes_may_refresh_at_once(tmp_path: Path) -> None:
 def test_interrupted_update_keeps_the_sessions_of_its_finished_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(update, "TOGETHER", 2)
+    monkeypatch.setattr(update, "GROUP_SESSIONS", 2)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
     read, sids = update._session, list[str]()
 
@@ -708,6 +709,22 @@ def test_interrupted_update_keeps_the_sessions_of_its_finished_parts(
         assert len(store.sessions()) == 7
         assert len(sids) == 5 + 3  # the fifth was in the part that was interrupted
         assert_as_if_made_anew(store)
+
+
+def test_progress_of_an_update_counts_the_sessions_that_were_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "GROUP_SESSIONS", 3)
+    events: list[object] = []
+    read = update._session
+    monkeypatch.setattr(update, "_session", lambda *row: events.append("read") or read(*row))
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number in range(6):
+            begun(store, f"session {number}")
+        store.flush()
+        with progress.by(lambda what, done, total: events.append((done, total))):
+            store.catalogue()
+    assert events == [(0, 6), *["read"] * 3, (3, 6), *["read"] * 3, (6, 6)]
 
 
 def test_imported_file_is_known_until_it_changes(store: Store, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from gitsession.context.history import ContextHistory
 from gitsession.formats import FORMATS
 from gitsession.index import entry_rows
 from gitsession.sessions import content, graph, history_state
+from gitsession.store import refs
 
 
 @pytest.fixture
@@ -123,6 +126,24 @@ def test_the_list_has_the_state_at_the_active_tip(store: Store) -> None:
     session.append(Message.tool(writing, "no space left", is_error=True))
     [row] = store.sessions()
     assert (row.added, session.state().files) == (0, 0)  # a call that failed changed nothing
+
+
+def test_a_fork_has_the_state_before_it_even_if_its_origin_is_not_in_the_catalog_yet(store: Store) -> None:
+    session = store.new_session(agent="a", cwd="/w")
+    session.append(Message.user("begin"))
+    at = session.append(ModeChange(mode="plan"))
+    session.append(Message.user("more"))
+    fork = session.fork()
+    fork.append(Message.user("in the fork"))
+    fork.branch("back", at)
+    fork.switch("back")
+    store.flush()
+    path = shutil.copytree(store.objects.git_dir, store.objects.git_dir.parent / "other.git")
+    for name in store.objects.refs(f"{refs.SESSIONS}{session.id}/"):
+        subprocess.run(["git", "update-ref", "-d", name], cwd=path, check=True)
+    with Store.open(path) as other:
+        [row] = other.sessions()
+        assert (row.sid, row.active, row.mode) == (fork.id, "back", "plan")
 
 
 def test_todos_modes_and_plans_of_claude_code(store: Store) -> None:

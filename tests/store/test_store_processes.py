@@ -271,7 +271,7 @@ def test_pauses_of_a_waiting_writer_end_with_its_deadline(git_dir, monkeypatch, 
         waiting.close()
     assert sum(pauses) == pytest.approx(wait_seconds)
     assert all(0 < pause <= 0.02 for pause in pauses)
-    assert wait_seconds < 1 or len(pauses) > 1000  # after a long wait, pauses are short
+    assert wait_seconds < 1 or len(pauses) > 500  # after 0.1 s, pauses are short; after 1 s, one process holds the lock
 
 
 # -- flushes to git
