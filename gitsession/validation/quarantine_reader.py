@@ -124,11 +124,16 @@ class GitReader:
     """A ``Reader`` of the objects that git finds for the repository ``git_dir``. Close the reader after use.
 
     ``known``: the refs that were validated before. ``variables``: environment variables for git that name further
-    object directories (see ``process.quarantine``).
+    object directories (see ``process.quarantine``). ``is_portion``: True if only a portion of the received histories
+    is validated, so that the commits of the others are not loaded.
     """
 
-    def __init__(self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None, *,
+        is_portion: bool = False,
+    ) -> None:  # fmt: skip
         self.known = known
+        self._is_portion = is_portion
         self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
         self._variables = dict(variables or {})
@@ -138,6 +143,7 @@ class GitReader:
         self._heads: dict[Oid, ObjectHeader | None] = {}
         self._window: dict[Oid, tuple[Kind, bytes]] = {}
         self._commits: dict[Oid, tuple[Kind, bytes]] = {}
+        self._commits_bytes = 0
 
     @property
     def _git(self) -> CatFile:
@@ -180,14 +186,29 @@ class GitReader:
 
     def load_commits(self, tips: Iterable[Oid]) -> None:
         """Load the commits in the received packs, unless they are too large to keep, and the headers of ``tips``."""
-        room = _COMMITS_BYTES_MAX
-        for oid, kind, data in self._packs.commits(_LISTED_MAX):
-            self._commits[oid] = kind, data
-            room -= len(data)
-            if room < 0:
-                self._commits = {}
-                break
+        tips = list(tips)
+        if self._is_portion:
+            self._load_histories(tips)
+        elif not self._keep(self._packs.commits(_LISTED_MAX)):
+            self._commits = {}
         self._load_headers([oid for oid in tips if oid not in self._commits])
+
+    def _load_histories(self, tips: Sequence[Oid]) -> None:
+        """Load the received commits in the histories of ``tips``, as many as can be kept, all histories in step."""
+        level = tips
+        while level and self._keep(each for each in self._packs.read_all(level) if each[1] == "commit"):
+            found = (_PARENTS.match(self._commits[oid][1]) for oid in level if oid in self._commits)
+            parents = dict.fromkeys(parent for match in found if match for parent in match[1].decode().split()[1::2])
+            level = [oid for oid in parents if oid not in self._commits]
+
+    def _keep(self, commits: Iterable[tuple[Oid, Kind, bytes]]) -> bool:
+        """Keep the commits until they are too large; return whether all were kept."""
+        for oid, kind, data in commits:
+            self._commits[oid] = kind, data
+            self._commits_bytes += len(data)
+            if self._commits_bytes > _COMMITS_BYTES_MAX:
+                return False
+        return True
 
     def _load_headers(self, oids: Iterable[Oid]) -> None:
         wanted = [oid for oid in dict.fromkeys(oids) if oid not in self._heads]

@@ -425,8 +425,9 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))
     validated = dict(known)
     found: list[Refusal] = []
-    for portion in _portions(moves, _sessions_at_once(read, moves)):
-        with GitReader(read.git_dir, validated) as reader:
+    portions = list(_portions(moves, _sessions_at_once(read, moves)))
+    for portion in portions:
+        with GitReader(read.git_dir, validated, is_portion=len(portions) > 1) as reader:
             refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial)
         refused_refs = {refusal.ref for refusal in refused}
         validated |= {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}

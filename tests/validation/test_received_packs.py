@@ -49,6 +49,21 @@ def test_walk_finds_the_commits_that_git_lists(received: Path) -> None:
         assert read.new(tips, tips[:1], 1000) == by_git.new(tips, tips[:1], 1000)
 
 
+@pytest.mark.parametrize("bytes_max", [quarantine_reader._COMMITS_BYTES_MAX, 1000, 10])
+def test_a_portion_loads_only_the_commits_of_its_histories(
+    received: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int
+) -> None:
+    monkeypatch.setattr(quarantine_reader, "_COMMITS_BYTES_MAX", bytes_max)
+    [*_, tip] = git(received, "for-each-ref", "--format=%(objectname)", "--sort=refname", refs.SESSIONS).split()
+    with GitReader(received, {}) as by_git, GitReader(received, {}, is_portion=True) as read:
+        expected = by_git.new([tip], [], 1000)
+        read.load_commits([tip])
+        assert expected is not None and read._commits.keys() <= expected.keys()
+        assert read._commits.keys() == expected.keys() or bytes_max < 2000
+        assert read.new([tip], [], 1000) == expected
+        assert {oid: read.read(oid) for oid in expected} == {oid: by_git.read(oid) for oid in expected}
+
+
 @pytest.mark.parametrize("limit", ["_COMMITS_BYTES_MAX", "_WINDOW_BYTES_MAX", "_LISTED_MAX"])
 def test_objects_beyond_the_limits_are_read_by_git(received: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     tips = tips_of(received)
