@@ -61,8 +61,9 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
     ``leaf``: the position of the entry that the agent's file names as the leaf; ``None`` if it names none.
     """
     selected = selected_branch(store, sid)
-    if selected is not None:
-        return selected
+    query = "SELECT 1 FROM branches WHERE sid = ? AND name = ?"
+    if selected is not None and db.execute(query, (sid, selected)).fetchone() is not None:
+        return selected  # otherwise it was created during this update, and the next one adds it
     line, chain = (line_of(leaf), chain_bytes(leaf.partition(":")[2])) if leaf is not None else (None, b"")
     for where, order, values in (
         ("ours", "at_ms DESC, chain DESC, later, name", ()),

@@ -402,6 +402,27 @@ def test_branch_that_is_created_while_the_refs_are_read_is_deleted_later(tmp_pat
         assert_as_if_made_anew(store)
 
 
+def test_branch_that_is_selected_during_an_update_is_listed_by_the_next_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = begun(store, "one")
+    store.catalogue()
+    held.append(Message.user("two"))
+    read = update._session
+
+    def selected_meanwhile(*row: Any) -> None:
+        new = refs.leaf(held.id, "new")
+        with store.objects.transaction() as tx:  # as another process does
+            tx.move(new, store.objects.ref(refs.leaf(held.id)), expected=None)
+            tx.move(refs.active(held.id), f"ref: {new}", expected=store.objects.ref(refs.active(held.id)))
+        read(*row)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "_session", selected_meanwhile)
+        assert [row.active for row in store.sessions()] == ["main"]
+    assert [row.active for row in store.sessions()] == ["new"]
+
+
 def _update_ref(store: Store, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(store.objects.git_dir), "update-ref", *arguments], check=True)
 
