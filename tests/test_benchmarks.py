@@ -198,7 +198,7 @@ def test_a_plot_is_small_well_formed_and_runs_nothing(path: Path) -> None:
     found = {element.tag.rpartition("}")[2] for element in ElementTree.parse(path).iter()}
     assert "text" in found
     assert not found & {"script", "image", "foreignObject", "use", "a"}
-    assert path.stat().st_size < 50_000
+    assert path.stat().st_size < 30_000
 
 
 def test_text_in_a_plot_is_escaped() -> None:

@@ -10,7 +10,8 @@ from gitsession.line_text import on_a_line
 
 def text(x: float, y: float, words: str, kind: str = "", *, anchor: str = "start") -> str:
     kinds = f' class="{kind}"' if kind else ""
-    return f'<text{kinds} x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{_escaped(words)}</text>'
+    anchors = f' text-anchor="{anchor}"' if anchor != "start" else ""
+    return f'<text{kinds} x="{x:.1f}" y="{y:.1f}"{anchors}>{_escaped(words)}</text>'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:

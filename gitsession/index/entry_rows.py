@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import sqlite3
 import zlib
@@ -16,9 +17,11 @@ from gitsession.codec.digest import hash_of
 from gitsession.codec.message import SourceRef
 from gitsession.git.types import Oid
 from gitsession.index.derived import storable
+from gitsession.sessions import content, graph, history_state
 from gitsession.sessions.history_state import HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry
 from gitsession.sessions.node import Node
+from gitsession.store.interface import ObjectStore
 
 
 class EntryRow(NamedTuple):
@@ -116,6 +119,18 @@ def state_at(db: sqlite3.Connection, row: EntryRow | None) -> HistoryState | Non
     fields = json.loads(found[0])
     fields |= {name: tuple(fields.get(name, ())) for name in ("rules", "progress")}
     return HistoryState(**{**fields, "tasks": tuple(tuple(task) for task in fields.get("tasks", ()))})
+
+
+def state_in_history(db: sqlite3.Connection, store: ObjectStore, oid: Oid) -> HistoryState:
+    """Return the state at an entry of any session, from the nearest state in the catalog and the entries after it.
+
+    Raises ``Malformed``, ``Corrupt`` or ``MissingObject`` if one of these entries cannot be read.
+    """
+    return history_state.walk(
+        graph.history(store, oid),
+        functools.partial(content.entry_of, store),
+        lambda oid: state_at(db, row_in_any_session(db, oid)),
+    )
 
 
 def store_state(db: sqlite3.Connection, state: HistoryState) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sqlite3
 from collections.abc import Callable
 
@@ -14,7 +13,7 @@ from gitsession.index.derived import is_damage
 from gitsession.index.entry_rows import EntryRow
 from gitsession.index.names import place_of
 from gitsession.model.entries import Entry, Fork, Opaque
-from gitsession.sessions import content, graph, history_state
+from gitsession.sessions import history_state
 from gitsession.sessions.content import DecodedEntry
 from gitsession.sessions.history_state import EMPTY_STATE, HistoryState
 from gitsession.sessions.indexed_entry import IndexedEntry
@@ -112,11 +111,7 @@ def state_of_history(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: 
     if found is not None:
         return found
     try:
-        return history_state.walk(
-            graph.history(store, oid),
-            functools.partial(content.entry_of, store),
-            lambda oid: entry_rows.state_at(db, entry_rows.row_in_any_session(db, oid)),
-        )
+        return entry_rows.state_in_history(db, store, oid)
     except (Malformed, Corrupt, MissingObject):
         return None
 

@@ -18,11 +18,7 @@ from gitsession.store.interface import ObjectStore
 def state_of(catalogue: Catalogue, store: ObjectStore, sid: str, node: Node) -> SessionState:
     """Return the state of a session at an entry. The catalog must be up to date."""
     db, read = catalogue.db, functools.partial(content.entry_of, store)
-    state = history_state.walk(
-        graph.history(store, node.oid),
-        read,
-        lambda oid: entry_rows.state_at(db, entry_rows.row_in_any_session(db, oid)),
-    )
+    state = entry_rows.state_in_history(db, store, node.oid)
     meta = meta_of(store, sid)
     stated = (meta.header and changes_in(meta.header)) or StateChanges()
     rows = _state_in_side_files(store, meta)

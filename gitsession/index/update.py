@@ -151,15 +151,16 @@ def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, 
 def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
     """Update the sessions in ``moves``. Several processes read those that are not in the catalog, if they are many."""
     new = {sid: each for sid, each in moves.items() if _summary(db, sid) is None}
+    for sid in (each for each in moves if each not in new):
+        _update_session(db, store, sid, moves[sid])
     if len(new) < 2 * PROCESS_SESSIONS_MIN:
-        _update_sessions(db, store, moves)
+        _insert_sessions(db, store, new)
         return
     from gitsession import parallel  # not loaded for a few sessions
 
     def rows(sids: Sequence[str]) -> dict[str, list[tuple[object, ...]]]:
         return _rows(store, {sid: new[sid] for sid in sids})
 
-    _update_sessions(db, store, {sid: each for sid, each in moves.items() if sid not in new})
     for tables in parallel.share(list(new), rows, PROCESS_SESSIONS_MIN):
         for table, found in tables.items():
             db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(found[0]))})", found)
@@ -168,21 +169,26 @@ def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[st
 def _rows(store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> dict[str, list[tuple[object, ...]]]:
     """Return the rows of sessions that are not in the catalog, by table."""
     with closing(open_in_memory()) as db:
-        _update_sessions(db, store, moves)
+        _insert_sessions(db, store, moves)
         tables = {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in (*_SESSION_TABLES, "anchors")}
         return {table: rows for table, rows in tables.items() if rows}
 
 
-def _update_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
+def _insert_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
+    """Add sessions that are not in the catalog. Their entries are read together."""
     ahead = SessionsAhead(store)
     for number, sid in enumerate(moves):
         if number % SESSIONS == 0:
-            new = [each for each in islice(moves, number, number + SESSIONS) if _summary(db, each) is None]
-            ahead.load(move.new for each in new for move in moves[each] if move.new)
-        try:
-            _session(db, ahead, sid, moves[sid])
-        except DAMAGE:
-            _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
+            near = islice(moves.values(), number, number + SESSIONS)
+            ahead.load(move.new for move in chain.from_iterable(near) if move.new)
+        _update_session(db, ahead, sid, moves[sid])
+
+
+def _update_session(db: sqlite3.Connection, store: ObjectStore, sid: str, moves: Sequence[Move]) -> None:
+    try:
+        _session(db, store, sid, moves)
+    except DAMAGE:
+        _forget(db, sid)  # `verify` reports the damage; the other sessions are still listed
 
 
 def _latest_times(

@@ -113,14 +113,8 @@ class StoreLock:
                 since = since or now
                 if now - since >= wait_seconds:
                     raise self._lock_error(self._holder(), wait_seconds) from None
-                pause = self._pause_seconds(now - since) * (0.5 + os.urandom(1)[0] / 512)
+                pause = _pause_seconds(now - since) * (0.5 + os.urandom(1)[0] / 512)
                 time.sleep(min(pause, wait_seconds - (now - since)))
-
-    @staticmethod
-    def _pause_seconds(waited: float) -> float:
-        if _LATE_SECONDS < waited < _LONG_SECONDS:
-            return _LATE_PAUSE_SECONDS
-        return min(max(waited, _PAUSE_MIN_SECONDS), _PAUSE_MAX_SECONDS)
 
     def _lock_error(self, holder: str, seconds: float) -> Unavailable:
         message = f"cannot lock '{self._path.parent.parent}': {holder} has held the lock for {seconds:g} s"
@@ -141,6 +135,12 @@ class StoreLock:
             if len(fields) > 5 and fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
                 return f"process {fields[4]}"
         return "another process"
+
+
+def _pause_seconds(waited: float) -> float:
+    if _LATE_SECONDS < waited < _LONG_SECONDS:
+        return _LATE_PAUSE_SECONDS
+    return min(max(waited, _PAUSE_MIN_SECONDS), _PAUSE_MAX_SECONDS)
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from builders import pi_file, talk
 
 from gitsession import Store
 from gitsession.api.imports import Imports
-from gitsession.discovery import discover
+from gitsession.discovery import discover, sources
 from gitsession.formats import FORMATS, ROOTS
 
 
@@ -75,3 +76,14 @@ def test_databases_and_scattered_sessions_are_never_skipped_by_one_status(tmp_pa
         names = ["opencode", "librecode", "pi"]
         rest = work.skip_unchanged((str(path), FORMATS[name]) for name in names)
         assert [format.AGENT for _, format in rest] == ["opencode", "librecode"]
+
+
+NAMES = ["a.jsonl", "a.b.jsonl", "a", ".hidden", ".hidden.jsonl", "a.", "a..b", "..a", "x y.md", "f.d/a", "ä.json"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_name_of_a_file_is_its_absolute_path_without_the_suffix(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    expected = (tmp_path / name).with_suffix("").as_posix()
+    given = (Path(name), name, tmp_path / name, str(tmp_path / name))
+    assert [sources.name_of(path) for path in given] == [expected] * 4

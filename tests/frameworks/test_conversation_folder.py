@@ -120,18 +120,24 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.mark.parametrize("write", FRAMEWORKS, ids=lambda write: write.__name__)
-def test_the_folder_of_the_process_finds_its_conversation(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., str]
-) -> None:
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Create a folder, which becomes the working directory."""
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
+
+
+@pytest.mark.parametrize("write", FRAMEWORKS, ids=lambda write: write.__name__)
+def test_the_folder_of_the_process_finds_its_conversation(
+    store: Store, project: Path, write: Callable[..., str]
+) -> None:
     agent = write(store)
     found = store.session("@")
     [row] = [row for row in store.sessions() if row.sid == found.id]
     assert row.agent == agent and "id" in (row.key or "").split("/")
-    assert [each.sid for each in store.sessions_of(tmp_path / "project")] == [found.id]
-    assert store.sessions_of(tmp_path.parent) == []
+    assert [each.sid for each in store.sessions_of(project)] == [found.id]
+    assert store.sessions_of(project.parent.parent) == []
 
 
 @pytest.mark.parametrize("write", FRAMEWORKS, ids=lambda write: write.__name__)
@@ -141,12 +147,8 @@ def test_a_program_can_choose_the_folder(store: Store, tmp_path: Path, write: Ca
 
 
 @pytest.mark.parametrize("write", FRAMEWORKS, ids=lambda write: write.__name__)
-def test_a_deleted_folder_is_no_obstacle(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[..., str]
-) -> None:
-    (tmp_path / "project").mkdir()
-    monkeypatch.chdir(tmp_path / "project")
-    os.rmdir(tmp_path / "project")
+def test_a_deleted_folder_is_no_obstacle(store: Store, project: Path, write: Callable[..., str]) -> None:
+    os.rmdir(project)
     write(store)
     assert {row.project for row in store.sessions()} == {None}
 
