@@ -11,10 +11,11 @@ import contextlib
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from gitsession import progress
 from gitsession.dataclass import dataclass
@@ -46,8 +47,17 @@ from gitsession.store.interface import ObjectStore
 
 T = TypeVar("T")
 
+_Place: TypeAlias = tuple[str, Spot]
+"""An entry of the session with this id."""
+
+_Document: TypeAlias = tuple[str, Oid, str, int, str, str, str, str]
+"""The row of an entry in the table ``docs``, without the number, and the columns of ``words``."""
+
 BATCH = 5_000
-"""Number of entries in one transaction. An interrupted update continues after the last committed transaction."""
+"""Number of entries that are read together and added in one transaction.
+
+An interrupted update continues after the last committed transaction.
+"""
 
 RUN = 512
 """Number of entries that are read from the catalog at once."""
@@ -269,19 +279,19 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
         return
     db.execute("BEGIN IMMEDIATE")
     seen = dict(db.execute("SELECT sid, branches FROM seen").fetchall())
-    inserted = 0
+    new: list[_Place] = []
+    done: list[tuple[str, str]] = []
     for row in progress.each("Indexing sessions", catalogue.sessions()):
         leaves = json.dumps([*sorted(row.branches.items()), store.ref(refs.meta(row.sid))])
         if seen.get(row.sid) == leaves:
             continue
         spots, is_complete = _new(db, catalogue, store, row, was_complete=seen.get(row.sid) != _INCOMPLETE)
-        for spot in (*spots, *_new_side_files(db, store, row.sid)):
-            inserted += 1
-            if inserted % BATCH == 0:
-                db.execute("COMMIT")
-                db.execute("BEGIN IMMEDIATE")
-            _insert(db, store, row.sid, spot)
-        db.execute("INSERT OR REPLACE INTO seen VALUES (?, ?)", (row.sid, leaves if is_complete else _INCOMPLETE))
+        new += [(row.sid, spot) for spot in (*spots, *_new_side_files(db, store, row.sid))]
+        done.append((row.sid, leaves if is_complete else _INCOMPLETE))
+        if len(new) >= BATCH:
+            _insert(db, store, new, done)
+            new, done = [], []
+    _insert(db, store, new, done)
     if state is not None:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", state)
     db.execute("COMMIT")
@@ -361,16 +371,43 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM docs WHERE oid = ? AND sid = ?", (oid, sid)).fetchone() is not None
 
 
-def _insert(db: sqlite3.Connection, store: ObjectStore, sid: str, spot: Spot) -> None:
+def _insert(db: sqlite3.Connection, store: ObjectStore, new: Sequence[_Place], done: Iterable[tuple[str, str]]) -> None:
+    """Add entries, parents first, and record the sessions ``done``. Each batch of entries ends a transaction."""
+    (last,) = db.execute("SELECT coalesce(max(id), 0) FROM docs").fetchone()
+    for start in range(0, len(new), BATCH):
+        batch = [place for place in new[start : start + BATCH] if not _is_known(db, place[0], place[1].oid)]
+        documents = list(enumerate(_documents(store, batch), last + 1))
+        db.executemany("INSERT INTO docs VALUES (?, ?, ?, ?, ?)", [(id, *each[:4]) for id, each in documents])
+        insert_words = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
+        db.executemany(insert_words, [(id, *each[4:]) for id, each in documents])
+        last += len(documents)
+        db.execute("COMMIT")
+        db.execute("BEGIN IMMEDIATE")
+    db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", done)
+
+
+def _documents(store: ObjectStore, places: Sequence[_Place]) -> list[_Document]:
+    """Return the documents of entries, in this order. Several processes read the entries if they are many."""
+
+    def read(numbers: Sequence[int]) -> list[tuple[int, _Document]]:
+        found = [(number, _document(store, *places[number])) for number in numbers]
+        return [(number, document) for number, document in found if document is not None]
+
+    from gitsession import parallel  # not loaded if nothing is new
+
+    numbered = chain.from_iterable(parallel.share(range(len(places)), read))
+    return [document for _, document in sorted(numbered)]
+
+
+def _document(store: ObjectStore, sid: str, spot: Spot) -> _Document | None:
+    """Return the document of an entry; ``None`` if the entry has no text."""
     entry = _entry(store, spot)
     searchable = searchable_text(entry)
-    if searchable is None or _is_known(db, sid, spot.oid):
-        return
+    if searchable is None:
+        return None
     at_ms = min(entry.at_ms or load(store, spot.oid).author_seconds * 1000, 2**63 - 1)
-    insert_doc = "INSERT INTO docs (sid, oid, role, at_ms) VALUES (?, ?, ?, ?)"
-    id = db.execute(insert_doc, (sid, spot.oid, searchable.role, at_ms)).lastrowid
-    insert_words = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
-    db.execute(insert_words, (id, *(storable(separate_characters(text)) for text in searchable[1:])))
+    asked, summary, answer, work = (storable(separate_characters(text)) for text in searchable[1:])
+    return sid, spot.oid, searchable.role, at_ms, asked, summary, answer, work
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:

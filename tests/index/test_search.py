@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import sys
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,11 +17,12 @@ from hypothesis import strategies as st
 from opencode_files import answer, export, tool
 from opencode_files import user as asks
 
-from gitsession import Store
+from gitsession import Store, parallel
 from gitsession.errors import InvalidName, MissingObject
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.pi.agent import pi
 from gitsession.index import search
+from gitsession.index.derived import remove
 from gitsession.index.search import Hit
 from gitsession.index.search_words import KINDS as SEARCHED
 from gitsession.index.search_words import ROLES, expression, matcher, snippet
@@ -358,18 +363,42 @@ def test_an_append_does_not_touch_it(store: Store):
 def test_interrupted_build_continues(store: Store, monkeypatch: pytest.MonkeyPatch):
     spoken(store, *(f"bread {n}" for n in range(30)))
     monkeypatch.setattr(search, "BATCH", 7)
-    taken = search._insert
-    left = iter(range(20))
+    read = search._documents
+    left = iter(range(3))
 
-    def until_killed(*args: object) -> None:
+    def until_killed(*args: object) -> object:
         next(left)
-        taken(*args)  # type: ignore[arg-type]
+        return read(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(search, "_insert", until_killed)
+    monkeypatch.setattr(search, "_documents", until_killed)
     with pytest.raises(StopIteration):
         store.search("bread")
-    monkeypatch.setattr(search, "_insert", taken)
+    with closing(sqlite3.connect(file_of(store))) as db:
+        assert db.execute("SELECT count(*) FROM docs").fetchone() == (21,)
+    monkeypatch.setattr(search, "_documents", read)
     assert len(store.search("bread", most=100)) == 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shares the work")
+def test_several_processes_build_the_same_index(store: Store, monkeypatch: pytest.MonkeyPatch):
+    spoken(store, *(f"bread {n}" for n in range(30)))
+    spoken(store, *(f"butter {n}" for n in range(5)))
+
+    def documents() -> list[tuple[object, ...]]:
+        remove(file_of(store))
+        assert len(store.search("bread", most=100)) == 30
+        with closing(sqlite3.connect(file_of(store))) as db:
+            return db.execute("SELECT * FROM docs ORDER BY id").fetchall()
+
+    alone = documents()
+    monkeypatch.setattr(parallel, "ITEMS_MIN", 4)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
+    monkeypatch.setattr(threading, "active_count", lambda: 1)  # the threads of the test runner do nothing here
+    started: list[object] = []
+    start = parallel._start
+    monkeypatch.setattr(parallel, "_start", lambda work: (started.append(work), start(work))[1])
+    assert documents() == alone
+    assert started
 
 
 # ---- malicious queries
