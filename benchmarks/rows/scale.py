@@ -21,6 +21,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -129,9 +130,14 @@ class Grown:
     def entries(self) -> int:
         return sum(row.entries for row in self.store.sessions())
 
+    @cached_property
+    def newest(self) -> str:
+        """The id of the newest session. It is looked up once, because the first lookup fills a catalog."""
+        return self.store.sessions(1)[0].sid
+
     def append(self, text: str = "") -> None:
         """Append one entry to the newest session."""
-        self.store.session(self.store.sessions()[0].sid).append(Message.user(text or f"one more, {next(_numbers)}"))
+        self.store.session(self.newest).append(Message.user(text or f"one more, {next(_numbers)}"))
 
     def command(self, *words: str) -> Step:
         return commands.ours(self.path, *words)
@@ -184,7 +190,7 @@ def _find(grown: Grown) -> Step:
 
 
 def _append(grown: Grown) -> Step:
-    session = grown.store.session(grown.store.sessions()[0].sid)
+    session = grown.store.session(grown.newest)
     return lambda number: session.append(Message.user(f"one more, {number}"))
 
 
@@ -194,7 +200,7 @@ def _flush_and_list(grown: Grown) -> None:
 
 
 def _append_anew(grown: Grown) -> Step:
-    sid = grown.store.sessions()[0].sid
+    sid = grown.newest
 
     def step(number: int) -> None:
         with Store.open(grown.path) as store:
