@@ -71,7 +71,7 @@ _RUN = f"""
 WITH RECURSIVE up AS ({_ONE} UNION ALL
     SELECT {_COLUMNS} FROM up JOIN entries ON entries.sid = ?1 AND entries.oid = up.above)
 SELECT * FROM up LIMIT ?3"""
-_ANY_SESSION = f"SELECT {_COLUMNS} FROM sessions CROSS JOIN entries ON entries.sid = sessions.sid AND entries.oid = ?1"
+_ANY_SESSION = f"SELECT {_COLUMNS} FROM entries WHERE chain = ? AND oid = ?"
 
 
 def has_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
@@ -92,8 +92,8 @@ def run_of(db: sqlite3.Connection, sid: str, oid: Oid, count: int) -> list[Entry
     return _proven(db, _RUN, (sid, oid, count))
 
 
-def row_in_any_session(db: sqlite3.Connection, oid: Oid) -> EntryRow | None:
-    return next(iter(_proven(db, _ANY_SESSION, (oid,))), None)
+def row_in_any_session(db: sqlite3.Connection, node: Node) -> EntryRow | None:
+    return next(iter(_proven(db, _ANY_SESSION, (node.chain, node.oid))), None)
 
 
 def _proven(db: sqlite3.Connection, query: str, values: tuple[object, ...]) -> list[EntryRow]:
@@ -129,7 +129,7 @@ def state_in_history(db: sqlite3.Connection, store: ObjectStore, oid: Oid) -> Hi
     return history_state.walk(
         graph.history(store, oid),
         functools.partial(content.entry_of, store),
-        lambda oid: state_at(db, row_in_any_session(db, oid)),
+        lambda node: state_at(db, row_in_any_session(db, node)),
     )
 
 

@@ -384,8 +384,11 @@ def _add_entries(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
+    # The table of results has no index by session.
+    db.execute("DELETE FROM results WHERE sid = ?1 AND oid IN (SELECT oid FROM entries WHERE sid = ?1)", (sid,))
     for table in _SESSION_TABLES:
-        db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
+        if table != "results":
+            db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 
 def _new_nodes(

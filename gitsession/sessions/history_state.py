@@ -171,13 +171,13 @@ def _with_tasks(
 
 
 def walk(
-    nodes: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Oid], HistoryState | None] = lambda _: None
+    nodes: Iterable[Node], read: Callable[[Node], Entry], known: Callable[[Node], HistoryState | None] = lambda _: None
 ) -> HistoryState:
     """Return the state at the end of a history with all fields. Every entry is read, unlike in ``gather``."""
     unread: list[Node] = []
     state = None
     for node in nodes:
-        state = known(node.oid)
+        state = known(node)
         if state is not None:
             break
         unread.append(node)

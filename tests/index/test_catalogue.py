@@ -325,6 +325,7 @@ MANY: dict[str, Callable[[Store, Session, int], object]] = {
     "undone branches": lambda store, held, number: (held.branch(f"b{number}"), store.catalogue(), store.undo()),
     "undone labels": lambda store, held, number: (held.label("leaf", f"l{number}"), store.catalogue(), store.undo()),
     "other sessions": lambda store, held, number: begun(store, f"session {number}"),
+    "forks": lambda store, held, number: held.fork(),
 }
 
 
@@ -346,6 +347,28 @@ def test_update_by_one_entry_costs_the_same_in_a_large_store(
         assert listed <= 2  # the first listing, and one when the folders of the store are no longer new
         assert max(reads[60:]) <= max(reads[1:20])
         assert_as_if_made_anew(store)
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_update_scans_no_table(tmp_path: Path, what: str) -> None:
+    statements: set[str] = set()
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = begun(store)
+        store.catalogue()
+        MANY[what](store, held, 0)
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            catalogue.db.set_trace_callback(statements.add)
+            update.refresh(catalogue, store.objects)
+            catalogue.db.set_trace_callback(None)
+            plans = {
+                (row[3], text)
+                for text in statements
+                if text.startswith(("SELECT", "UPDATE", "DELETE", "INSERT"))
+                for row in catalogue.db.execute(f"EXPLAIN QUERY PLAN {text}")
+            }
+    assert plans
+    scans = {(plan, text) for plan, text in plans if plan.startswith("SCAN") and "CONSTANT ROW" not in plan}
+    assert not {(plan, text) for plan, text in scans if "refs_loose" not in plan}
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])

@@ -59,7 +59,7 @@ def assert_catalog_equals_walk(store: Store) -> None:
         for node, _ in store.session(row.sid).tree().walk():
             line = graph.history(store.objects, node.oid)
             walked = history_state.walk(line, functools.partial(content.entry_of, store.objects))
-            assert entry_rows.state_at(db, entry_rows.row_in_any_session(db, node.oid)) == walked
+            assert entry_rows.state_at(db, entry_rows.row_in_any_session(db, node)) == walked
 
 
 def test_own_entries_set_the_state_from_their_entry_on(store: Store) -> None:
