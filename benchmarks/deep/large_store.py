@@ -10,6 +10,7 @@ once, as a row of a Markdown table. A second run continues with the store that i
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -85,6 +86,10 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
     yield ours("first ls", "ls")
     yield ours("ls", "ls", times=REPEATED)
     yield ours("ls -n 10", "ls", "-n", "10", times=REPEATED)
+    if (store / catalogue.FILE).exists():  # it does not if only the store is generated
+        newest = _newest(store)
+        for name in ("show", "log", "context"):
+            yield ours(name, name, newest, times=REPEATED)
     yield "open, append, close", REPEATED, step("append"), {}
     yield ours("ls -n 10 after an append", "ls", "-n", "10")
     yield "append, flush", REPEATED, step("flush"), {}
@@ -114,6 +119,13 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
     yield ours("archived: maintain with nothing new", "maintain", times=REPEATED)
     yield ours("archived: clone", "clone", str(hub), str(folder / "clone.git"))
     yield "remove", 1, ["rm", "-rf", str(folder / "clone.git")], {}
+
+
+def _newest(store: Path) -> str:
+    """Return the id of the newest session. Another process finds it, so that this one stays small."""
+    words = [str(commands.PROGRAM), "ls", "-n", "1", "--json"]
+    listed = subprocess.run(words, env=commands.environment(GITSESSION_DIR=str(store)), check=True, capture_output=True)
+    return str(json.loads(listed.stdout)["sessions"][0]["session"])
 
 
 def used(words: Sequence[str], variables: dict[str, str]) -> Usage:

@@ -13,7 +13,6 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -22,7 +21,7 @@ from gitsession.dataclass import dataclass
 from gitsession.errors import InvalidName, Unavailable
 from gitsession.git.types import Oid
 from gitsession.index.catalogue import Catalogue, Row
-from gitsession.index.derived import begin_log, connect, create_tables, is_damage, remove, storable
+from gitsession.index.derived import begin_log, clamped, connect, create_tables, is_damage, remove, storable
 from gitsession.index.entry_rows import EntryRow, has_entry, run_of
 from gitsession.index.search_words import (
     KINDS,
@@ -47,17 +46,20 @@ from gitsession.store.interface import ObjectStore
 
 T = TypeVar("T")
 
-_Place: TypeAlias = tuple[str, Spot]
-"""An entry of the session with this id."""
+_SessionEntry: TypeAlias = tuple[str, Spot]
+"""The id of a session, and an entry of it."""
 
-_Document: TypeAlias = tuple[str, Oid, str, int, str, str, str, str]
-"""The row of an entry in the table ``docs``, without the number, and the columns of ``words``."""
+_Document: TypeAlias = tuple[tuple[str, Oid, str, int], tuple[str, ...]]
+"""The row of an entry in the table ``docs``, and its row in ``words``, both without the number."""
 
-BATCH = 5_000
+BATCH = 2_000
 """Number of entries that are read together and added in one transaction.
 
 An interrupted update continues after the last committed transaction.
 """
+
+PROCESS_ENTRIES_MIN = 500
+"""Minimum number of entries of a batch for each process."""
 
 RUN = 512
 """Number of entries that are read from the catalog at once."""
@@ -279,22 +281,29 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
         return
     db.execute("BEGIN IMMEDIATE")
     seen = dict(db.execute("SELECT sid, branches FROM seen").fetchall())
-    new: list[_Place] = []
-    done: list[tuple[str, str]] = []
+    entries: list[_SessionEntry] = []
+    tips: list[tuple[str, str]] = []
     for row in progress.each("Indexing sessions", catalogue.sessions()):
         leaves = json.dumps([*sorted(row.branches.items()), store.ref(refs.meta(row.sid))])
         if seen.get(row.sid) == leaves:
             continue
         spots, is_complete = _new(db, catalogue, store, row, was_complete=seen.get(row.sid) != _INCOMPLETE)
-        new += [(row.sid, spot) for spot in (*spots, *_new_side_files(db, store, row.sid))]
-        done.append((row.sid, leaves if is_complete else _INCOMPLETE))
-        if len(new) >= BATCH:
-            _insert(db, store, new, done)
-            new, done = [], []
-    _insert(db, store, new, done)
+        entries += [(row.sid, spot) for spot in (*spots, *_new_side_files(db, store, row.sid))]
+        tips.append((row.sid, leaves if is_complete else _INCOMPLETE))
+        if len(entries) >= BATCH:
+            _add(db, store, entries, tips)
+            _begin_anew(db)
+            entries, tips = [], []
+    _add(db, store, entries, tips)
     if state is not None:
         db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", state)
     db.execute("COMMIT")
+
+
+def _begin_anew(db: sqlite3.Connection) -> None:
+    """Commit, and let another process write."""
+    db.execute("COMMIT")
+    db.execute("BEGIN IMMEDIATE")
 
 
 _INCOMPLETE = ""
@@ -371,32 +380,38 @@ def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
     return db.execute("SELECT 1 FROM docs WHERE oid = ? AND sid = ?", (oid, sid)).fetchone() is not None
 
 
-def _insert(db: sqlite3.Connection, store: ObjectStore, new: Sequence[_Place], done: Iterable[tuple[str, str]]) -> None:
-    """Add entries, parents first, and record the sessions ``done``. Each batch of entries ends a transaction."""
-    (last,) = db.execute("SELECT coalesce(max(id), 0) FROM docs").fetchone()
-    for start in range(0, len(new), BATCH):
-        batch = [place for place in new[start : start + BATCH] if not _is_known(db, place[0], place[1].oid)]
+def _add(
+    db: sqlite3.Connection, store: ObjectStore, entries: Sequence[_SessionEntry], tips: Iterable[tuple[str, str]]
+) -> None:
+    """Add entries, parents first, and then the tips of their sessions. Begin a transaction for each further batch."""
+    for start in range(0, len(entries), BATCH):
+        if start:
+            _begin_anew(db)
+        # `_readable` also returns entries that are there, and another process may have added some.
+        batch = [each for each in entries[start : start + BATCH] if not _is_known(db, each[0], each[1].oid)]
+        (last,) = db.execute("SELECT coalesce(max(id), 0) FROM docs").fetchone()
         documents = list(enumerate(_documents(store, batch), last + 1))
-        db.executemany("INSERT INTO docs VALUES (?, ?, ?, ?, ?)", [(id, *each[:4]) for id, each in documents])
+        db.executemany("INSERT INTO docs VALUES (?, ?, ?, ?, ?)", [(id, *row) for id, (row, _) in documents])
         insert_words = "INSERT INTO words (rowid, asked, summary, answer, work) VALUES (?, ?, ?, ?, ?)"
-        db.executemany(insert_words, [(id, *each[4:]) for id, each in documents])
-        last += len(documents)
-        db.execute("COMMIT")
-        db.execute("BEGIN IMMEDIATE")
-    db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", done)
+        db.executemany(insert_words, [(id, *texts) for id, (_, texts) in documents])
+    db.executemany("INSERT OR REPLACE INTO seen VALUES (?, ?)", tips)
 
 
-def _documents(store: ObjectStore, places: Sequence[_Place]) -> list[_Document]:
+def _documents(store: ObjectStore, entries: Sequence[_SessionEntry]) -> list[_Document]:
     """Return the documents of entries, in this order. Several processes read the entries if they are many."""
 
-    def read(numbers: Sequence[int]) -> list[tuple[int, _Document]]:
-        found = [(number, _document(store, *places[number])) for number in numbers]
-        return [(number, document) for number, document in found if document is not None]
+    def read(numbers: Sequence[int]) -> dict[int, _Document | None]:
+        return {number: _document(store, *entries[number]) for number in numbers}
 
-    from gitsession import parallel  # not loaded if nothing is new
+    numbers = range(len(entries))
+    if len(entries) < 2 * PROCESS_ENTRIES_MIN:
+        found = read(numbers)
+    else:
+        from gitsession import parallel  # not loaded for a few entries
 
-    numbered = chain.from_iterable(parallel.share(range(len(places)), read))
-    return [document for _, document in sorted(numbered)]
+        parts = parallel.share(numbers, read, PROCESS_ENTRIES_MIN)
+        found = {number: document for part in parts for number, document in part.items()}
+    return [document for number in numbers if (document := found[number]) is not None]
 
 
 def _document(store: ObjectStore, sid: str, spot: Spot) -> _Document | None:
@@ -405,9 +420,17 @@ def _document(store: ObjectStore, sid: str, spot: Spot) -> _Document | None:
     searchable = searchable_text(entry)
     if searchable is None:
         return None
-    at_ms = min(entry.at_ms or load(store, spot.oid).author_seconds * 1000, 2**63 - 1)
-    asked, summary, answer, work = (storable(separate_characters(text)) for text in searchable[1:])
-    return sid, spot.oid, searchable.role, at_ms, asked, summary, answer, work
+    texts = tuple(storable(separate_characters(text)) for text in searchable[1:])
+    return (sid, spot.oid, searchable.role, _at_ms(store, spot, entry)), texts
+
+
+def _at_ms(store: ObjectStore, spot: Spot, entry: Entry) -> int:
+    """Return the time of an entry, Unix time in ms; if it has none, that of its commit, or 0 if this is damaged."""
+    if entry.at_ms:
+        return clamped(entry.at_ms)
+    with contextlib.suppress(*DAMAGE):
+        return clamped(load(store, spot.oid).author_seconds * 1000)
+    return 0
 
 
 def _entry(store: ObjectStore, spot: Spot) -> Entry:

@@ -388,10 +388,11 @@ def test_several_processes_build_the_same_index(store: Store, monkeypatch: pytes
         remove(file_of(store))
         assert len(store.search("bread", most=100)) == 30
         with closing(sqlite3.connect(file_of(store))) as db:
-            return db.execute("SELECT * FROM docs ORDER BY id").fetchall()
+            matching = db.execute("SELECT rowid FROM words WHERE words MATCH 'bread' ORDER BY rowid").fetchall()
+            return [*matching, *db.execute("SELECT * FROM docs ORDER BY id")]
 
     alone = documents()
-    monkeypatch.setattr(parallel, "ITEMS_MIN", 4)
+    monkeypatch.setattr(search, "PROCESS_ENTRIES_MIN", 4)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
     monkeypatch.setattr(threading, "active_count", lambda: 1)  # the threads of the test runner do nothing here
     started: list[object] = []
@@ -399,6 +400,24 @@ def test_several_processes_build_the_same_index(store: Store, monkeypatch: pytes
     monkeypatch.setattr(parallel, "_start", lambda work: (started.append(work), start(work))[1])
     assert documents() == alone
     assert started
+
+
+def test_another_search_may_add_entries_between_two_batches(store: Store, monkeypatch: pytest.MonkeyPatch):
+    spoken(store, *(f"bread {n}" for n in range(30)))
+    monkeypatch.setattr(search, "BATCH", 7)
+    begin_anew, others = search._begin_anew, iter(["other", ""])
+
+    def added_meanwhile(db: sqlite3.Connection) -> None:
+        begin_anew(db)
+        if next(others, ""):
+            with Store.open(store.objects.git_dir) as opened:
+                db.execute("COMMIT")
+                opened.search("bread")
+                db.execute("BEGIN IMMEDIATE")
+
+    monkeypatch.setattr(search, "_begin_anew", added_meanwhile)
+    monkeypatch.setattr(search, "remove", lambda _: pytest.fail("the index was removed"))
+    assert len(store.search("bread", most=100)) == 30
 
 
 # ---- malicious queries
