@@ -52,13 +52,13 @@ _SessionEntry: TypeAlias = tuple[str, Spot]
 _Document: TypeAlias = tuple[tuple[str, Oid, str, int], tuple[str, ...]]
 """The row of an entry in the table ``docs``, and its row in ``words``, both without the number."""
 
-BATCH = 2_000
+BATCH = 1_000
 """Number of entries that are read together and added in one transaction.
 
 An interrupted update continues after the last committed transaction.
 """
 
-PROCESS_ENTRIES_MIN = 500
+PROCESS_ENTRIES_MIN = 250
 """Minimum number of entries of a batch for each process."""
 
 RUN = 512
