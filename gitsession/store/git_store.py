@@ -308,6 +308,11 @@ class GitStore:
     # -- results of flushes
 
     @property
+    def has_flushed(self) -> bool:
+        """Whether this object has transferred data to git."""
+        return self._writer.has_flushed
+
+    @property
     def last_flush_error(self) -> Exception | None:
         """The error that stopped the last flush or kept it from moving a ref. No acknowledged data is lost."""
         return self._writer.last_error

@@ -1,7 +1,8 @@
 """Maintenance of a store: repacking by git, and removal of files left by killed processes.
 
 Packs written by gitsession have no deltas; ``deltify`` adds them. ``git repack -d --geometric=2`` merges small packs,
-which is safe while other processes write: objects that are not reachable yet are in packs with a ``.keep`` file. Loose
+which is safe while other processes write: objects that are not reachable yet are in packs with a ``.keep`` file. Large
+packs are not merged, so the time of a run depends on the amount of new data, not on the size of the store. Loose
 refs are packed by gitsession's own ref writer, because a killed ``git pack-refs`` leaves locks whose owner cannot be
 determined. The cleanup needs the store's lock: while it is held, files of an unfinished gitsession write cannot belong
 to a live process. Files left by other programs are removed when they are a day old.
@@ -12,8 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gitsession.dataclass import dataclass
@@ -26,6 +26,9 @@ from gitsession.store.git_store import GitStore
 from gitsession.store.lock import packing
 
 PACKS_MAX = 50
+
+LARGE_BYTES = 128 << 20
+"""Size in bytes from which a pack is not merged any more."""
 
 _REPAIR_HINT = "run `gitsession repair` to quarantine the file and recover its undamaged objects"
 
@@ -74,7 +77,8 @@ def _maintain(store: GitStore) -> MaintenanceResult:
         store.pack_refs()
     try:
         with packing(git_dir):
-            _repack(git_dir, deltify(store))
+            if deltify(store):
+                _repack(git_dir)
     except Unavailable:
         for path, problem in _damaged_packs(git_dir):
             raise Corrupt(f"cannot repack the store: '{path}' is damaged: {problem}", hint=_REPAIR_HINT) from None
@@ -85,31 +89,43 @@ def _maintain(store: GitStore) -> MaintenanceResult:
 def _damaged_packs(git_dir: Path) -> Iterator[tuple[str, str]]:
     """Yield the path and the problem of each damaged pack or index; the cheap checks first."""
     yield from ((bad.path, bad.problem) for bad in damage.quick_check(git_dir))
-    for file in sorted((git_dir / "objects/pack").glob("*.pack")):
+    for file in _packs(git_dir):
         if problem := damage.checksum_problem(file):
             yield f"objects/pack/{file.name}", problem
 
 
-def _repack(git_dir: Path, waiting: Sequence[str]) -> None:
-    """Repack all packs except ``waiting``: these files have no deltas, and `git repack` would add none.
+def _repack(git_dir: Path) -> None:
+    """Merge the packs that are not large, and loose objects.
 
     With ``-n``, git does not list all refs for clients of plain HTTP. Otherwise it reads the commit of each ref.
     """
-    try:
-        process.run(git_dir, "repack", "-n", "-d", "-q", "--geometric=2", *(f"--keep-pack={name}" for name in waiting))
-    except Unavailable:
-        # This version of git does not support these options, or it cannot arrange the packs by size. -k keeps
+    command = ("repack", "-n", "-d", "-q", *(f"--keep-pack={file.name}" for file in _packs(git_dir) if _is_large(file)))
+    if process.run(git_dir, *command, "--geometric=2", accept=range(256), new_session=True).code:
+        # This version of git does not support this option, or it cannot arrange the packs by size. -k keeps
         # unreachable objects: maintenance must not drop any.
-        process.run(git_dir, "repack", "-n", "-a", "-d", "-k", "-q")
+        process.run(git_dir, *command, "-a", "-k", new_session=True)
 
 
 def is_due(store: GitStore) -> bool:
-    """Return whether the store has so many packs that reads become slow."""
-    return not store.read_only and count_packs(store.git_dir) >= PACKS_MAX
+    """Return whether this process has added to the store, and small packs are so many that reads become slow.
+
+    A process that only reads does not wait for a repack.
+    """
+    if store.read_only or not (store.has_flushed or store.pending) or count_packs(store.git_dir) < PACKS_MAX:
+        return False
+    return sum(not _is_large(file) for file in _packs(store.git_dir)) >= PACKS_MAX
 
 
 def count_packs(git_dir: Path) -> int:
     return sum(name.endswith(".pack") for name in os.listdir(git_dir / "objects" / "pack"))
+
+
+def _packs(git_dir: Path) -> list[Path]:
+    return sorted((git_dir / "objects/pack").glob("*.pack"))
+
+
+def _is_large(pack: Path) -> bool:
+    return _bytes(pack) >= LARGE_BYTES
 
 
 def _remove_leftovers(git_dir: Path) -> Iterator[str]:
@@ -138,7 +154,7 @@ def _is_left_over(entry: os.DirEntry[str], cutoff: float, *, is_journal: bool) -
 
 
 BATCH_BYTES = 256 << 20
-"""Total size in bytes of the packs that one git process repacks, which takes about twenty seconds."""
+"""Total size in bytes of the packs that one git process repacks, which takes up to a minute."""
 
 SECONDS_MAX = 60.0
 """Time in seconds after which no further batch begins. The next run continues."""
@@ -155,8 +171,8 @@ _FOREIGN_SUFFIXES = (".keep", ".rev", ".promisor", ".mtimes")
 _DELTAS = (6, 7)
 
 
-def deltify(store: GitStore) -> list[str]:
-    """Run git to add deltas to packs that have none; return the file names of the packs that remain for the next run.
+def deltify(store: GitStore) -> bool:
+    """Run git to add deltas to packs that have none; return ``False`` if packs remain for the next run.
 
     ``git repack`` copies objects from a pack unchanged and does not compare them with other objects of that pack. So
     objects that were written together would never get deltas. This function repacks only packs without deltas, so its
@@ -170,13 +186,14 @@ def deltify(store: GitStore) -> list[str]:
     """
     directory = store.git_dir / "objects/pack"
     if any(directory.glob("multi-pack-index*")):
-        return []  # a multi-pack index names packs, so only git may remove one
-    batches = list(_batches([file for file in sorted(directory.glob("*.pack")) if _is_without_deltas(file)]))
+        return True  # a multi-pack index names packs, so only git may remove one
     end = time.monotonic() + SECONDS_MAX
-    while batches and time.monotonic() < end:
+    for batch in _batches(file for file in _packs(store.git_dir) if _is_without_deltas(file)):
+        if time.monotonic() >= end:
+            return False
         with contextlib.suppress(FileNotFoundError):  # another git process replaced packs meanwhile
-            _deltify_batch(store, batches.pop(0))
-    return [file.name for file in chain(*batches)]
+            _deltify_batch(store, batch)
+    return True
 
 
 def _lone_indexes(directory: Path) -> Iterator[Path]:
@@ -206,7 +223,7 @@ def _is_without_deltas(file: Path) -> bool:
         return False  # the pack is damaged or was removed meanwhile: the repack reports damage
 
 
-def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
+def _batches(files: Iterable[Path]) -> Iterator[list[Path]]:
     batch: list[Path] = []
     size = 0
     for file in files:
@@ -223,10 +240,10 @@ def _batches(files: Sequence[Path]) -> Iterator[list[Path]]:
 def _deltify_batch(store: GitStore, old: Sequence[Path]) -> None:
     names = "".join(f"{file.name}\n" for file in old)
     try:
-        checksum = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode()).out.decode().strip()
+        result = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode(), new_session=True)
     except Unavailable:
         return  # git is missing or busy, or data is damaged: the next repack reports the problem if it matters
-    directory = store.git_dir / "objects/pack"
+    directory, checksum = store.git_dir / "objects/pack", result.out.decode().strip()
     new = PackIndex(f"{directory}/pack-{checksum}.idx")
     sync_directory(directory)
     with store.locked():  # meanwhile, no other gitsession process can write the same pack again

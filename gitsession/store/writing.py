@@ -83,6 +83,7 @@ class StoreWriter:
         pid: Id of the process that created this object.
         state: The content of the store, for readers.
         lock: The store's lock; ``None`` if the store is not writable.
+        has_flushed: Whether this object has transferred data to git.
         last_error: The error that stopped the last flush or kept it from moving a ref; ``None`` if there was none.
         renamed_branches: Pairs of a ref that another program moved and the new name of this store's branch.
         set_aside: Names of damaged journal files that a flush renamed.
@@ -100,6 +101,7 @@ class StoreWriter:
         self.pid = os.getpid()
         self.lock = None if read_only else _open_lock(git_dir)
         self.state = StoreState(git_dir, writable=self.lock is not None, sync=sync)
+        self.has_flushed = False
         self.last_error: Exception | None = None
         self.renamed_branches: list[tuple[str, str]] = []
         self.set_aside: list[str] = []
@@ -212,6 +214,7 @@ class StoreWriter:
             state.journal.scan_for_damage()
             if not overlay.records and not state.journal.has_damage:
                 return
+            self.has_flushed = True
             objects = state.pending_objects()
             if objects:
                 self._write_pack(objects)

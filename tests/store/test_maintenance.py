@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from raw import LEAF, append, git
 from gitsession.api import Store
 from gitsession.errors import Unavailable
 from gitsession.git import pack_writer, process
+from gitsession.store import maintenance
 from gitsession.store.create import JOURNAL, PROOFS, create
 from gitsession.store.git_store import GitStore
 from gitsession.store.maintenance import PACKS_MAX, count_packs, maintain
@@ -56,7 +58,7 @@ def test_objects_are_repacked_if_git_cannot_order_packs_and_unreachable_ones_are
 
     def refuses(git_dir, *arguments, **options):
         if "--geometric=2" in arguments:
-            raise Unavailable("unknown option")
+            return process.ProcessResult(129, b"", "unknown option")
         return real(git_dir, *arguments, **options)
 
     monkeypatch.setattr(process, "run", refuses)
@@ -107,9 +109,47 @@ def test_closing_a_store_of_many_packs_maintains_it(store):
     git(store.git_dir, "fsck", "--strict", "--full")
 
 
+def test_a_reader_does_not_wait_for_maintenance(store):
+    grow(store, PACKS_MAX)
+    Store.open(store.git_dir).close()
+    assert count_packs(store.git_dir) > PACKS_MAX
+
+
+def test_large_packs_are_not_merged_and_do_not_count(store, monkeypatch):
+    grow(store, PACKS_MAX)
+    maintain(store)
+    (merged,) = (store.git_dir / "objects/pack").glob("*.pack")
+    monkeypatch.setattr(maintenance, "LARGE_BYTES", merged.stat().st_size)
+    oid = append(store, "one more")
+    store.flush()
+    maintain(store)
+    assert merged.exists()
+    assert count_packs(store.git_dir) == 2
+    assert store.read(oid)[0] == "commit"
+    monkeypatch.setattr(maintenance, "LARGE_BYTES", 1)
+    monkeypatch.setattr(maintenance, "PACKS_MAX", 2)
+    assert not maintenance.is_due(store)
+
+
+def test_packs_are_not_merged_while_others_wait_for_deltas(store, monkeypatch):
+    grow(store, 3)
+    monkeypatch.setattr(maintenance, "SECONDS_MAX", 0.0)
+    assert maintain(store).packs_after == count_packs(store.git_dir) >= 3
+    monkeypatch.setattr(maintenance, "SECONDS_MAX", 60.0)
+    assert maintain(store).packs_after == 1
+
+
 def test_closing_without_git_is_still_closing(store, monkeypatch):
     grow(store, PACKS_MAX)
     monkeypatch.setenv("PATH", "/nonexistent")
     Store(store).close()
     assert store.last_flush_error is None
     assert count_packs(store.git_dir) > PACKS_MAX
+
+
+def test_a_git_that_takes_too_long_is_killed_with_its_own_processes(store, tmp_path):
+    late = f"alias.late=!(sleep 1; touch {tmp_path / 'late'}) & wait"
+    with pytest.raises(Unavailable, match="did not finish"):
+        process.run(store.git_dir, "-c", late, "late", timeout_seconds=0.3, new_session=True)
+    time.sleep(1.2)
+    assert not (tmp_path / "late").exists()
