@@ -244,7 +244,8 @@ def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> 
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())
-    changed = [name for name in old.keys() | now.keys() if old.get(name) != now.get(name)]
+    # In order, because sessions of one time share a pack, and a search for an object begins with the last one's pack.
+    changed = [name for name in sorted(old.keys() | now.keys()) if old.get(name) != now.get(name)]
     return [Move(name, old.get(name), now.get(name)) for name in changed], loose
 
 
