@@ -46,6 +46,9 @@ _BASES_COST_MIN, _BASES_COST_FACTOR = 256 << 20, 64
 Git makes chains of 50 deltas. In a hostile pack of 1 MB, the chains of a thousand large objects can cost hours.
 """
 
+_RECENT_MAX = 4
+"""Number of packs that are searched first. Sessions of one day are usually in one or two packs."""
+
 _Base = tuple[int, bytes]
 """Type number and content of the base object of a delta."""
 
@@ -61,7 +64,7 @@ class Packs:
         self._directory = f"{object_dir}/pack"
         self._bytes_max = object_bytes_max
         self._indexes: dict[str, PackIndex] = {}
-        self._recent = ""
+        self._recent: tuple[str, ...] = ()
         self._reads: dict[str, int] = {}
         self._whole: OrderedDict[str, dict[Oid, tuple[Kind, bytes]]] = OrderedDict()
         self._bodies: OrderedDict[str, RandomAccessFile] = OrderedDict()
@@ -120,7 +123,7 @@ class Packs:
             try:
                 offset = index.find(raw)
                 if offset is not None:
-                    self._recent = name
+                    self._search_first(name)
                     return self._object(name, offset, oid)
             except (Corrupt, Unavailable) as error:
                 problem = problem or error
@@ -150,7 +153,7 @@ class Packs:
                 except (Corrupt, OSError):
                     continue
                 if offset is not None:
-                    self._recent = name
+                    self._search_first(name)
                     wanted.setdefault(name, []).append((offset, raw))
                     break
             else:
@@ -208,14 +211,18 @@ class Packs:
     # -- one object
 
     def _likely_first(self) -> Iterator[tuple[str, PackIndex]]:
-        """Yield the indexes, beginning with the one that listed the last object: related objects share a pack."""
-        indexes = self._indexes
-        recent = indexes.get(self._recent)
-        if recent is not None:
-            yield self._recent, recent
+        """Yield the indexes, beginning with those that listed the last objects: related objects share a few packs."""
+        indexes, recent = self._indexes, self._recent
+        for name in recent:
+            if name in indexes:
+                yield name, indexes[name]
         for name, index in indexes.items():
-            if index is not recent:
+            if name not in recent:
                 yield name, index
+
+    def _search_first(self, name: str) -> None:
+        if self._recent[:1] != (name,):
+            self._recent = (name, *(other for other in self._recent if other != name))[:_RECENT_MAX]
 
     def _object(self, name: str, offset: int, oid: Oid) -> tuple[Kind, bytes]:
         found = self._whole_pack(name).get(oid)
