@@ -100,18 +100,15 @@ def run(
     worktree: Worktree | None = None,
     variables: Mapping[str, str] | None = None,
     obstacle: Callable[[], str] | None = None,
-    new_session: bool = False,
 ) -> ProcessResult:
     """Run git and wait. Raises ``Unavailable`` if git is missing or too slow, or for an exit code not in ``accept``.
 
     ``variables``: git variables for the child; git variables of this process are not copied. ``obstacle``: called once,
-    if git runs for more than 3 seconds; returns the path of a file that git waits for, or "". ``new_session``: True if
-    git starts long processes of its own, which are then killed with it. Git has no terminal then.
+    if git runs for more than 3 seconds; returns the path of a file that git waits for, or "".
 
     Raises ``BlockedRead`` if git waits for the file that ``obstacle`` returns, or for a configuration file that is a
     pipe or a device.
     """
-    import signal
     import subprocess
 
     command = _command(git_dir)
@@ -123,15 +120,12 @@ def run(
         env |= {"GIT_INDEX_FILE": worktree.index_file} if worktree.index_file else {}
         at = worktree.at
     try:
-        with _popen([*command, *arguments], env, at, new_session=new_session) as child:
+        with _popen([*command, *arguments], env, at) as child:
             try:
                 out, err = _communicate(
                     child, stdin, timeout_seconds, lambda: _blocking(git_dir) or (obstacle() if obstacle else "")
                 )
             except BaseException:
-                if new_session:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.killpg(child.pid, signal.SIGKILL)
                 child.kill()
                 raise
     except subprocess.TimeoutExpired:

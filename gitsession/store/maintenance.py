@@ -99,21 +99,23 @@ def _repack(git_dir: Path) -> None:
 
     With ``-n``, git does not list all refs for clients of plain HTTP. Otherwise it reads the commit of each ref.
     """
-    command = ("repack", "-n", "-d", "-q", *(f"--keep-pack={file.name}" for file in _packs(git_dir) if _is_large(file)))
-    if process.run(git_dir, *command, "--geometric=2", accept=range(256), new_session=True).code:
+    large = [file.name for file in _packs(git_dir) if _bytes(file) >= LARGE_BYTES]
+    command = ("repack", "-n", "-d", "-q", *(f"--keep-pack={name}" for name in large))
+    if process.run(git_dir, *command, "--geometric=2", accept=(0, 128, 129)).code:
         # This version of git does not support this option, or it cannot arrange the packs by size. -k keeps
         # unreachable objects: maintenance must not drop any.
-        process.run(git_dir, *command, "-a", "-k", new_session=True)
+        process.run(git_dir, *command, "-a", "-k")
 
 
 def is_due(store: GitStore) -> bool:
-    """Return whether this process has added to the store, and small packs are so many that reads become slow.
+    """Return whether the store has so many small packs that reads become slow.
 
-    A process that only reads does not wait for a repack.
+    A process that has only read waits for one batch at most.
     """
-    if store.read_only or not (store.has_flushed or store.pending) or count_packs(store.git_dir) < PACKS_MAX:
+    if store.read_only or count_packs(store.git_dir) < PACKS_MAX:
         return False
-    return sum(not _is_large(file) for file in _packs(store.git_dir)) >= PACKS_MAX
+    sizes = [size for file in _packs(store.git_dir) if (size := _bytes(file)) < LARGE_BYTES]
+    return len(sizes) >= PACKS_MAX and (store.has_flushed or store.pending > 0 or sum(sizes) <= BATCH_BYTES)
 
 
 def count_packs(git_dir: Path) -> int:
@@ -122,10 +124,6 @@ def count_packs(git_dir: Path) -> int:
 
 def _packs(git_dir: Path) -> list[Path]:
     return sorted((git_dir / "objects/pack").glob("*.pack"))
-
-
-def _is_large(pack: Path) -> bool:
-    return _bytes(pack) >= LARGE_BYTES
 
 
 def _remove_leftovers(git_dir: Path) -> Iterator[str]:
@@ -240,7 +238,7 @@ def _batches(files: Iterable[Path]) -> Iterator[list[Path]]:
 def _deltify_batch(store: GitStore, old: Sequence[Path]) -> None:
     names = "".join(f"{file.name}\n" for file in old)
     try:
-        result = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode(), new_session=True)
+        result = process.run(store.git_dir, *_COMMAND, "objects/pack/pack", stdin=names.encode())
     except Unavailable:
         return  # git is missing or busy, or data is damaged: the next repack reports the problem if it matters
     directory, checksum = store.git_dir / "objects/pack", result.out.decode().strip()
