@@ -309,7 +309,7 @@ class GitStore:
 
     @property
     def has_flushed(self) -> bool:
-        """Whether this object has transferred data to git."""
+        """True if this object has transferred data to git."""
         return self._writer.has_flushed
 
     @property
