@@ -975,10 +975,10 @@ class Store:
             running.stop(_STOP_SECONDS)
         if self._tends and not self.objects.is_closed:
             self._settle()
-        self._opened.catalogues.close()
-        if self._tends and is_due(self.objects):
             with contextlib.suppress(GitSessionError):  # without git, the packs are merged later
-                maintain(self.objects)
+                if is_due(self.objects):
+                    maintain(self.objects)
+        self._opened.catalogues.close()
         self.objects.close()
 
     def _settle(self) -> None:

@@ -101,7 +101,9 @@ def test_keeps_stay_while_a_ref_move_waits(store):
 def test_closing_a_store_of_many_packs_maintains_it(store):
     grow(store, PACKS_MAX)
     assert count_packs(store.git_dir) > PACKS_MAX
-    Store(store).close()
+    opened = Store(store)
+    opened.close()
+    opened.close()
     assert store.last_flush_error is None
     assert count_packs(store.git_dir) < 10
     git(store.git_dir, "fsck", "--strict", "--full")
