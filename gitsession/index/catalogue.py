@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 27
+VERSION = 28
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 
@@ -34,7 +34,6 @@ CREATE TABLE entries (
     source_id TEXT, line INTEGER, in_file INTEGER NOT NULL, inner INTEGER NOT NULL, depth INTEGER NOT NULL,
     at_ms INTEGER NOT NULL, tokens INTEGER NOT NULL, words TEXT,
     anchors INTEGER, above TEXT, payload BLOB, agent TEXT, proof INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
-CREATE INDEX entries_digest ON entries (digest);
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_segment ON entries (source_id) WHERE kind = 'session';
 CREATE INDEX entries_chain ON entries (chain);

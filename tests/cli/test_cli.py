@@ -228,9 +228,9 @@ def test_the_index_finds_an_entry_by_its_digest(run: Run, file: Path, imported: 
     other.write_bytes(file.read_bytes().replace(b"0199-abcd", b"0199-ffff"))
     run("import", str(other))
     with Store.open(store_of(run)) as store:
-        same = names.by_digest(store.catalogue(), bytes.fromhex(found["digest"]))
-    assert (imported, found["id"]) in same
-    assert len({sid for sid, _ in same}) == 2
+        same = names.by_digest(store.catalogue(), [found["digest"]])
+    assert (found["digest"], imported, found["id"]) in same
+    assert len({sid for _, sid, _ in same}) == 2
 
 
 def test_ls_lists_and_filters(run: Run, imported: str, here: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import re
 import shlex
 import sys
+from collections.abc import Iterable, Mapping
 
 import click
 
@@ -118,19 +119,21 @@ def list_(app: App) -> int:
     """
     from gitsession.sync import commit_trailers, secret_scan
 
-    rows = [(key, _places(app, key)) for key in secret_scan.allowances(app.store().objects)]
+    keys = secret_scan.allowances(app.store().objects)
+    entries = _entries(app, keys)
     allowed = []
-    for key, places in rows:
+    for key in keys:
         what, _, rule = key.rpartition(":")
+        places = entries.get(key.partition(":")[0], [])
         allowed.append(
             {"what": what, "rule": rule, "entries": [{"session": sid, "id": node.oid} for sid, node in places]}
         )
         for where in [commit_trailers.address(sid, node) for sid, node in places] or [what]:
             say(f"{where}  {rule}")
     emit("gate-list", {"allowed": allowed})
-    if not rows:
+    if not keys:
         say("nothing is allowed")
-    return exits.OK if rows else exits.NOTHING
+    return exits.OK if keys else exits.NOTHING
 
 
 @gate_command.command(short_help="Revoke the permission to push the secrets found in an entry.")
@@ -156,20 +159,22 @@ def forget(app: App, what: str, rule: str) -> int:
     return exits.OK if changed else exits.NOTHING
 
 
-def _places(app: App, key: str) -> list[tuple[str, gitsession.Node]]:
-    """Return the entries to which the allowance ``key`` applies, each with its session id. A file has no entries."""
+def _entries(app: App, keys: Iterable[str]) -> Mapping[str, list[tuple[str, gitsession.Node]]]:
+    """Return the entries to which the allowances ``keys`` apply, each with its session id, by the digest of the entry.
+
+    An allowance for a file has no entries.
+    """
     from gitsession.index import names
     from gitsession.sessions.node import load
 
-    digest = key.partition(":")[0]
-    if not _DIGEST.fullmatch(digest):
-        return []
-    store = app.objects()
-    found: dict[str, tuple[str, gitsession.Node]] = {}
-    for sid, oid in names.by_digest(app.catalogue(), bytes.fromhex(digest)):
-        with contextlib.suppress(GitSessionError):
-            found.setdefault(oid, (sid, load(store, oid)))
-    return list(found.values())
+    digests = {digest for key in keys if _DIGEST.fullmatch(digest := key.partition(":")[0])}
+    found: dict[str, list[tuple[str, gitsession.Node]]] = {}
+    if digests:
+        store = app.objects()
+        for digest, sid, oid in names.by_digest(app.catalogue(), digests):
+            with contextlib.suppress(GitSessionError):
+                found.setdefault(digest, []).append((sid, load(store, oid)))
+    return found
 
 
 def _print_gate(verb: str, changed: bool) -> None:
