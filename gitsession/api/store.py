@@ -500,15 +500,15 @@ class Store:
             raise InvalidName(f"cannot search: unknown role {role!r}", hint=f"choose one of {', '.join(ROLES)}")
         matches = search.regular_expression(query) if regex else None
         catalogue = self.catalogue()
-        identity = identity_of(Path(project)) if project else None
-        found = catalogue.sessions() if folder is None else self.sessions_of(folder)
-        rows = (row for row in found if is_of(row, project, identity))
-        among = {row.sid: row for row in rows if agent in ("", row.agent)}
-        if file:
+        among: set[str] | None = None
+        if agent or project or file or folder is not None:
+            identity = identity_of(Path(project)) if project else None
+            found = catalogue.sessions() if folder is None else self.sessions_of(folder)
+            among = {row.sid for row in found if is_of(row, project, identity) and agent in ("", row.agent)}
+        if among is not None and file:
             from gitsession.index.file_changes import sessions_that_changed
 
-            changed = sessions_that_changed(catalogue.db, os.path.abspath(file), file)
-            among = {sid: row for sid, row in among.items() if sid in changed}
+            among &= sessions_that_changed(catalogue.db, os.path.abspath(file), file)
         return search.SearchQuery(
             query=query, sessions=among, role=role, since_ms=since_ms, until_ms=until_ms, most=most, regex=matches
         )

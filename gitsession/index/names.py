@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Collection, Sequence
 
@@ -119,6 +118,8 @@ def by_digest(catalogue: Catalogue, digests: Collection[str]) -> list[tuple[str,
     All entries in the catalog are compared, because an index would take a seventh of the catalog. A digest has 64
     hexadecimal digits.
     """
+    import json  # not loaded by `gitsession log`
+
     query = (
         "SELECT lower(hex(digest)), min(sid), oid FROM entries "
         "WHERE lower(hex(digest)) IN (SELECT value FROM json_each(?)) GROUP BY digest, oid ORDER BY 2, 3"

@@ -8,11 +8,13 @@ deleted without loss, and a damaged file is replaced.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
@@ -82,6 +84,9 @@ with a rare form would rank higher than one with the word itself.
 
 _NEWEST = "SELECT sid, oid, role, at_ms FROM docs ORDER BY at_ms DESC, id DESC"
 
+_BY_TIME = "SELECT sid, updated_ms FROM sessions ORDER BY updated_ms DESC, sid"
+_TITLES = "SELECT sid, title, updated_ms FROM sessions WHERE title <> '' ORDER BY updated_ms DESC, sid"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
@@ -117,13 +122,13 @@ class Hit:
 class SearchQuery:
     """The parameters of a search.
 
-    ``sessions``: the sessions to search. ``since_ms``: the earliest time of an entry, Unix time in ms. ``until_ms``:
-    the time before which all entries are. ``role``: one of ``ROLES``, or "" for any. ``most``: the maximum number of
-    hits. ``regex``: a regular expression to search for instead of ``query``.
+    ``sessions``: the ids of the sessions to search, or ``None`` for all sessions. ``since_ms``: the earliest time of an
+    entry, Unix time in ms. ``until_ms``: the time before which all entries are. ``role``: one of ``ROLES``, or "" for
+    any. ``most``: the maximum number of hits. ``regex``: a regular expression to search for instead of ``query``.
     """
 
     query: str
-    sessions: Mapping[str, Row]
+    sessions: Collection[str] | None
     role: str = ""
     since_ms: int = 0
     until_ms: int | None = None
@@ -133,7 +138,10 @@ class SearchQuery:
     def includes(self, sid: str, role: str, at_ms: int) -> bool:
         """Return whether an entry passes the filters."""
         is_in_time = at_ms >= self.since_ms and (self.until_ms is None or at_ms < self.until_ms)
-        return is_in_time and (not self.role or role == self.role) and sid in self.sessions
+        return is_in_time and (not self.role or role == self.role) and self.includes_session(sid)
+
+    def includes_session(self, sid: str) -> bool:
+        return self.sessions is None or sid in self.sessions
 
 
 def search(catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
@@ -194,15 +202,18 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         if not match_query:
             return []
         matches = matcher(wanted.query, forms)
-        newest_ms = max((row.updated_ms for row in wanted.sessions.values()), default=0)
+        newest_ms = next((at_ms for sid, at_ms in catalogue.db.execute(_BY_TIME) if wanted.includes_session(sid)), 0)
         values = (match_query, newest_ms, expression(wanted.query))
         entries = (row for row in db.execute(_FIND, values) if wanted.includes(row[0], *row[2:]))
-    hits = list(_titles(wanted, matches))[: wanted.most]
+    hits = list(islice(_titles(catalogue, wanted, matches), wanted.most))
+    session = functools.cache(catalogue.session)
     newest: dict[str, dict[Oid, str]] = {}
     for sid, oid, role, at_ms in entries:
         if len(hits) >= wanted.most:
             break
-        name = ""
+        row, name = session(sid), ""
+        if row is None:
+            continue  # the session was removed
         if role == "side-file":
             if sid not in newest:
                 newest[sid] = _newest_side_files(store, sid)
@@ -215,9 +226,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         line = matching_line(text, matches, SNIPPET_CHARS)
         shown = snippet(text, matches, SNIPPET_CHARS)
         at_line = line._asdict() if role in _PROSE else line._replace(before="", after="")._asdict()
-        hits.append(
-            Hit(session=wanted.sessions[sid], oid=oid, role=role, at_ms=at_ms, snippet=shown, name=name, **at_line)
-        )
+        hits.append(Hit(session=row, oid=oid, role=role, at_ms=at_ms, snippet=shown, name=name, **at_line))
     return hits
 
 
@@ -244,14 +253,16 @@ def text_of(store: ObjectStore, oid: Oid) -> str | None:
     return None if text is None else text.all
 
 
-def _titles(wanted: SearchQuery, matches: re.Pattern[str]) -> Iterator[Hit]:
+def _titles(catalogue: Catalogue, wanted: SearchQuery, matches: re.Pattern[str]) -> Iterator[Hit]:
     """Yield hits at the tips of sessions with a matching title. All titles are compared, because they are few."""
-    for row in wanted.sessions.values():
-        title = row.title or ""
-        if title and wanted.includes(row.sid, "title", row.updated_ms) and _is_in_title(wanted, matches, title):
+    for sid, title, at_ms in catalogue.db.execute(_TITLES):
+        if not wanted.includes(sid, "title", at_ms) or not _is_in_title(wanted, matches, title):
+            continue
+        row = catalogue.session(sid)
+        if row is not None:
             leaf = row.branches[row.active] if row.active in row.branches else next(iter(row.branches.values()))
             words = matching_line(title, matches, len(title)).words
-            yield Hit(session=row, oid=leaf, role="title", at_ms=row.updated_ms, snippet=title, line=title, words=words)
+            yield Hit(session=row, oid=leaf, role="title", at_ms=at_ms, snippet=title, line=title, words=words)
 
 
 def _is_in_title(wanted: SearchQuery, matches: re.Pattern[str], title: str) -> bool:
