@@ -17,7 +17,7 @@ from gitsession.git import process
 from gitsession.git.types import Oid
 from gitsession.sessions import tombstone_set
 from gitsession.sessions.merge_remote_branches import SyncedBranch
-from gitsession.store import create, histories, published, refs
+from gitsession.store import create, histories, maintenance, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import secret_scan, tombstone_sync, transport
 from gitsession.sync.remotes import HEADS, Remote, check_is_store
@@ -76,6 +76,8 @@ def send(
             if not wanted:
                 return PushResult(sorted(branches, key=lambda one: one.ref))
             published.record(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
+            if len(wanted) > len(before) and maintenance.has_deltas(store.git_dir):
+                quarantine.copy_packs()  # most refs are new to the remote
             done = transport.push(quarantine.git_dir, remote, wanted, options)
         accepted = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
         with store.transaction() as tx:

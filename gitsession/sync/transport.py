@@ -136,6 +136,15 @@ class Quarantine:
         except OSError as error:
             raise Unavailable(f"cannot create the quarantine folder: {error.strerror}") from error
 
+    def copy_packs(self) -> None:
+        """Let a push send objects as they are in the packs.
+
+        Otherwise, git also searches for deltas between objects of different packs. If these are large, the search takes
+        longer than the rest of the push.
+        """
+        with (self.git_dir / config.FILE).open("a") as file:
+            file.write("[pack]\n\twindow = 0\n")
+
     def clone(self, options: TransportOptions, filter: str = "") -> Mapping[str, Oid]:
         """Fetch all branches of a remote from which nothing was fetched before; return them by their names there.
 
@@ -223,7 +232,7 @@ def _section(remote: Remote) -> str:
     return f'[remote "{remote.name}"]\n' + "".join(config.line_of(key, value) for key, value in remote.settings)
 
 
-FIRST_CHUNK, CHUNK_MAX = 800, 3200
+FIRST_CHUNK, CHUNK_MAX = 800, 12_800
 """Number of refs that are pushed in the first chunk, and the maximum for later chunks.
 
 The remote lists all its refs once per chunk, so many small chunks are slow. In a large chunk, one rejection may affect

@@ -125,14 +125,20 @@ class GitReader:
 
     ``known``: the refs that were validated before. ``variables``: environment variables for git that name further
     object directories (see ``process.quarantine``). ``is_portion``: True if only a portion of the received histories
-    is validated, so that the commits of the others are not loaded.
+    is validated, so that the commits of the others are not loaded. ``known_roots``: the roots of all known histories of
+    entries, if they are known.
+
+    Attributes:
+        roots: The roots of the new histories, after ``new``.
     """
 
     def __init__(
         self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None, *,
-        is_portion: bool = False,
+        is_portion: bool = False, known_roots: AbstractSet[Oid] | None = None,
     ) -> None:  # fmt: skip
         self.known = known
+        self.roots: set[Oid] = set()
+        self._known_roots = known_roots
         self._is_portion = is_portion
         self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
@@ -345,32 +351,36 @@ class GitReader:
             for line in self._run("rev-list", *arguments, stdin=self._range(tips, old)).splitlines():
                 oid, *parents = line.split()
                 found[oid] = tuple(parents)
+        self.roots |= _roots(found)
         return found if len(found) <= count_max else None
 
     def _walk(self, tips: Iterable[Oid], old: AbstractSet[Oid]) -> dict[Oid, tuple[Oid, ...]] | None:
         """Return the commits of whole histories that were received (see ``new``).
 
-        Returns ``None`` if any other commit might be part of these histories, or of those that existed before.
+        Returns ``None`` if any other commit might be part of these histories, or if they might have a commit in common
+        with known histories. Histories without a common root have no common commit.
         """
-        if not self._commits or not old <= {create.first_commit()[0]}:
+        ends = old & {create.first_commit()[0]}
+        roots = self._known_roots if old - ends else frozenset()
+        if not self._commits or roots is None:
             return None
         found: dict[Oid, tuple[Oid, ...]] = {}
         for tip in tips:
             path = [tip]
             while path:
                 oid = path[-1]
-                if oid in found or oid in old:
+                if oid in found or oid in ends:
                     path.pop()
                     continue
                 parents = _PARENTS.match(self._commits[oid][1]) if oid in self._commits else None
-                if parents is None:
+                if parents is None or oid in old:
                     return None
                 oids = tuple(parents[1].decode().split()[1::2])
-                missing = [parent for parent in oids if parent not in found and parent not in old]
+                missing = [parent for parent in oids if parent not in found and parent not in ends]
                 path += missing
                 if not missing:
                     found[path.pop()] = oids
-        return found
+        return found if _roots(found).isdisjoint(roots) else None
 
     def _range(self, tips: Iterable[Oid], old: Iterable[Oid]) -> str:
         return "".join([*(f"{oid}\n" for oid in tips), *(f"^{oid}\n" for oid in old)])
@@ -419,6 +429,11 @@ class GitReader:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _roots(graph: Mapping[Oid, Sequence[Oid]]) -> set[Oid]:
+    """Return the commits without a parent in ``graph``."""
+    return {oid for oid, parents in graph.items() if not any(parent in graph for parent in parents)}
 
 
 def _rows(trees: Iterable[bytes]) -> list[tuple[str, str, Oid]]:

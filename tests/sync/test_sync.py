@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -778,6 +779,23 @@ def test_thousands_of_refs_are_pushed_in_chunks(two, monkeypatch):
     assert told(report) == {"main": "ahead", "meta": "ahead"}
     sync(two.b)
     assert shared(two.a) == shared(two.b)
+
+
+@pytest.mark.parametrize("searched", [False, True])
+def test_a_first_push_searches_for_deltas_only_if_the_packs_have_none(tmp_path, searched):
+    """The payloads of two packs are almost equal. Git looks for deltas between packs, and for none within a pack."""
+    with store_with(tmp_path / "a.git", hub(tmp_path / "hub.git")) as store:
+        texts = [" ".join(str(number * 7919 % 9973) for number in range(3_000)) + end for end in ("one", "two")]
+        for text in texts:
+            begun(store, text)
+            store.flush()
+        for pack in (store.git_dir / "objects/pack").glob("*.pack") if searched else ():
+            git(store.git_dir, "index-pack", "--rev-index", str(pack))
+        git(tmp_path / "hub.git", "config", "receive.unpackLimit", "1")
+        sync(store)
+        sent = sum(pack.stat().st_size for pack in (tmp_path / "hub.git/objects/pack").glob("*.pack"))
+        payload = len(zlib.compress(texts[0].encode()))
+        assert sent > 2 * payload if searched else payload < sent < 1.5 * payload
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
