@@ -54,7 +54,7 @@ _SessionEntry: TypeAlias = tuple[str, Spot]
 _Document: TypeAlias = tuple[tuple[str, Oid, str, int], tuple[str, ...]]
 """The row of an entry in the table ``docs``, and its row in ``words``, both without the number."""
 
-BATCH = 1_000
+BATCH = 5_000
 """Number of entries that are read together and added in one transaction.
 
 An interrupted update continues after the last committed transaction.
