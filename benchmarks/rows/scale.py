@@ -39,6 +39,7 @@ TITLE = "Scale"
 CONSTANT, NEW, SESSIONS = "constant", "with the new", "with the sessions"
 FLAT, LINEAR = 1.5, 1.2
 KEPT = 50
+LENGTH = 20
 NEEDLE = "quodlibetical"
 _numbers = count()
 
@@ -132,8 +133,11 @@ class Grown:
 
     @cached_property
     def newest(self) -> str:
-        """The id of the newest session. It is looked up once, because the first lookup fills a catalog."""
-        return self.store.sessions(1)[0].sid
+        """The id of a new session, which is as long in both stores: git reads its history when it packs new entries."""
+        session = self.store.new_session(agent="bench", cwd="/home/dev/bench")
+        for number in range(LENGTH):
+            session.append(Message.user(f"message {number}"))
+        return session.id
 
     def append(self, text: str = "") -> None:
         """Append one entry to the newest session."""
