@@ -49,6 +49,22 @@ def test_walk_finds_the_commits_that_git_lists(received: Path) -> None:
         assert read.new(tips, tips[:1], 1000) == by_git.new(tips, tips[:1], 1000)
 
 
+def test_walk_finds_the_commits_that_are_not_in_known_histories(received: Path) -> None:
+    """Each commit of two sessions and a fork is once the tip of a known history, and once that of a received one."""
+    commits = git(received, "rev-list", "--all").split()
+    walked = 0
+    for known in commits:
+        roots = frozenset(git(received, "rev-list", "--max-parents=0", known).split())
+        for tip in commits:
+            with GitReader(received, {}) as by_git, GitReader(received, {}, known_roots=roots) as read:
+                expected = by_git.new([tip], [known], 1000)
+                read.load_commits([tip])
+                assert read.new([tip], [known], 1000) == expected
+                assert read.roots == by_git.roots
+                walked += read._walk([tip], {known}) is not None
+    assert 0 < walked < len(commits) ** 2
+
+
 @pytest.mark.parametrize("bytes_max", [quarantine_reader._COMMITS_BYTES_MAX, 1000, 10])
 def test_a_portion_loads_only_the_commits_of_its_histories(
     received: Path, monkeypatch: pytest.MonkeyPatch, bytes_max: int
