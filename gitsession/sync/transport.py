@@ -232,7 +232,7 @@ def _section(remote: Remote) -> str:
     return f'[remote "{remote.name}"]\n' + "".join(config.line_of(key, value) for key, value in remote.settings)
 
 
-FIRST_CHUNK, CHUNK_MAX = 800, 12_800
+FIRST_CHUNK, CHUNK_MAX = 800, 3200
 """Number of refs that are pushed in the first chunk, and the maximum for later chunks.
 
 The remote lists all its refs once per chunk, so many small chunks are slow. In a large chunk, one rejection may affect
