@@ -27,7 +27,7 @@ from gitsession.git.objects import parse_commit, parse_tree
 from gitsession.git.pack_reader import Packs
 from gitsession.git.types import Kind, Oid
 from gitsession.sessions import layout
-from gitsession.store import create, refs
+from gitsession.store import refs
 
 MEBIBYTE = 1 << 20
 NOT_SENT = "was not sent and is not in this repository"
@@ -120,24 +120,32 @@ _WINDOW_BYTES_MAX = 32 << 20
 _OBJECT_BYTES_MAX = 1 << 30
 
 
+_OF_ARCHIVES = refs.ARCHIVE.rpartition("/heads")[2]
+"""The end of the name of an archive's ref: that of the store, or that of a remote."""
+
+
+def is_validated(name: str) -> bool:
+    """Return whether the whole history of a known ref is validated.
+
+    That of ``main``, and of a ref that a server accepts without validation, can contain any commit.
+    """
+    return name.startswith((refs.SESSIONS, refs.STORE_BRANCHES)) or name.endswith(_OF_ARCHIVES)
+
+
 class GitReader:
     """A ``Reader`` of the objects that git finds for the repository ``git_dir``. Close the reader after use.
 
     ``known``: the refs that were validated before. ``variables``: environment variables for git that name further
     object directories (see ``process.quarantine``). ``is_portion``: True if only a portion of the received histories
     is validated, so that the commits of the others are not loaded. ``known_roots``: the roots of all known histories of
-    entries, if they are known.
-
-    Attributes:
-        roots: The roots of the new histories, after ``new``.
+    entries, or ``None`` if they are unknown. ``new`` adds the roots of the new histories.
     """
 
     def __init__(
         self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None, *,
-        is_portion: bool = False, known_roots: AbstractSet[Oid] | None = None,
+        is_portion: bool = False, known_roots: set[Oid] | None = None,
     ) -> None:  # fmt: skip
         self.known = known
-        self.roots: set[Oid] = set()
         self._known_roots = known_roots
         self._is_portion = is_portion
         self._archives: dict[Oid, Archive] = {}
@@ -302,8 +310,7 @@ class GitReader:
     @functools.cached_property
     def _archived_tips(self) -> Mapping[str, list[Oid]]:
         found: dict[str, list[Oid]] = {}
-        of_archives = refs.ARCHIVE.rpartition("/heads")[2]
-        for tip in (oid for name, oid in self.known.items() if name.endswith(of_archives)):
+        for tip in (oid for name, oid in self.known.items() if name.endswith(_OF_ARCHIVES)):
             for sid, tips in self.archive(tip).ends.items():
                 found.setdefault(sid, []).extend(oid for _, oid in tips)
         return found
@@ -340,10 +347,12 @@ class GitReader:
     ) -> dict[Oid, tuple[Oid, ...]] | None:
         """Return the commits reachable from ``tips`` but not from ``known``, parents first, each with its parents.
 
-        If ``known`` is ``None``, the values of all known refs are used. Returns ``None`` if there are more than
-        ``count_max`` commits.
+        If ``known`` is ``None``, the values of all known refs whose histories are validated are used. Returns ``None``
+        if there are more than ``count_max`` commits.
         """
-        tips, old = list(tips), set(self.known.values() if known is None else known)
+        if known is None:
+            known = [oid for name, oid in self.known.items() if is_validated(name)]
+        tips, old = list(tips), set(known)
         found = self._walk(tips, old)
         if found is None:
             arguments = ("--topo-order", "--reverse", "--parents", f"--max-count={count_max + 1}", "--stdin")
@@ -351,7 +360,8 @@ class GitReader:
             for line in self._run("rev-list", *arguments, stdin=self._range(tips, old)).splitlines():
                 oid, *parents = line.split()
                 found[oid] = tuple(parents)
-        self.roots |= _roots(found)
+        if self._known_roots is not None:
+            self._known_roots |= _roots(found)
         return found if len(found) <= count_max else None
 
     def _walk(self, tips: Iterable[Oid], old: AbstractSet[Oid]) -> dict[Oid, tuple[Oid, ...]] | None:
@@ -360,8 +370,7 @@ class GitReader:
         Returns ``None`` if any other commit might be part of these histories, or if they might have a commit in common
         with known histories. Histories without a common root have no common commit.
         """
-        ends = old & {create.first_commit()[0]}
-        roots = self._known_roots if old - ends else frozenset()
+        roots: AbstractSet[Oid] | None = self._known_roots if old else frozenset()
         if not self._commits or roots is None:
             return None
         found: dict[Oid, tuple[Oid, ...]] = {}
@@ -369,14 +378,14 @@ class GitReader:
             path = [tip]
             while path:
                 oid = path[-1]
-                if oid in found or oid in ends:
+                if oid in found:
                     path.pop()
                     continue
                 parents = _PARENTS.match(self._commits[oid][1]) if oid in self._commits else None
                 if parents is None or oid in old:
                     return None
                 oids = tuple(parents[1].decode().split()[1::2])
-                missing = [parent for parent in oids if parent not in found and parent not in ends]
+                missing = [parent for parent in oids if parent not in found]
                 path += missing
                 if not missing:
                     found[path.pop()] = oids
@@ -433,7 +442,7 @@ class GitReader:
 
 def _roots(graph: Mapping[Oid, Sequence[Oid]]) -> set[Oid]:
     """Return the commits without a parent in ``graph``."""
-    return {oid for oid, parents in graph.items() if not any(parent in graph for parent in parents)}
+    return {oid for oid, parents in graph.items() if graph.keys().isdisjoint(parents)}
 
 
 def _rows(trees: Iterable[bytes]) -> list[tuple[str, str, Oid]]:

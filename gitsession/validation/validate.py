@@ -51,6 +51,7 @@ from gitsession.validation.quarantine_reader import (
     Proposed,
     Refusal,
     ValidationTimeout,
+    is_validated,
 )
 
 _WINDOW = 256
@@ -425,13 +426,11 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))
     validated = dict(known)
     found: list[Refusal] = []
-    roots: set[Oid] | None = None if known else set()
+    roots: set[Oid] | None = None if any(map(is_validated, known)) else set()
     portions = list(_portions(moves, _sessions_at_once(read, moves)))
     for portion in portions:
         with GitReader(read.git_dir, validated, is_portion=len(portions) > 1, known_roots=roots) as reader:
             refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial)
-        if roots is not None:
-            roots |= reader.roots
         refused_refs = {refusal.ref for refusal in refused}
         validated |= {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}
         if refs.TOMBSTONES in {move.ref for move in portion} - refused_refs:

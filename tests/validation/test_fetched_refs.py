@@ -132,6 +132,24 @@ def test_session_under_a_second_id_is_rejected(tmp_path: Path, client: Client, r
         assert_clean(made.objects)
 
 
+def test_session_under_a_second_id_is_rejected_in_another_portion(
+    tmp_path: Path, client: Client, remote: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sessions are validated one after another. They have different newest entries."""
+    monkeypatch.setattr(validate, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(validate, "ENTRIES_AT_ONCE", 0)
+    second = refs.leaf(f"{client.sid[:8]}-{'7' * 13}")
+    push(client.path, remote, *EVERYTHING, f"{client.entry(user('other'), client.leaf).oid}:{second}")
+    session(client.store, client.sid).append(Message.user("more"))
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING)
+    made, report = Store.clone(str(remote), tmp_path / "clone.git")
+    with made:
+        assert {"another session begins with the same entry" in one.why for one in report.of("refused")} == {True}
+        assert len(made.sessions()) == 1
+        assert_clean(made.objects)
+
+
 @pytest.mark.parametrize("ref", ["main", "side"])
 def test_branch_of_a_fork_under_the_id_of_its_origin_is_rejected(
     client: Client, remote: Path, ours: Store, ref: str

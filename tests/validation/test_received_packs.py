@@ -54,14 +54,13 @@ def test_walk_finds_the_commits_that_are_not_in_known_histories(received: Path) 
     commits = git(received, "rev-list", "--all").split()
     walked = 0
     for known in commits:
-        roots = frozenset(git(received, "rev-list", "--max-parents=0", known).split())
+        roots = set(git(received, "rev-list", "--max-parents=0", known).split())
         for tip in commits:
-            with GitReader(received, {}) as by_git, GitReader(received, {}, known_roots=roots) as read:
+            with GitReader(received, {}) as by_git, GitReader(received, {}, known_roots=set(roots)) as read:
                 expected = by_git.new([tip], [known], 1000)
                 read.load_commits([tip])
-                assert read.new([tip], [known], 1000) == expected
-                assert read.roots == by_git.roots
                 walked += read._walk([tip], {known}) is not None
+                assert read.new([tip], [known], 1000) == expected
     assert 0 < walked < len(commits) ** 2
 
 

@@ -13,6 +13,7 @@ import pytest
 from builders import begun
 from promises import Faults
 from pushed import SEVERAL_PROCESSES, Client, checkpoint, everything_in, hub, push, user
+from raw import git
 
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import Archive
@@ -427,6 +428,26 @@ def _(client: Client) -> str:
 def _(client: Client) -> str:
     tree = client.files(("100644", create.MARKER.encode(), b'{"format": 1}'))
     return f"+{client.git('commit-tree', '-m', 'x', tree)}:{create.MAIN}"
+
+
+@pytest.mark.parametrize("ref", [create.MAIN, "refs/heads/code"])
+def test_bad_entry_before_a_commit_of_another_ref_is_rejected(tmp_path: Path, ref: str) -> None:
+    """A ref that is no session's is accepted although its history contains the entry."""
+    client = Client.begin(tmp_path / "client.git")
+    made = hub(tmp_path / "hub.git", strict=False)
+    git(made, "config", "gitsession.allowRefs", "refs/heads/code")
+    assert push(client.path, made, client.ref()).returncode == 0
+    evil = client.entry(user(), client.leaf, more=(("120000", b"entry.cbor", client.put("blob", b"/etc/passwd")),))
+    marker = client.files(("100644", create.MARKER.encode(), b'{"format": 1}'))
+    parents = ("-p", create.first_commit()[0], "-p", evil.oid)
+    earlier = client.git("commit-tree", "-m", "earlier", *parents, marker)
+    assert push(client.path, made, f"{earlier}:{ref}").returncode == 0
+    later = client.git("commit-tree", "-m", "later", "-p", earlier, marker)
+    other = refs.leaf(begun(client.store, "other").id)
+    client.store.flush()
+    done = push(client.path, made, f"{later}:{ref}", other, f"{evil.oid}:{client.ref()}")
+    assert done.returncode != 0
+    assert "mode 120000" in done.stderr
 
 
 # ---- positions of entries
