@@ -39,7 +39,7 @@ TITLE = "Scale"
 CONSTANT, NEW, SESSIONS = "constant", "with the new", "with the sessions"
 FLAT, LINEAR = 1.5, 1.2
 KEPT = 50
-LENGTH = 20
+SESSION_ENTRIES = 20
 NEEDLE = "quodlibetical"
 _numbers = count()
 
@@ -133,9 +133,9 @@ class Grown:
 
     @cached_property
     def newest(self) -> str:
-        """The id of a new session, which is as long in both stores: git reads its history when it packs new entries."""
+        """The id of a new session. It is as long in both stores, because git reads its history to pack new entries."""
         session = self.store.new_session(agent="bench", cwd="/home/dev/bench")
-        for number in range(LENGTH):
+        for number in range(SESSION_ENTRIES):
             session.append(Message.user(f"message {number}"))
         return session.id
 

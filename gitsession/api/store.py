@@ -505,10 +505,10 @@ class Store:
             identity = identity_of(Path(project)) if project else None
             found = catalogue.sessions() if folder is None else self.sessions_of(folder)
             among = {row.sid for row in found if is_of(row, project, identity) and agent in ("", row.agent)}
-        if among is not None and file:
-            from gitsession.index.file_changes import sessions_that_changed
+            if file:
+                from gitsession.index.file_changes import sessions_that_changed
 
-            among &= sessions_that_changed(catalogue.db, os.path.abspath(file), file)
+                among &= sessions_that_changed(catalogue.db, os.path.abspath(file), file)
         return search.SearchQuery(
             query=query, sessions=among, role=role, since_ms=since_ms, until_ms=until_ms, most=most, regex=matches
         )

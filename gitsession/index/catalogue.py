@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 28
+VERSION = 27
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 
@@ -255,6 +255,13 @@ class Catalogue:
     def sessions(self, newest: int | None = None) -> list[Row]:
         """Return all sessions, or only the ``newest`` newest ones, the newest first."""
         return self._rows("", limit=newest)
+
+    def titles(self) -> list[tuple[str, str | None, int]]:
+        """Return the id, the title and the time of each session (see ``Row.updated_ms``), the newest first."""
+        with self._resetting():  # the sign: see ``_newest``
+            return self.db.execute(
+                "SELECT sid, title, updated_ms FROM sessions ORDER BY +updated_ms DESC, sid"
+            ).fetchall()
 
     def session(self, sid: str) -> Row | None:
         return next(iter(self._rows("WHERE sid = ?", (sid,))), None)

@@ -84,9 +84,6 @@ with a rare form would rank higher than one with the word itself.
 
 _NEWEST = "SELECT sid, oid, role, at_ms FROM docs ORDER BY at_ms DESC, id DESC"
 
-_BY_TIME = "SELECT sid, updated_ms FROM sessions ORDER BY updated_ms DESC, sid"
-_TITLES = "SELECT sid, title, updated_ms FROM sessions WHERE title <> '' ORDER BY updated_ms DESC, sid"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hit:
@@ -192,6 +189,8 @@ def with_index(catalogue: Catalogue, store: ObjectStore, use: Callable[[sqlite3.
 
 def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wanted: SearchQuery) -> list[Hit]:
     entries: Iterable[tuple[str, Oid, str, int]]
+    titles = [row for row in catalogue.titles() if wanted.includes_session(row[0])]
+    session = functools.cache(catalogue.session)
     if wanted.regex is not None:
         matches = wanted.regex
         rows = [row for row in db.execute(_NEWEST) if wanted.includes(row[0], *row[2:])]
@@ -202,11 +201,10 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
         if not match_query:
             return []
         matches = matcher(wanted.query, forms)
-        newest_ms = next((at_ms for sid, at_ms in catalogue.db.execute(_BY_TIME) if wanted.includes_session(sid)), 0)
+        newest_ms = titles[0][2] if titles else 0
         values = (match_query, newest_ms, expression(wanted.query))
         entries = (row for row in db.execute(_FIND, values) if wanted.includes(row[0], *row[2:]))
-    hits = list(islice(_titles(catalogue, wanted, matches), wanted.most))
-    session = functools.cache(catalogue.session)
+    hits = list(islice(_titles(titles, session, wanted, matches), max(wanted.most, 0)))
     newest: dict[str, dict[Oid, str]] = {}
     for sid, oid, role, at_ms in entries:
         if len(hits) >= wanted.most:
@@ -253,12 +251,17 @@ def text_of(store: ObjectStore, oid: Oid) -> str | None:
     return None if text is None else text.all
 
 
-def _titles(catalogue: Catalogue, wanted: SearchQuery, matches: re.Pattern[str]) -> Iterator[Hit]:
+def _titles(
+    titles: Iterable[tuple[str, str | None, int]],
+    session: Callable[[str], Row | None],
+    wanted: SearchQuery,
+    matches: re.Pattern[str],
+) -> Iterator[Hit]:
     """Yield hits at the tips of sessions with a matching title. All titles are compared, because they are few."""
-    for sid, title, at_ms in catalogue.db.execute(_TITLES):
-        if not wanted.includes(sid, "title", at_ms) or not _is_in_title(wanted, matches, title):
+    for sid, title, at_ms in titles:
+        if not title or not wanted.includes(sid, "title", at_ms) or not _is_in_title(wanted, matches, title):
             continue
-        row = catalogue.session(sid)
+        row = session(sid)
         if row is not None:
             leaf = row.branches[row.active] if row.active in row.branches else next(iter(row.branches.values()))
             words = matching_line(title, matches, len(title)).words

@@ -194,11 +194,11 @@ def deltify(store: GitStore) -> bool:
     return True
 
 
-def has_deltas(git_dir: Path) -> bool:
+def is_deltified(git_dir: Path) -> bool:
     """Return whether git has searched nine tenths of the packs, by size, for deltas (see ``deltify``)."""
     sizes = {file: _bytes(file) for file in _packs(git_dir)}
     searched = sum(size for file, size in sizes.items() if file.with_suffix(".rev").exists())
-    return searched >= 0.9 * sum(sizes.values())
+    return 0 < 0.9 * sum(sizes.values()) <= searched
 
 
 def _lone_indexes(directory: Path) -> Iterator[Path]:

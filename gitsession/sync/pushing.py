@@ -76,8 +76,9 @@ def send(
             if not wanted:
                 return PushResult(sorted(branches, key=lambda one: one.ref))
             published.record(store.git_dir, remote.name, {ref: oid for ref, (oid, _) in wanted.items()})
-            if len(wanted) > len(before) and maintenance.has_deltas(store.git_dir):
-                quarantine.copy_packs()  # most refs are new to the remote
+            is_whole = not only and among is None and len(wanted) > len(before)
+            if is_whole and maintenance.is_deltified(store.git_dir):
+                quarantine.disable_delta_search()
             done = transport.push(quarantine.git_dir, remote, wanted, options)
         accepted = {ref: wanted[ref] for ref, result in done.refs.items() if result.ok}
         with store.transaction() as tx:

@@ -225,7 +225,7 @@ def _walk_back(store: ObjectStore, tips: Iterable[Oid], olds: Collection[Oid]) -
 def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> dict[Oid, None]:
     """Return the commits reachable from ``tips`` but not from ``olds``, one history after another.
 
-    Commits that the store does not have are ignored.
+    So objects are read in the order in which they are in packs. Commits that the store does not have are ignored.
     """
     revisions = "".join([*(f"{tip}\n" for tip in tips), *(f"^{oid}\n" for oid in dict.fromkeys(olds))])
     return dict.fromkeys(

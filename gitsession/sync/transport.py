@@ -136,11 +136,11 @@ class Quarantine:
         except OSError as error:
             raise Unavailable(f"cannot create the quarantine folder: {error.strerror}") from error
 
-    def copy_packs(self) -> None:
-        """Let a push send objects as they are in the packs.
+    def disable_delta_search(self) -> None:
+        """Disable git's search for deltas in a push. Deltas in the packs are sent as they are.
 
-        Otherwise, git also searches for deltas between objects of different packs. If these are large, the search takes
-        longer than the rest of the push.
+        git searches for deltas between objects of different packs. If these are large, this takes as long as the rest
+        of the push. Raises ``OSError``.
         """
         with (self.git_dir / config.FILE).open("a") as file:
             file.write("[pack]\n\twindow = 0\n")

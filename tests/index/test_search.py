@@ -18,7 +18,7 @@ from opencode_files import answer, export, tool
 from opencode_files import user as asks
 
 from gitsession import Store, parallel
-from gitsession.errors import InvalidName, MissingObject
+from gitsession.errors import InvalidName, MissingObject, Unavailable
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.pi.agent import pi
 from gitsession.index import search
@@ -400,6 +400,25 @@ def test_several_processes_build_the_same_index(store: Store, monkeypatch: pytes
     monkeypatch.setattr(parallel, "_start", lambda work: (started.append(work), start(work))[1])
     assert documents() == alone
     assert started
+
+
+def test_damaged_catalog_does_not_remove_the_index(store: Store):
+    spoken(store, "bread")
+    assert found(store, "bread") == ["user: bread"]
+    before = file_of(store).read_bytes()
+    catalog = file_of(store).with_name("index.db")
+    with closing(sqlite3.connect(catalog)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        [(page,)] = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sessions'")
+        [(size,)] = db.execute("PRAGMA page_size")
+    with open(catalog, "r+b") as file:
+        file.seek((page - 1) * size)
+        file.write(b"\xff" * size)
+    with Store.open(store.objects.git_dir) as opened:
+        with pytest.raises(Unavailable, match="cannot read the index"):
+            opened.search("bread")
+        assert file_of(store).read_bytes() == before
+        assert found(opened, "bread") == ["user: bread"]
 
 
 def test_another_search_may_add_entries_between_two_batches(store: Store, monkeypatch: pytest.MonkeyPatch):
