@@ -29,7 +29,7 @@ from gitsession.sync import tombstone_sync, transport
 from gitsession.sync.pushing import PushResult, in_scope, send
 from gitsession.sync.remotes import HEADS, Remote, check_is_store, plain
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, flush, sync_lock
-from gitsession.validation.quarantine_reader import Proposed
+from gitsession.validation.quarantine_reader import LOCAL_ARCHIVE, Proposed
 from gitsession.validation.validate import FetchedReader, validate_fetched
 
 ATTEMPTS = 6
@@ -195,12 +195,6 @@ def _with_push(pulled: SyncedBranch | None, sent: SyncedBranch) -> SyncedBranch:
 _LOCAL_TIP = ".local"
 """Suffix of the name under which the validation knows the tip of a diverged local branch. The name is not a ref."""
 
-_LOCAL_ARCHIVE = f"{refs.TRACKING}{refs.ARCHIVE.removeprefix('refs/heads')}"
-"""Name under which the local archive is validated together with a fetched archive, before both are merged.
-
-The name is not a ref.
-"""
-
 
 @dataclass(frozen=True, slots=True)
 class PullResult:
@@ -365,7 +359,7 @@ def _validate(
     diverged = {move.ref: local.get(move.ref) for move in moves if move.old is not None}
     before |= {f"{ref}{_LOCAL_TIP}": oid for ref, oid in diverged.items() if oid is not None and oid != before[ref]}
     if refs.ARCHIVE in known:
-        before[_LOCAL_ARCHIVE] = known[refs.ARCHIVE]
+        before[LOCAL_ARCHIVE] = known[refs.ARCHIVE]
     return {
         refusal.ref: SyncedBranch(
             refusal.ref,

@@ -120,8 +120,10 @@ _WINDOW_BYTES_MAX = 32 << 20
 _OBJECT_BYTES_MAX = 1 << 30
 
 
-_OF_ARCHIVES = refs.ARCHIVE.rpartition("/heads")[2]
-"""The end of the name of an archive's ref: that of the store, or that of a remote."""
+LOCAL_ARCHIVE = f"{refs.ARCHIVE}.local"
+"""The name in ``GitReader.known`` of the store's own archive while a fetched archive is validated. It is not a ref."""
+
+ARCHIVES = (refs.ARCHIVE, LOCAL_ARCHIVE)
 
 
 def is_validated(name: str) -> bool:
@@ -129,7 +131,7 @@ def is_validated(name: str) -> bool:
 
     That of ``main``, and of a ref that a server accepts without validation, can contain any commit.
     """
-    return name.startswith((refs.SESSIONS, refs.STORE_BRANCHES)) or name.endswith(_OF_ARCHIVES)
+    return name.startswith((refs.SESSIONS, refs.STORE_BRANCHES))
 
 
 class GitReader:
@@ -310,7 +312,7 @@ class GitReader:
     @functools.cached_property
     def _archived_tips(self) -> Mapping[str, list[Oid]]:
         found: dict[str, list[Oid]] = {}
-        for tip in (oid for name, oid in self.known.items() if name.endswith(_OF_ARCHIVES)):
+        for tip in (oid for name, oid in self.known.items() if name in ARCHIVES):
             for sid, tips in self.archive(tip).ends.items():
                 found.setdefault(sid, []).extend(oid for _, oid in tips)
         return found

@@ -17,6 +17,7 @@ from gitsession.sessions import tombstone_set
 from gitsession.sessions.tombstone_set import Tombstones
 from gitsession.store import refs
 from gitsession.validation.quarantine_reader import (
+    ARCHIVES,
     COMMIT_BYTES_MAX,
     MEBIBYTE,
     NOT_SENT,
@@ -41,7 +42,7 @@ def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple
     if move.new is None:
         return Fault("delete", "the archive cannot be deleted"), []
     try:
-        known = {oid for name, oid in reader.known.items() if name.endswith(refs.ARCHIVE.rpartition("/heads")[2])}
+        known = {oid for name, oid in reader.known.items() if name in ARCHIVES}
         if move.old is not None:
             known.add(move.old)
         archive = _Walk(reader, limits, known).archive_at(move.new)

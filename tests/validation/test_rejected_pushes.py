@@ -430,12 +430,12 @@ def _(client: Client) -> str:
     return f"+{client.git('commit-tree', '-m', 'x', tree)}:{create.MAIN}"
 
 
-@pytest.mark.parametrize("ref", [create.MAIN, "refs/heads/code"])
+@pytest.mark.parametrize("ref", [create.MAIN, "refs/heads/code", "refs/heads/code/gitsession/archive"])
 def test_bad_entry_before_a_commit_of_another_ref_is_rejected(tmp_path: Path, ref: str) -> None:
     """A ref that is no session's is accepted although its history contains the entry."""
     client = Client.begin(tmp_path / "client.git")
     made = hub(tmp_path / "hub.git", strict=False)
-    git(made, "config", "gitsession.allowRefs", "refs/heads/code")
+    git(made, "config", "gitsession.allowRefs", "refs/heads/code*")
     assert push(client.path, made, client.ref()).returncode == 0
     evil = client.entry(user(), client.leaf, more=(("120000", b"entry.cbor", client.put("blob", b"/etc/passwd")),))
     marker = client.files(("100644", create.MARKER.encode(), b'{"format": 1}'))
