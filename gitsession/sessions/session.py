@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 Clock: TypeAlias = Callable[[], int]
 OnMoved: TypeAlias = Literal["refuse", "fork"]
 
+_DAY_MS = 86_400_000
+
 
 class StoredSession:
     """A session of a store, on one of its branches. Create one with ``new`` or ``open``.
@@ -528,9 +530,21 @@ class StoredSession:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
             commit_writer.check_not_purged(self._store, self.id, parent)
-            node = commit_writer.put(tx, parent, commit_writer.draft_own(entry, _nonce(), self._store.guard))
+            timed = self._after(parent, entry)
+            node = commit_writer.put(tx, parent, commit_writer.draft_own(timed, _nonce(), self._store.guard))
             tx.move(ref, node.oid, expected=seen)
         return node
+
+    def _after(self, parent: Node, entry: Entry) -> Entry:
+        """Return the entry with a time later than that of ``parent``: of two marks, the later one applies.
+
+        A time of ``parent`` that is more than a day in the future is not followed.
+        """
+        try:
+            before_ms = entry_of(self._store, parent).at_ms if parent.source is None else 0
+        except DAMAGE:
+            return entry
+        return dataclasses.replace(entry, at_ms=before_ms + 1) if 0 <= before_ms - entry.at_ms < _DAY_MS else entry
 
     def _files(self) -> Oid | None:
         """Return the tree of the files that were captured last.

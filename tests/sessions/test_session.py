@@ -274,6 +274,16 @@ def test_last_title_of_a_session_counts(store: ObjectStore) -> None:
     assert title_of(store, held.id) is None
 
 
+def test_last_title_and_label_of_one_millisecond_count(store: ObjectStore) -> None:
+    held = begun(store)
+    still = session(store, held.id, clock=lambda: 1_800_000_000_000)
+    for number in range(20):
+        still.rename(f"title {number}")
+        still.label("leaf", f"label {number}")
+        assert title_of(store, held.id) == f"title {number}"
+        assert labels_of(store, held.id) == {"user: hi": f"label {number}"}
+
+
 def test_label_of_more_than_200_characters_is_rejected(store: ObjectStore) -> None:
     held = begun(store)
     held.rename("x" * 200)
