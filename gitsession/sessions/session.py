@@ -530,7 +530,7 @@ class StoredSession:
             seen = self._store.ref(ref)
             parent = self._node(seen) if seen else beginning(self._store, self.id)
             commit_writer.check_not_purged(self._store, self.id, parent)
-            timed = self._after(parent, entry)
+            timed = self._after(parent, entry) if isinstance(entry, kinds.Label | kinds.Title) else entry
             node = commit_writer.put(tx, parent, commit_writer.draft_own(timed, _nonce(), self._store.guard))
             tx.move(ref, node.oid, expected=seen)
         return node
