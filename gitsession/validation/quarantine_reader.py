@@ -124,6 +124,7 @@ LOCAL_ARCHIVE = f"{refs.ARCHIVE}.local"
 """The name in ``GitReader.known`` of the store's own archive while a fetched archive is validated. It is not a ref."""
 
 ARCHIVES = (refs.ARCHIVE, LOCAL_ARCHIVE)
+"""The names in ``GitReader.known`` of archives. No other name counts, because a server may accept any ref."""
 
 
 def is_validated(name: str) -> bool:
