@@ -87,8 +87,9 @@ class _Waiting(NamedTuple):
 
     ``fingerprint``: of the store, before its refs were read. ``version``: a number that changes if another process
     writes the catalog. ``loose``: the names of refs that may not be in ``packed-refs``. ``times``: the latest possible
-    time of the newest entry of each session, Unix time in ms, in the order in which the sessions are read. ``groups``:
-    the groups of sessions that were not read yet, each with the number of sessions before it.
+    time of the newest entry of each session, Unix time in ms, in the order in which the sessions are read, and at the
+    end that of all other sessions that are not in the catalog. ``groups``: the groups of sessions that were not read
+    yet, each with the number of sessions before it.
     """
 
     fingerprint: str
@@ -104,48 +105,74 @@ def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> No
 
     So an interruption keeps most of a long update, and meanwhile other processes can read the catalog.
     """
-    waiting, remain = None, True
-    while remain:
+    waiting, unread_ms, is_done = None, math.inf, False
+    while not is_done:
         with catalogue.transaction() as db:
             version = db.execute("PRAGMA data_version").fetchone()[0]
-            if waiting is None or waiting.version != version:
-                size = GROUP_SESSIONS if newest is None else SESSIONS
-                waiting = _waiting(catalogue, db, store, version, size)
-            remain = _update_part(db, store, waiting, newest)
+            is_read = waiting is not None and unread_ms == waiting.times[-1]  # but other sessions are needed, too
+            if waiting is None or waiting.version != version or is_read:
+                waiting = _waiting(catalogue, db, store, version, newest)
+            unread_ms = _update_part(db, store, waiting, newest)
+            is_done = _record_update(db, waiting.fingerprint, unread_ms, newest)
 
 
-def _waiting(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, version: int, size: int) -> _Waiting:
+def _waiting(
+    catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, version: int, newest: int | None
+) -> _Waiting:
+    size = GROUP_SESSIONS if newest is None else SESSIONS
     fingerprint = catalogue.fingerprint()
-    moves, loose = _moves(catalogue, db, store)
+    before, others_ms = _last_update(db, newest)
+    moves, loose = _moves(catalogue, db, store, before)
     by_session: dict[str, list[Move]] = {}
     for move in moves:
         by_session.setdefault(_sid(move.ref), []).append(move)
     times = _latest_times(db, store, by_session)
     ordered = sorted(by_session, key=times.__getitem__, reverse=True)
     groups = zip(count(0, size), progress.groups("Reading sessions", ordered, size), strict=False)
-    return _Waiting(fingerprint, version, by_session, loose, [times[sid] for sid in ordered], groups)
+    return _Waiting(fingerprint, version, by_session, loose, [*(times[sid] for sid in ordered), others_ms], groups)
 
 
-def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, newest: int | None) -> bool:
-    """Read the next sessions; return whether sessions remain to be read."""
+def _last_update(db: sqlite3.Connection, newest: int | None) -> tuple[str | None, float]:
+    """Return the fingerprint of the last update, and the latest possible time of the sessions that it left unread.
+
+    If the ``newest`` sessions are needed, the update may have left sessions unread. Otherwise, the time is -inf.
+    """
+    query = "SELECT key, value FROM state WHERE key IN ('fingerprint', 'newest')"
+    state = {key: os.fsdecode(value) for key, value in db.execute(query).fetchall()}
+    unread_ms, _, fingerprint = state.get("newest", "inf").partition(" ")
+    if newest is not None and _has_newest(db, newest, float(unread_ms)):
+        return fingerprint, float(unread_ms)
+    return state.get("fingerprint"), -math.inf
+
+
+def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, newest: int | None) -> float:
+    """Read the next sessions; return the latest possible time of those that remain, in Unix time in ms."""
     end = time.monotonic() + PART_SECONDS
     done: list[Move] = []
-    is_enough = is_complete = False
+    unread_ms = waiting.times[-1]
     for number, group in waiting.groups:
         _read_sessions(db, store, {sid: waiting.moves[sid] for sid in group if sid})
         done += chain.from_iterable(waiting.moves[sid] for sid in group)
-        following = number + len(group)
-        if newest is not None and following < len(waiting.times):
-            is_enough = _has_newest(db, newest, waiting.times[following])
-        if is_enough or time.monotonic() > end:
+        unread_ms = max(waiting.times[number + len(group)], waiting.times[-1])
+        if (newest is not None and _has_newest(db, newest, unread_ms)) or time.monotonic() > end:
             break
-    else:
-        is_complete = True
-        db.execute("INSERT OR REPLACE INTO state VALUES ('fingerprint', ?)", (os.fsencode(waiting.fingerprint),))
     rows = [(move.ref, move.new, move.ref in waiting.loose) for move in done if move.new]
     db.executemany("DELETE FROM refs WHERE name = ?", [(move.ref,) for move in done])
     db.executemany("INSERT INTO refs VALUES (?, ?, ?)", rows)
-    return not is_enough and not is_complete
+    return unread_ms
+
+
+def _record_update(db: sqlite3.Connection, fingerprint: str, unread_ms: float, newest: int | None) -> bool:
+    """Record an update that is complete or has the ``newest`` sessions; return whether it is one of these."""
+    if unread_ms == -math.inf:
+        db.execute("DELETE FROM state WHERE key = 'newest'")
+        state = "fingerprint", fingerprint
+    elif newest is not None and _has_newest(db, newest, unread_ms):
+        state = "newest", f"{unread_ms} {fingerprint}"
+    else:
+        return False
+    db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (state[0], os.fsencode(state[1])))
+    return True
 
 
 def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> None:
@@ -213,23 +240,23 @@ def _latest_times(
     }
 
 
-def _has_newest(db: sqlite3.Connection, newest: int, next_ms: float) -> bool:
-    """Return whether the catalog has the ``newest`` newest sessions, if the next session to read is not newer."""
+def _has_newest(db: sqlite3.Connection, newest: int, unread_ms: float) -> bool:
+    """Return whether the ``newest`` newest sessions in the catalog are newer than all unread ones."""
     query = "SELECT updated_ms FROM sessions ORDER BY updated_ms DESC LIMIT 1 OFFSET ?"
     oldest = db.execute(query, (newest - 1,)).fetchone()
-    return oldest is not None and bool(oldest[0] >= next_ms + 1000)
+    return oldest is not None and bool(oldest[0] >= unread_ms + 1000)
 
 
-def _moves(catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore) -> tuple[list[Move], Collection[str]]:
-    """Return the refs whose values have changed since the last update, and the names of refs that may be loose.
+def _moves(
+    catalogue: Catalogue, db: sqlite3.Connection, store: ObjectStore, before: str | None
+) -> tuple[list[Move], Collection[str]]:
+    """Return the refs that have moved since the update with the fingerprint ``before``, and those that may be loose.
 
     While ``packed-refs`` is unchanged, only refs can move that are, or were, in the journal or in files of their own. A
     flush moves git's refs and then removes journal files, and git packs a ref before it removes the file. So the
     journal is read first, then the files, and each time, git's refs are checked for changes afterwards. If all refs are
     read, both are read again afterwards, because a ref may have been created in the meantime.
     """
-    found = db.execute("SELECT value FROM state WHERE key = 'fingerprint'").fetchone()
-    before = os.fsdecode(found[0]) if found is not None else None
     pending = _pending(store)
     if before is not None and change_stamp.has_only_grown(before, catalogue.fingerprint()):
         return _moved(db, pending), pending.keys()

@@ -482,25 +482,102 @@ def test_the_newest_sessions_are_listed_without_reading_the_others(
         assert_as_if_made_anew(store)
 
 
-@settings(max_examples=25, deadline=None)
+def test_a_second_short_list_reads_only_what_is_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sessions that the first one did not read are older, and stay so until their refs move."""
+    monkeypatch.setattr(update, "SESSIONS", 2)
+    read, sids = update._session, list[str]()
+    monkeypatch.setattr(update, "_session", lambda *row: sids.append(row[2]) or read(*row))
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = [begun(store, f"session {number}") for number in range(20)]
+        store.maintain()
+        newest = [row.sid for row in store.sessions(3)]
+        sids.clear()
+        asked = Asked(store.objects)
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+
+            def listed(count: int) -> list[str]:
+                update.refresh(catalogue, asked, newest=count)
+                return [row.sid for row in catalogue.sessions(count)]
+
+            assert (listed(3), sids, asked.listed) == (newest, [], 0)
+            held[0].append(Message.user("an old session continues"))  # its other refs are unread
+            assert (listed(3), sids, asked.listed) == ([held[0].id, *newest[:2]], [held[0].id], 0)
+            store.flush()
+            assert (listed(3), asked.listed) == ([held[0].id, *newest[:2]], 0)
+            assert (listed(12), asked.listed) == ([held[0].id, *(each.id for each in held[:8:-1])][:12], 1)
+            assert (listed(12), asked.listed) == ([held[0].id, *(each.id for each in held[:8:-1])][:12], 1)
+        assert_as_if_made_anew(store)
+
+
+@pytest.mark.parametrize("change", ["moved back", "trash"])
+def test_a_short_list_reads_older_sessions_if_a_newer_one_is_gone(tmp_path: Path, change: str) -> None:
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = [begun(store, f"session {number}") for number in range(20)]
+        store.maintain()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(update, "SESSIONS", 1)
+            assert [row.sid for row in store.sessions(2)] == [held[19].id, held[18].id]
+            if change == "moved back":
+                main, before = refs.leaf(held[0].id, refs.MAIN), held[0].leaf.oid
+                held[0].append(Message.user("newer than all others"))
+                assert [row.sid for row in store.sessions(2)] == [held[0].id, held[19].id]
+                with store.objects.transaction() as tx:
+                    tx.move(main, before, expected=held[0].leaf.oid)
+            else:
+                store.trash.put(held[18].id)
+            listed = store.sessions(2)
+        assert_as_if_made_anew(store)
+        assert listed == store.sessions()[:2]
+
+
+CHANGES = ("append", "new session", "branch", "trash", "flush", "maintain", "list all", "list")
+
+
+@settings(max_examples=40, deadline=None)
 @given(
     times=st.lists(st.lists(st.integers(0, 5_000), min_size=1, max_size=4), min_size=1, max_size=9),
+    changes=st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 8), st.integers(0, 9_000)), max_size=12),
     newest=st.integers(1, 4),
 )
-def test_a_short_list_is_the_beginning_of_the_whole_list(times: list[list[int]], newest: int) -> None:
+def test_a_short_list_is_the_beginning_of_the_whole_list(
+    times: list[list[int]], changes: list[tuple[str, int, int]], newest: int
+) -> None:
     """The clock of an agent can go back, and two sessions can have entries in the same second."""
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         patch.setattr(update, "SESSIONS", 1)
         with Store.create(Path(folder) / "store.git", clock=lambda: START_MS) as store:
-            for each in times:
-                held = store.new_session(agent="agent")
+            held = [store.new_session(agent="agent") for _ in times]
+            for session, each in zip(held, times, strict=True):
                 for at_ms in each:
-                    held.append(Message.user("hi", at_ms=START_MS + at_ms))
+                    session.append(Message.user("hi", at_ms=START_MS + at_ms))
                 if len(each) > 2:
-                    held.branch("side", held.history()[1])
+                    session.branch("side", session.history()[1])
             store.flush()
-            listed = store.sessions(newest)
-            assert listed == store.sessions()[:newest]
+            for change, number, at_ms in (("list", 0, 0), *changes, ("list", 0, 0)):
+                if not held:
+                    change = "new session"
+                session = held[number % len(held)] if held else None
+                match change:
+                    case "append":
+                        session.append(Message.user("hi", at_ms=START_MS + at_ms))
+                    case "new session":
+                        held.append(store.new_session(agent="agent"))
+                        held[-1].append(Message.user("hi", at_ms=START_MS + at_ms))
+                    case "branch":
+                        session.branch(f"at-{number}-{at_ms}-{len(session.branches())}")
+                    case "trash" if session in held:
+                        held.remove(session)
+                        store.trash.put(session.id)
+                    case "list all":
+                        store.sessions()
+                    case "list":
+                        listed = store.sessions(newest)
+                        anew = Catalogue(None, store.objects.fingerprint)
+                        update.refresh(anew, store.objects)
+                        assert listed == anew.sessions(newest)
+                    case "flush" | "maintain":
+                        getattr(store, change)()
+            assert_as_if_made_anew(store)
 
 
 def test_undone_and_repeated_labels_are_distinguished(store: Store) -> None:
