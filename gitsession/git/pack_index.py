@@ -1,8 +1,9 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read. A
-wrong offset in the index does no harm, because the reader of an object verifies the object's id. If an object is not
-found, ``damage`` checks the whole index once.
+To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read. It
+stays in memory until the buckets of all indexes are too large together. A wrong offset in the index does no harm,
+because the reader of an object verifies the object's id. If an object is not found, ``damage`` checks the whole index
+once.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ _SHORT_BYTES = 1 << 12
 """Size of a list of ids up to which it is searched from its start."""
 _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
+_BUCKETS_BYTES_MAX = 64 << 20
+"""Maximum size of the buckets of all indexes in memory, enough for 2.8 million objects."""
 
 Identity = tuple[int, int, int]
 """Size in bytes, modification time in ns, and inode of a file.
@@ -86,6 +89,28 @@ class RandomAccessFile:
             os.close(self._fd)
 
 
+class _BucketCache:
+    """The buckets of all open indexes that are in memory."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+        self._by_index: dict[int, dict[int, tuple[bytes, bytes]]] = {}
+
+    def put(self, buckets: dict[int, tuple[bytes, bytes]], first: int, bucket: tuple[bytes, bytes]) -> None:
+        """Add a bucket to those of one index. If the cache is full, all buckets of all indexes are removed first."""
+        size = len(bucket[0]) + len(bucket[1])
+        if self._bytes + size > _BUCKETS_BYTES_MAX:
+            for each in list(self._by_index.values()):
+                each.clear()
+            self._by_index, self._bytes = {}, 0
+        buckets[first] = bucket
+        self._by_index[id(buckets)] = buckets
+        self._bytes += size
+
+
+_CACHE = _BucketCache()
+
+
 class PackIndex:
     """An open index. ``identity``: the ``Identity`` of its file."""
 
@@ -113,7 +138,8 @@ class PackIndex:
         if bucket is None:
             begin, count = self._fan[first], self._fan[first + 1] - self._fan[first]
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
-            bucket = self._buckets[first] = names, self._file.read(self._offsets + begin * 4, count * 4)
+            bucket = names, self._file.read(self._offsets + begin * 4, count * 4)
+            _CACHE.put(self._buckets, first, bucket)
         names, offsets = bucket
         begin, end = (0, len(names)) if len(names) < _SHORT_BYTES else _likely_range(names, raw)
         at = names.find(raw, begin, end)

@@ -17,7 +17,7 @@ from promises import Faults
 from raw import git, git_bytes
 
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Unavailable
-from gitsession.git import pack_reader, pack_scan
+from gitsession.git import pack_index, pack_reader, pack_scan
 from gitsession.git.objects import oid_of
 from gitsession.git.pack_index import PackIndex, RandomAccessFile
 from gitsession.git.pack_reader import Packs
@@ -109,6 +109,23 @@ def test_every_listed_name_is_found_and_no_other(tmp_path: Path, spread: str) ->
     index = PackIndex(str(path))
     assert [index.find(raw) for raw in listed] == [12 + at for at in range(len(listed))]
     assert {index.find(raw) for raw in [*others, b"\x11" + bytes(19), b"\x11" + b"\xff" * 19, bytes(20)]} == {None}
+
+
+def test_buckets_of_many_indexes_take_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pack_index, "_BUCKETS_BYTES_MAX", 100_000)
+    drawn = random.Random(5)
+    listed = [sorted(drawn.randbytes(20) for _ in range(4_000)) for _ in range(8)]
+    files = [tmp_path / f"{at}.idx" for at in range(len(listed))]
+    for file, names in zip(files, listed, strict=True):
+        file.write_bytes(_index([(raw, 0, 12 + at) for at, raw in enumerate(names)], bytes(20)))
+    indexes = [PackIndex(str(file)) for file in files]
+    tracemalloc.start()
+    for _ in range(2):
+        for index, names in zip(indexes, listed, strict=True):
+            assert [index.find(raw) for raw in names] == [12 + at for at in range(4_000)]
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < 300_000  # all buckets take 768,000 bytes
 
 
 def test_pieces_read_cached_others_are_those_of_the_file(tmp_path: Path) -> None:
