@@ -52,7 +52,7 @@ class EntryTexts:
         """Return the parts of an entry, with the call of each result."""
 
         def find_call(id: str) -> ToolCall | None:
-            return activity.call_of_result(self._catalogue().db, self._session.read, node.oid, id)
+            return activity.call_of_result(self._catalogue().db, self._session.read, node, id)
 
         return list(parts_of(self.read(node), self._folder, find_call))
 
@@ -67,7 +67,7 @@ class EntryTexts:
             if isinstance(output, OutputPart):
                 title, outcome = output_title(output)
                 return [title], [outcome]
-        actions = activity.actions_of(self._catalogue().db, node.oid)
+        actions = activity.actions_of(self._catalogue().db, node)
         if node.role == "tool" and actions.results:
             tool = head.removeprefix("tool ")
             return _joined((one_line(result.title) or tool, result) for result in actions.results)

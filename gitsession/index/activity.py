@@ -17,6 +17,7 @@ from gitsession.pattern import pattern
 if TYPE_CHECKING:
     from gitsession.model.blocks import ToolCall
     from gitsession.model.entries import Entry
+    from gitsession.sessions.node import Node
 
 _CALL_COUNT = pattern(r" \(\+\d+ tools?\)$")
 """The end of the subject of an answer with tool calls."""
@@ -66,40 +67,50 @@ class Actions(NamedTuple):
 
 NO_ACTIONS = Actions()
 
-FAILED = "EXISTS (SELECT 1 FROM results WHERE call_oid = {0}.oid AND call_block = {0}.block AND failed)"
+FAILED = (
+    "EXISTS (SELECT 1 FROM results r "
+    "WHERE r.sid = {0}.sid AND r.call_oid = {0}.oid AND r.call_block = {0}.block AND r.failed)"
+)
 """SQL condition: the tool call in a row of ``calls``, or the one that requested a row of ``changes``, failed.
 
 An agent can use the id of a call again, so a call is identified by its entry and the number of its block there.
 """
 
 # Sessions whose histories diverged can contain the same entry.
-_CALLS = "SELECT call, tool, title FROM calls WHERE oid = ? GROUP BY block ORDER BY block"
+_CALLS = (
+    "SELECT call, tool, title FROM places JOIN calls USING (sid, oid) WHERE chain = ? AND oid = ? "
+    "GROUP BY block ORDER BY block"
+)
 _RESULTS = (
-    "SELECT call, (SELECT title FROM calls WHERE calls.oid = call_oid AND calls.block = call_block LIMIT 1), "
-    "outcome, failed FROM results WHERE oid = ? GROUP BY block ORDER BY block"
+    "SELECT call, (SELECT title FROM calls c WHERE c.sid = r.sid AND c.oid = call_oid AND c.block = call_block), "
+    "outcome, failed FROM places JOIN results r USING (sid, oid) WHERE chain = ? AND oid = ? "
+    "GROUP BY block ORDER BY block"
 )
 
 
-def actions_of(db: sqlite3.Connection, oid: Oid) -> Actions:
+def actions_of(db: sqlite3.Connection, node: Node) -> Actions:
     """Return the tool calls and the results in an entry. Entries that are not in the catalog have none."""
-    calls = tuple(CallRow(*row) for row in db.execute(_CALLS, (oid,)))
-    found = db.execute(_RESULTS, (oid,))
+    calls = tuple(CallRow(*row) for row in db.execute(_CALLS, (node.chain, node.oid)))
+    found = db.execute(_RESULTS, (node.chain, node.oid))
     return Actions(calls, tuple(ResultRow(call, title or "", out, bool(failed)) for call, title, out, failed in found))
 
 
-def call_of_result(db: sqlite3.Connection, read: Callable[[Oid], Entry], result: Oid, call: str) -> ToolCall | None:
+def call_of_result(db: sqlite3.Connection, read: Callable[[Oid], Entry], result: Node, call: str) -> ToolCall | None:
     """Return the tool call that a result answers; ``None`` if it is not in the catalog, or cannot be read.
 
     Args:
         db: The database of the catalog.
         read: A function that returns the content of an entry.
-        result: The oid of the entry with the result.
+        result: The entry with the result.
         call: The agent's id of the call, as the result names it.
     """
     from gitsession.model.blocks import ToolCall  # only `show` and `browse` read entries
 
-    query = "SELECT call_oid, call_block FROM results WHERE oid = ? AND call = ? AND call_oid IS NOT NULL LIMIT 1"
-    found = db.execute(query, (result, storable(call))).fetchone()
+    query = (
+        "SELECT call_oid, call_block FROM places JOIN results USING (sid, oid) "
+        "WHERE chain = ? AND oid = ? AND call = ? AND call_oid IS NOT NULL LIMIT 1"
+    )
+    found = db.execute(query, (result.chain, result.oid, storable(call))).fetchone()
     try:
         blocks = getattr(read(found[0]), "content", ())[found[1] :] if found else ()
     except (GitSessionError, OSError):

@@ -21,7 +21,7 @@ from gitsession.store import change_stamp
 if TYPE_CHECKING:
     from pathlib import Path
 
-VERSION = 27
+VERSION = 28
 FILE = "gitsession/index.db"
 _MEMORY = ":memory:"
 
@@ -36,9 +36,11 @@ CREATE TABLE entries (
     anchors INTEGER, above TEXT, payload BLOB, agent TEXT, proof INTEGER, PRIMARY KEY (sid, oid)) WITHOUT ROWID;
 CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT NULL;
 CREATE INDEX entries_segment ON entries (source_id) WHERE kind = 'session';
-CREATE INDEX entries_chain ON entries (chain);
 CREATE INDEX entries_words ON entries (sid, in_file DESC, line IS NULL, line, at_ms, depth, chain)
     WHERE words IS NOT NULL;
+CREATE TABLE places (
+    chain BLOB NOT NULL, oid TEXT NOT NULL, sid TEXT NOT NULL, PRIMARY KEY (chain, oid, sid)) WITHOUT ROWID;
+CREATE TABLE unplaced (sid TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE answers (
     sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL,
     cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL, at_ms INTEGER NOT NULL, model TEXT,
@@ -75,13 +77,13 @@ CREATE TABLE side_files (
     PRIMARY KEY (path, name)) WITHOUT ROWID;
 CREATE TABLE imports (number INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, state BLOB NOT NULL);
 CREATE TABLE calls (
-    oid TEXT NOT NULL, block INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
-    title TEXT NOT NULL, copied INTEGER NOT NULL, PRIMARY KEY (oid, block, sid)) WITHOUT ROWID;
+    sid TEXT NOT NULL, oid TEXT NOT NULL, block INTEGER NOT NULL, call TEXT NOT NULL, tool TEXT NOT NULL,
+    title TEXT NOT NULL, copied INTEGER NOT NULL, PRIMARY KEY (sid, oid, block)) WITHOUT ROWID;
 CREATE INDEX calls_call ON calls (sid, call);
 CREATE TABLE results (
-    oid TEXT NOT NULL, block INTEGER NOT NULL, sid TEXT NOT NULL, call TEXT NOT NULL, call_oid TEXT,
-    call_block INTEGER, failed INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (oid, block, sid)) WITHOUT ROWID;
-CREATE INDEX results_failed ON results (call_oid, call_block) WHERE failed;
+    sid TEXT NOT NULL, oid TEXT NOT NULL, block INTEGER NOT NULL, call TEXT NOT NULL, call_oid TEXT,
+    call_block INTEGER, failed INTEGER NOT NULL, outcome TEXT NOT NULL, PRIMARY KEY (sid, oid, block)) WITHOUT ROWID;
+CREATE INDEX results_failed ON results (sid, call_oid, call_block) WHERE failed;
 CREATE TABLE changes (
     sid TEXT NOT NULL, oid TEXT NOT NULL, block INTEGER NOT NULL, number INTEGER NOT NULL, path TEXT NOT NULL,
     change TEXT NOT NULL, added INTEGER NOT NULL, removed INTEGER NOT NULL, copied INTEGER NOT NULL,
@@ -89,8 +91,8 @@ CREATE TABLE changes (
 CREATE INDEX changes_path ON changes (path);
 """
 _TABLES = (
-    "state", "refs", "entries", "answers", "anchors", "marks", "branches", "sessions", "files", "calls", "results",
-    "changes", "imports", "side_files",
+    "state", "refs", "entries", "places", "unplaced", "answers", "anchors", "marks", "branches", "sessions", "files",
+    "calls", "results", "changes", "imports", "side_files",
 )  # fmt: skip
 
 

@@ -80,7 +80,8 @@ class CatalogueEntryIndex:
         try:
             first = self._catalogue.db.execute(
                 "SELECT kind FROM sessions JOIN entries ON entries.sid = sessions.sid AND oid = start "
-                "WHERE sessions.sid = ? AND EXISTS (SELECT 1 FROM entries WHERE sid = sessions.sid AND oid = ?)",
+                "WHERE sessions.sid = ? AND EXISTS (SELECT 1 FROM entries WHERE sid = sessions.sid AND oid = ?) "
+                "AND sessions.sid NOT IN unplaced",
                 (self._sid, asked_at),
             ).fetchone()
             if first is None or first[0] == Fork.kind:

@@ -54,7 +54,10 @@ PROCESS_SESSIONS_MIN = 32
 """Minimum number of new sessions for each process."""
 
 _SESSION_TABLES = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
-"""The tables that an update fills by session."""
+"""The tables that an update fills by session. In each of them, the rows of a session are near each other."""
+
+PLACED_TOGETHER_MAX = 1_000_000
+"""The number of new entries from which on their places are inserted (see ``_place``)."""
 
 _PREFIXES = (refs.SESSIONS, refs.ACTIVE)
 
@@ -114,6 +117,8 @@ def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> No
                 waiting = _waiting(catalogue, db, store, version, newest)
             unread_ms = _update_part(db, store, waiting, newest)
             is_done = _record_update(db, waiting.fingerprint, unread_ms, newest)
+            if is_done or _unplaced(db) >= PLACED_TOGETHER_MAX:
+                _place(db)
 
 
 def _waiting(
@@ -191,6 +196,23 @@ def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[st
     for tables in parallel.share(list(new), rows, PROCESS_SESSIONS_MIN):
         for table, found in tables.items():
             db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(found[0]))})", found)
+    db.executemany("INSERT OR IGNORE INTO unplaced VALUES (?)", [(sid,) for sid in new])
+
+
+def _unplaced(db: sqlite3.Connection) -> float:
+    """Return the number of entries whose places are not inserted."""
+    return float(db.execute("SELECT total(entries) FROM unplaced CROSS JOIN sessions USING (sid)").fetchone()[0])
+
+
+def _place(db: sqlite3.Connection) -> None:
+    """Insert the places of the entries that other processes read.
+
+    A place tells by chain digest in which session an entry is. Digests are random, so a row that is inserted alone
+    changes a page of its own. Rows in order change each page once.
+    """
+    places = "SELECT chain, oid, sid FROM unplaced CROSS JOIN entries USING (sid)"  # in this order
+    db.execute(f"INSERT OR IGNORE INTO places {places} ORDER BY chain, oid, sid")
+    db.execute("DELETE FROM unplaced")
 
 
 def _rows(store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> dict[str, list[tuple[object, ...]]]:
@@ -412,11 +434,11 @@ def _add_entries(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    # The table of results has no index by session.
-    db.execute("DELETE FROM results WHERE sid = ?1 AND oid IN (SELECT oid FROM entries WHERE sid = ?1)", (sid,))
+    # The table of places has no index by session.
+    places = "SELECT chain, oid, sid FROM entries WHERE sid = ?"
+    db.execute(f"DELETE FROM places WHERE (chain, oid, sid) IN ({places})", (sid,))
     for table in _SESSION_TABLES:
-        if table != "results":
-            db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
+        db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
 
 def _new_nodes(
@@ -476,6 +498,9 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
     return found[0] if found else None
 
 
+_DEPTH = "SELECT depth FROM places p JOIN entries USING (sid, oid) WHERE p.chain = ? AND oid = ?"
+
+
 def _history_length(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: Oid | None) -> int:
     """Return the number of entries up to the entry ``oid`` of another session, which ``sid`` continues.
 
@@ -488,7 +513,7 @@ def _history_length(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: O
             node = load(store, oid)
         except DAMAGE:
             break  # `verify` reports the damage; the entries that can be read are counted
-        found = db.execute("SELECT depth FROM entries WHERE chain = ? AND oid = ?", (node.chain, oid)).fetchone()
+        found = db.execute(_DEPTH, (node.chain, oid)).fetchone()
         if found is not None:
             return number + int(found[0]) + 1
         number, oid = number + 1, node.parent
@@ -533,6 +558,7 @@ def _insert_entries(
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
             session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     db.executemany(_INSERT_ENTRY, rows)
+    db.executemany("INSERT OR IGNORE INTO places VALUES (?, ?, ?)", [(node.chain, node.oid, sid) for node in new])
     activity.insert()
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)

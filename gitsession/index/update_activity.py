@@ -84,7 +84,7 @@ class ActivityRecorder:
                 call, title = storable(block.id), storable(action.title[:_TITLE_CHARS_MAX])
                 for keys in (self._keys.setdefault(call, []), self._keys_in.setdefault((oid, call), [])):
                     keys.append(CallKey(oid, number))
-                self._calls.append((oid, number, self._sid, call, storable(action.tool), title, copied))
+                self._calls.append((self._sid, oid, number, call, storable(action.tool), title, copied))
             else:
                 edits, result = edits_of(block, self._folder), result_in(block)
                 if result is not None:
@@ -104,7 +104,7 @@ class ActivityRecorder:
         key = self._call_of(oid, call)
         if key is not None:
             self._answered.setdefault(oid, []).append(key)
-        row = (oid, number, self._sid, call, *(key or (None, None)), outcome.failed, outcome.text)
+        row = (self._sid, oid, number, call, *(key or (None, None)), outcome.failed, outcome.text)
         self._results.append(row)
 
     def _call_of(self, oid: Oid, call: str) -> CallKey | None:
@@ -133,14 +133,14 @@ class ActivityRecorder:
     def _calls_in(self, oid: Oid, call: str) -> list[CallKey]:
         if oid in self._parents:
             return self._keys_in.get((oid, call), [])
-        query = "SELECT oid, block FROM calls WHERE oid = ? AND sid = ? AND call = ? ORDER BY block"
-        return [CallKey(*row) for row in self._db.execute(query, (oid, self._sid, call))]
+        query = "SELECT oid, block FROM calls WHERE sid = ? AND oid = ? AND call = ? ORDER BY block"
+        return [CallKey(*row) for row in self._db.execute(query, (self._sid, oid, call))]
 
     def _answered_in(self, oid: Oid) -> list[CallKey]:
         if oid in self._parents:
             return self._answered.get(oid, [])[-_DISTANCE_MAX:]
-        query = "SELECT call_oid, call_block FROM results WHERE oid = ? AND sid = ? AND call_oid IS NOT NULL"
-        return [CallKey(*row) for row in self._db.execute(query, (oid, self._sid))]
+        query = "SELECT call_oid, call_block FROM results WHERE sid = ? AND oid = ? AND call_oid IS NOT NULL"
+        return [CallKey(*row) for row in self._db.execute(query, (self._sid, oid))]
 
     def insert(self) -> None:
         """Write the recorded rows to the database."""

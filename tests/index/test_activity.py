@@ -27,7 +27,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 def titles(store: Store) -> list[tuple[str, str]]:
     """Return the tool calls and results of the only session, the oldest first."""
     [row] = store.sessions()
-    found = [actions_of(store.catalogue().db, node.oid) for node, _ in store.session(row.sid).tree().walk()]
+    found = [actions_of(store.catalogue().db, node) for node, _ in store.session(row.sid).tree().walk()]
     return [
         *((it.title, "") for each in found for it in each.calls),
         *((it.title, it.outcome) for each in found for it in each.results),
@@ -82,9 +82,9 @@ def test_a_repeated_id_of_a_call_belongs_to_the_newest_call_without_result(store
     ]  # fmt: skip
     db = store.catalogue().db
     results = [node for node, _ in session.tree().walk() if node.role == "tool"]
-    calls = [call_of_result(db, session.read, node.oid, "call_1") for node in results]
+    calls = [call_of_result(db, session.read, node, "call_1") for node in results]
     assert [it.arguments["path"] for it in calls if it is not None] == ["/w/first", "/w/second", "/w/third"]
-    assert call_of_result(db, session.read, results[0].oid, "other") is None
+    assert call_of_result(db, session.read, results[0], "other") is None
     [row] = statistics(db, [session.id], "agent").groups
     assert (row.calls, row.failures, row.added) == (3, 2, 1)
     assert paths_changed_by(db, session.id) == {"/w/second"}

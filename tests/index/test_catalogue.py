@@ -47,6 +47,7 @@ from gitsession.index import catalogue as catalogue_module
 from gitsession.index import update
 from gitsession.index.catalogue import FILE, Catalogue
 from gitsession.index.current_folder import CurrentFolder
+from gitsession.index.history_states import CatalogueEntryIndex
 from gitsession.model.blocks import ToolCall
 from gitsession.model.entries import Label, Message, Title
 from gitsession.store import change_stamp, refs, writing
@@ -349,6 +350,52 @@ def test_update_by_one_entry_costs_the_same_in_a_large_store(
         assert_as_if_made_anew(store)
 
 
+@pytest.mark.parametrize("together", [0, 10, 1_000])
+def test_entries_that_processes_read_get_their_places_by_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
+) -> None:
+    """If an update is interrupted, a history says that it is not certain, and the next update inserts the places."""
+    monkeypatch.setattr(update, "PROCESS_SESSIONS_MIN", 1)
+    monkeypatch.setattr(update, "GROUP_SESSIONS", 3)
+    monkeypatch.setattr(update, "PART_SECONDS", -1.0)
+    monkeypatch.setattr(update, "PLACED_TOGETHER_MAX", together)
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = [begun(store, f"session {number}", "later", cwd="/work") for number in range(12)]
+        store.flush()
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            read, parts = update._update_part, list[int]()
+
+            def interrupted(*arguments: Any) -> float:
+                if len(parts) == 3:
+                    raise KeyboardInterrupt
+                parts.append(1)
+                return read(*arguments)
+
+            monkeypatch.setattr(update, "_update_part", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                update.refresh(catalogue, store.objects)
+            waiting = [sid for (sid,) in catalogue.db.execute("SELECT sid FROM unplaced")]
+            assert len(waiting) == {0: 0, 10: 3, 1_000: 9}[together]
+            for session in held:
+                names = CatalogueEntryIndex(catalogue, session.id)
+                unknown = to_base64url(bytes(32))
+                in_catalog = catalogue.session(session.id) is not None
+                assert names.is_there(unknown, session.leaf.oid) is not (in_catalog and session.id not in waiting)
+            monkeypatch.setattr(update, "_update_part", read)
+            update.refresh(catalogue, store.objects)
+            entries, places, left = (
+                catalogue.db.execute(query).fetchall()
+                for query in (
+                    "SELECT chain, oid, sid FROM entries ORDER BY 1, 2, 3",
+                    "SELECT chain, oid, sid FROM places ORDER BY 1, 2, 3",
+                    "SELECT * FROM unplaced",
+                )
+            )
+            assert entries == places
+            assert left == []
+        assert_as_if_made_anew(store)
+
+
 @pytest.mark.parametrize("what", MANY)
 def test_update_scans_no_table(tmp_path: Path, what: str) -> None:
     statements: set[str] = set()
@@ -368,7 +415,7 @@ def test_update_scans_no_table(tmp_path: Path, what: str) -> None:
             }
     assert plans
     scans = {(plan, text) for plan, text in plans if plan.startswith("SCAN") and "CONSTANT ROW" not in plan}
-    assert not {(plan, text) for plan, text in scans if "refs_loose" not in plan}
+    assert not {(plan, text) for plan, text in scans if not plan.endswith(("refs_loose", "unplaced"))}
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])

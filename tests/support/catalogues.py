@@ -8,13 +8,15 @@ from typing import Any
 _ORDER = {
     "refs": "name",
     "entries": "sid, oid",
+    "places": "chain, oid, sid",
+    "unplaced": "sid",
     "anchors": "id",
     "answers": "sid, answer",
     "marks": "sid, on_meta, what, line, at_ms, chain, target, value",
     "branches": "sid, name",
     "sessions": "sid",
-    "calls": "oid, block, sid",
-    "results": "oid, block, sid",
+    "calls": "sid, oid, block",
+    "results": "sid, oid, block",
     "changes": "sid, oid, block, number",
 }
 

@@ -73,7 +73,7 @@ def log_command(app: App, session: str | None, number: int | None, draws: bool, 
     else:
         names_after = names_of(row.branches, called.labels, active=row.active)
         paged(
-            gap_line(it) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, []), actions=actions(it.oid))
+            gap_line(it) if isinstance(it, Gap) else as_line(it, names_after.get(it.oid, []), actions=actions(it))
             for it in found
         )
     if gaps and found[-1] is gaps[-1] and gaps[-1].is_open:
@@ -114,7 +114,7 @@ def _draw(app: App, row: gitsession.Row, start: str | None, number: int | None) 
             elif isinstance(it, Gap):
                 yield gap_line(it, margin=_margin(level, "x "))
             else:
-                actions = activity.actions_of(catalogue.db, it.oid)
+                actions = activity.actions_of(catalogue.db, it)
                 yield as_line(it, names_after.get(it.oid, []), margin=_margin(level, "* "), actions=actions)
 
     paged(lines())
@@ -156,7 +156,7 @@ def _follow(app: App, address: str, number: int | None) -> int:
 
 
 def _print_entry(app: App, node: Node, branch: str) -> None:
-    actions = activity.actions_of(app.catalogue().db, node.oid)
+    actions = activity.actions_of(app.catalogue().db, node)
     if wants_json():
         from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
 
@@ -197,7 +197,7 @@ def tree_command(app: App, session: str) -> int:
                 if isinstance(it, Gap):
                     yield gap_line(it, indent=at)
                 else:
-                    yield as_line(it, names_after.get(it.oid, []), indent=at, actions=actions(it.oid))
+                    yield as_line(it, names_after.get(it.oid, []), indent=at, actions=actions(it))
                     sessions = [*begun.pop("", []), *begun.get(it.oid, [])]  # an unknown entry is shown as the root
                     yield from (_begun_line(each, indent=at) for each in sessions)
 
@@ -336,7 +336,7 @@ def as_object(node: Node, at_ms: int, branch: str | None, actions: Actions = NO_
 
 def as_document(
     store: ObjectStore, row: gitsession.Row, names: gitsession.Names, nodes: Iterable[Node], leaf: str,
-    actions_of: Callable[[str], Actions],
+    actions_of: Callable[[Node], Actions],
 ) -> dict[str, Any]:  # fmt: skip
     """Return the JSON document of ``log`` and ``tree`` for a session and some of its entries."""
     from gitsession.sessions.content import entry_of  # not loaded for text, which shows the time of the commit
@@ -349,8 +349,7 @@ def as_document(
         "title": names.title,
         "labels": names.labels,
         "entries": [
-            as_object(node, entry_of(store, node).at_ms, branch_of.get(node.oid), actions_of(node.oid))
-            for node in nodes
+            as_object(node, entry_of(store, node).at_ms, branch_of.get(node.oid), actions_of(node)) for node in nodes
         ],
     }
 

@@ -82,7 +82,7 @@ def show_command(app: App, entry: str, thinking: bool, whole_state: bool, side_f
     elif not problem:
 
         def find_call(id: str) -> ToolCall | None:
-            return call_of_result(app.catalogue().db, lambda oid: entry_of(store, load(store, oid)), node.oid, id)
+            return call_of_result(app.catalogue().db, lambda oid: entry_of(store, load(store, oid)), node, id)
 
         lines = _body_lines(view, document, row.project or "", find_call, thinking=thinking)
     paged([*_head(node, document, state), "", *lines])
