@@ -3,7 +3,8 @@
 `python -m benchmarks.deep.large_store FOLDER --sessions 100000 --longest 4000` generates a store of that size below
 ``FOLDER`` and runs each command there. The row *Scale* (``benchmarks/rows/scale.py``) compares two sizes and repeats
 each operation; this script reaches sizes at which that takes days. Each result is appended to ``FOLDER/results.md`` at
-once, as a row of a Markdown table. A second run continues with the store that it finds. The distributions of
+once, as a row of a Markdown table. A second run continues with the store that it finds. With ``--no-consolidate``, git
+sends the packs without a search for deltas, as it does with consolidated ones. The distributions of
 ``benchmarks/realistic.py`` give about 112 entries per session, with ``--longest 8`` 12 entries.
 """
 
@@ -83,6 +84,7 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
         yield "generate", 1, step("generate"), {}
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(hub)], check=True)
     yield ours("first ls -n 10", "ls", "-n", "10")
+    yield ours("ls -n 10 before the first ls", "ls", "-n", "10", times=REPEATED)
     yield ours("first ls", "ls")
     yield ours("ls", "ls", times=REPEATED)
     yield ours("ls -n 10", "ls", "-n", "10", times=REPEATED)
@@ -98,6 +100,9 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
     yield ours("first search", "search", NEEDLE)
     yield ours("search of a rare word", "search", NEEDLE, times=REPEATED)
     yield ours("remote add", "remote", "add", "origin", str(hub))
+    if not given.consolidate:  # git would search for deltas in each pack that it sends
+        for repository in (store, hub):
+            yield "no deltas", 1, ["git", f"--git-dir={repository}", "config", "pack.window", "0"], {}
     yield ours("first sync", "sync", "--yes")
     yield ours("sync with nothing new", "sync", times=REPEATED)
     yield "append, push", REPEATED, step("push"), {}

@@ -1,13 +1,13 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read. It
-stays in memory until the buckets of all indexes are too large together. A wrong offset in the index does no harm,
-because the reader of an object verifies the object's id. If an object is not found, ``damage`` checks the whole index
-once.
+To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read.
+All indexes share a cache of buckets. A wrong offset in the index does no harm, because the reader of an object verifies
+the object's id. If an object is not found, ``damage`` checks the whole index once.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator
 from math import isqrt
@@ -26,7 +26,7 @@ _SHORT_BYTES = 1 << 12
 _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
 _BUCKETS_BYTES_MAX = 64 << 20
-"""Maximum size of the buckets of all indexes in memory, enough for 2.8 million objects."""
+"""Size of the cache of buckets, enough for 2.8 million objects."""
 
 Identity = tuple[int, int, int]
 """Size in bytes, modification time in ns, and inode of a file.
@@ -90,25 +90,25 @@ class RandomAccessFile:
 
 
 class _BucketCache:
-    """The buckets of all open indexes that are in memory."""
+    """Buckets of pack indexes: their object ids and offsets. When the cache is full, it is emptied."""
 
     def __init__(self) -> None:
         self._bytes = 0
-        self._by_index: dict[int, dict[int, tuple[bytes, bytes]]] = {}
+        self._buckets: dict[int, tuple[bytes, bytes]] = {}
 
-    def put(self, buckets: dict[int, tuple[bytes, bytes]], first: int, bucket: tuple[bytes, bytes]) -> None:
-        """Add a bucket to those of one index. If the cache is full, all buckets of all indexes are removed first."""
+    def get(self, key: int) -> tuple[bytes, bytes] | None:
+        return self._buckets.get(key)
+
+    def put(self, key: int, bucket: tuple[bytes, bytes]) -> None:
         size = len(bucket[0]) + len(bucket[1])
         if self._bytes + size > _BUCKETS_BYTES_MAX:
-            for each in list(self._by_index.values()):
-                each.clear()
-            self._by_index, self._bytes = {}, 0
-        buckets[first] = bucket
-        self._by_index[id(buckets)] = buckets
+            self._bytes, self._buckets = 0, {}
+        self._buckets[key] = bucket
         self._bytes += size
 
 
 _CACHE = _BucketCache()
+_NUMBERS = itertools.count()
 
 
 class PackIndex:
@@ -128,18 +128,18 @@ class PackIndex:
         room = self._file.size - self._far - _TRAILER_BYTES
         if self._fan != tuple(sorted(self._fan)) or not 0 <= room <= count * 8:
             raise Corrupt(f"invalid fan-out table or wrong size: {self._file.size:,} bytes for {count:,} objects")
-        self._buckets: dict[int, tuple[bytes, bytes]] = {}
+        self._key = next(_NUMBERS) << 8
         self._damage: str | None = None
 
     def find(self, raw: bytes) -> int | None:
         """Return the offset in the pack of the object with the id ``raw`` (20 bytes); ``None`` if it is not listed."""
         first = raw[0]
-        bucket = self._buckets.get(first)
+        bucket = _CACHE.get(self._key | first)
         if bucket is None:
             begin, count = self._fan[first], self._fan[first + 1] - self._fan[first]
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
             bucket = names, self._file.read(self._offsets + begin * 4, count * 4)
-            _CACHE.put(self._buckets, first, bucket)
+            _CACHE.put(self._key | first, bucket)
         names, offsets = bucket
         begin, end = (0, len(names)) if len(names) < _SHORT_BYTES else _likely_range(names, raw)
         at = names.find(raw, begin, end)

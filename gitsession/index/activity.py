@@ -67,23 +67,24 @@ class Actions(NamedTuple):
 
 NO_ACTIONS = Actions()
 
-FAILED = (
-    "EXISTS (SELECT 1 FROM results r "
+FAILED = (  # without the index hint, SQLite reads all results of the session
+    "EXISTS (SELECT 1 FROM results r INDEXED BY results_failed "
     "WHERE r.sid = {0}.sid AND r.call_oid = {0}.oid AND r.call_block = {0}.block AND r.failed)"
 )
 """SQL condition: the tool call in a row of ``calls``, or the one that requested a row of ``changes``, failed.
 
-An agent can use the id of a call again, so a call is identified by its entry and the number of its block there.
+An agent can use the id of a call again, so a call is identified by its entry and the number of its block there. Only
+results in the same session count.
 """
 
 # Sessions whose histories diverged can contain the same entry.
 _CALLS = (
-    "SELECT call, tool, title FROM places JOIN calls USING (sid, oid) WHERE chain = ? AND oid = ? "
+    "SELECT call, tool, title FROM entries_by_chain JOIN calls USING (sid, oid) WHERE chain = ? AND oid = ? "
     "GROUP BY block ORDER BY block"
 )
 _RESULTS = (
     "SELECT call, (SELECT title FROM calls c WHERE c.sid = r.sid AND c.oid = call_oid AND c.block = call_block), "
-    "outcome, failed FROM places JOIN results r USING (sid, oid) WHERE chain = ? AND oid = ? "
+    "outcome, failed FROM entries_by_chain JOIN results r USING (sid, oid) WHERE chain = ? AND oid = ? "
     "GROUP BY block ORDER BY block"
 )
 
@@ -107,7 +108,7 @@ def call_of_result(db: sqlite3.Connection, read: Callable[[Oid], Entry], result:
     from gitsession.model.blocks import ToolCall  # only `show` and `browse` read entries
 
     query = (
-        "SELECT call_oid, call_block FROM places JOIN results USING (sid, oid) "
+        "SELECT call_oid, call_block FROM entries_by_chain JOIN results USING (sid, oid) "
         "WHERE chain = ? AND oid = ? AND call = ? AND call_oid IS NOT NULL LIMIT 1"
     )
     found = db.execute(query, (result.chain, result.oid, storable(call))).fetchone()

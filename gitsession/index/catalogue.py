@@ -38,9 +38,9 @@ CREATE INDEX entries_source ON entries (sid, source_id) WHERE source_id IS NOT N
 CREATE INDEX entries_segment ON entries (source_id) WHERE kind = 'session';
 CREATE INDEX entries_words ON entries (sid, in_file DESC, line IS NULL, line, at_ms, depth, chain)
     WHERE words IS NOT NULL;
-CREATE TABLE places (
+CREATE TABLE entries_by_chain (
     chain BLOB NOT NULL, oid TEXT NOT NULL, sid TEXT NOT NULL, PRIMARY KEY (chain, oid, sid)) WITHOUT ROWID;
-CREATE TABLE unplaced (sid TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE unindexed_sessions (sid TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE answers (
     sid TEXT NOT NULL, answer TEXT NOT NULL, tokens INTEGER NOT NULL, input INTEGER NOT NULL, output INTEGER NOT NULL,
     cache_read INTEGER NOT NULL, cache_write INTEGER NOT NULL, cost REAL NOT NULL, at_ms INTEGER NOT NULL, model TEXT,
@@ -91,8 +91,8 @@ CREATE TABLE changes (
 CREATE INDEX changes_path ON changes (path);
 """
 _TABLES = (
-    "state", "refs", "entries", "places", "unplaced", "answers", "anchors", "marks", "branches", "sessions", "files",
-    "calls", "results", "changes", "imports", "side_files",
+    "state", "refs", "entries", "entries_by_chain", "unindexed_sessions", "answers", "anchors", "marks", "branches",
+    "sessions", "files", "calls", "results", "changes", "imports", "side_files",
 )  # fmt: skip
 
 

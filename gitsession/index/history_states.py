@@ -75,13 +75,13 @@ class CatalogueEntryIndex:
         """Return whether an entry before ``asked_at`` may have the name ``name``; True if this is not certain.
 
         If an entry is in the catalog, all entries before it are there, too, except those that a fork shares with
-        another session.
+        another session. An entry of an unindexed session cannot be found by its chain digest yet.
         """
         try:
             first = self._catalogue.db.execute(
                 "SELECT kind FROM sessions JOIN entries ON entries.sid = sessions.sid AND oid = start "
                 "WHERE sessions.sid = ? AND EXISTS (SELECT 1 FROM entries WHERE sid = sessions.sid AND oid = ?) "
-                "AND sessions.sid NOT IN unplaced",
+                "AND sessions.sid NOT IN unindexed_sessions",
                 (self._sid, asked_at),
             ).fetchone()
             if first is None or first[0] == Fork.kind:

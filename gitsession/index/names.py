@@ -135,7 +135,7 @@ def place_of(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, str] |
     found = _place_of_id(db, sid, target)
     if found is None:
         # A label that a fork copied can refer to an entry of the session from which it was forked.
-        by_chain = "SELECT oid, chain FROM places WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
+        by_chain = "SELECT oid, chain FROM entries_by_chain WHERE chain = ? ORDER BY sid = ? DESC LIMIT 1"
         row = db.execute(by_chain, (chain_bytes(target), sid)).fetchone()
         row = row or _by_short_id(db, sid, target)
         found = (row[0], to_base64url(row[1])) if row else None
@@ -148,7 +148,7 @@ def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, by
         return None
     first = bytes.fromhex(target)
     found: tuple[Oid, bytes] | None = db.execute(
-        "SELECT oid, p.chain FROM places p JOIN entries USING (sid, oid) "
+        "SELECT oid, p.chain FROM entries_by_chain p JOIN entries USING (sid, oid) "
         "WHERE p.chain BETWEEN ? AND ? AND sid = ? AND source_id IS NULL AND line IS NULL",
         (first, first + b"\xff" * 28, sid),
     ).fetchone()

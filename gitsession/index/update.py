@@ -56,8 +56,8 @@ PROCESS_SESSIONS_MIN = 32
 _SESSION_TABLES = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
 """The tables that an update fills by session. In each of them, the rows of a session are near each other."""
 
-PLACED_TOGETHER_MAX = 1_000_000
-"""The number of new entries from which on their places are inserted (see ``_place``)."""
+UNINDEXED_ENTRIES_MAX = 1_000_000
+"""The number of entries that an update adds together to the index by chain digest, if it is not complete yet."""
 
 _PREFIXES = (refs.SESSIONS, refs.ACTIVE)
 
@@ -90,9 +90,9 @@ class _Waiting(NamedTuple):
 
     ``fingerprint``: of the store, before its refs were read. ``version``: a number that changes if another process
     writes the catalog. ``loose``: the names of refs that may not be in ``packed-refs``. ``times``: the latest possible
-    time of the newest entry of each session, Unix time in ms, in the order in which the sessions are read, and at the
-    end that of all other sessions that are not in the catalog. ``groups``: the groups of sessions that were not read
-    yet, each with the number of sessions before it.
+    time of the newest entry of each session, Unix time in ms, in the order in which the sessions are read. The last
+    item is that of the sessions that an earlier update left unread and whose refs have not moved since; -inf if there
+    are none. ``groups``: the groups of sessions that were not read yet, each with the number of sessions before it.
     """
 
     fingerprint: str
@@ -112,13 +112,14 @@ def _refresh(catalogue: Catalogue, store: ObjectStore, newest: int | None) -> No
     while not is_done:
         with catalogue.transaction() as db:
             version = db.execute("PRAGMA data_version").fetchone()[0]
-            is_read = waiting is not None and unread_ms == waiting.times[-1]  # but other sessions are needed, too
-            if waiting is None or waiting.version != version or is_read:
+            # If the sessions that have moved do not suffice, those that an earlier update left unread are needed, too.
+            is_exhausted = waiting is not None and unread_ms == waiting.times[-1]
+            if waiting is None or waiting.version != version or is_exhausted:
                 waiting = _waiting(catalogue, db, store, version, newest)
             unread_ms = _update_part(db, store, waiting, newest)
             is_done = _record_update(db, waiting.fingerprint, unread_ms, newest)
-            if is_done or _unplaced(db) >= PLACED_TOGETHER_MAX:
-                _place(db)
+            if is_done or _count_unindexed(db) >= UNINDEXED_ENTRIES_MAX:
+                _index_entries(db)
 
 
 def _waiting(
@@ -127,10 +128,16 @@ def _waiting(
     size = GROUP_SESSIONS if newest is None else SESSIONS
     fingerprint = catalogue.fingerprint()
     before, others_ms = _last_update(db, newest)
+    if before is not None and not change_stamp.has_same_packed_refs(before, fingerprint):
+        others_ms = -math.inf  # all refs are read
     moves, loose = _moves(catalogue, db, store, before)
     by_session: dict[str, list[Move]] = {}
     for move in moves:
         by_session.setdefault(_sid(move.ref), []).append(move)
+    if others_ms > -math.inf:
+        unread = {sid: _all_moves(store, sid) for sid in by_session if _summary(db, sid) is None}
+        by_session |= unread
+        loose = {*loose, *(move.ref for move in chain.from_iterable(unread.values()))}
     times = _latest_times(db, store, by_session)
     ordered = sorted(by_session, key=times.__getitem__, reverse=True)
     groups = zip(count(0, size), progress.groups("Reading sessions", ordered, size), strict=False)
@@ -140,14 +147,21 @@ def _waiting(
 def _last_update(db: sqlite3.Connection, newest: int | None) -> tuple[str | None, float]:
     """Return the fingerprint of the last update, and the latest possible time of the sessions that it left unread.
 
-    If the ``newest`` sessions are needed, the update may have left sessions unread. Otherwise, the time is -inf.
+    ``newest``: if given, the last update that ended early also counts, if its sessions suffice. Otherwise, the result
+    is the fingerprint of the last complete update, ``None`` if there is none, and -inf.
     """
-    query = "SELECT key, value FROM state WHERE key IN ('fingerprint', 'newest')"
+    query = "SELECT key, value FROM state WHERE key IN ('fingerprint', 'newest_fingerprint', 'unread_ms')"
     state = {key: os.fsdecode(value) for key, value in db.execute(query).fetchall()}
-    unread_ms, _, fingerprint = state.get("newest", "inf").partition(" ")
-    if newest is not None and _has_newest(db, newest, float(unread_ms)):
-        return fingerprint, float(unread_ms)
+    unread_ms = float(state.get("unread_ms", math.inf))
+    if newest is not None and _has_newest(db, newest, unread_ms):
+        return state["newest_fingerprint"], unread_ms
     return state.get("fingerprint"), -math.inf
+
+
+def _all_moves(store: ObjectStore, sid: str) -> list[Move]:
+    """Return all refs of a session that is not in the catalog."""
+    now = {**store.refs(refs.session(sid)), refs.active(sid): store.ref(refs.active(sid))}
+    return [Move(name, None, new) for name, new in now.items() if new is not None and _sid(name) == sid]
 
 
 def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, newest: int | None) -> float:
@@ -168,15 +182,16 @@ def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, 
 
 
 def _record_update(db: sqlite3.Connection, fingerprint: str, unread_ms: float, newest: int | None) -> bool:
-    """Record an update that is complete or has the ``newest`` sessions; return whether it is one of these."""
+    """Record the update if it is complete or has the ``newest`` sessions; return whether it was recorded."""
     if unread_ms == -math.inf:
-        db.execute("DELETE FROM state WHERE key = 'newest'")
-        state = "fingerprint", fingerprint
+        db.execute("DELETE FROM state WHERE key IN ('newest_fingerprint', 'unread_ms')")
+        state = {"fingerprint": fingerprint}
     elif newest is not None and _has_newest(db, newest, unread_ms):
-        state = "newest", f"{unread_ms} {fingerprint}"
+        state = {"newest_fingerprint": fingerprint, "unread_ms": str(unread_ms)}
     else:
         return False
-    db.execute("INSERT OR REPLACE INTO state VALUES (?, ?)", (state[0], os.fsencode(state[1])))
+    rows = [(key, os.fsencode(value)) for key, value in state.items()]
+    db.executemany("INSERT OR REPLACE INTO state VALUES (?, ?)", rows)
     return True
 
 
@@ -196,23 +211,27 @@ def _read_sessions(db: sqlite3.Connection, store: ObjectStore, moves: Mapping[st
     for tables in parallel.share(list(new), rows, PROCESS_SESSIONS_MIN):
         for table, found in tables.items():
             db.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * len(found[0]))})", found)
-    db.executemany("INSERT OR IGNORE INTO unplaced VALUES (?)", [(sid,) for sid in new])
+    db.executemany("INSERT OR IGNORE INTO unindexed_sessions VALUES (?)", [(sid,) for sid in new])
 
 
-def _unplaced(db: sqlite3.Connection) -> float:
-    """Return the number of entries whose places are not inserted."""
-    return float(db.execute("SELECT total(entries) FROM unplaced CROSS JOIN sessions USING (sid)").fetchone()[0])
+def _count_unindexed(db: sqlite3.Connection) -> float:
+    """Return the number of entries that are not in the index by chain digest.
 
-
-def _place(db: sqlite3.Connection) -> None:
-    """Insert the places of the entries that other processes read.
-
-    A place tells by chain digest in which session an entry is. Digests are random, so a row that is inserted alone
-    changes a page of its own. Rows in order change each page once.
+    Entries before a fork are counted again for each fork.
     """
-    places = "SELECT chain, oid, sid FROM unplaced CROSS JOIN entries USING (sid)"  # in this order
-    db.execute(f"INSERT OR IGNORE INTO places {places} ORDER BY chain, oid, sid")
-    db.execute("DELETE FROM unplaced")
+    return float(
+        db.execute("SELECT total(entries) FROM unindexed_sessions CROSS JOIN sessions USING (sid)").fetchone()[0]
+    )
+
+
+def _index_entries(db: sqlite3.Connection) -> None:
+    """Add the entries that other processes read to the index by chain digest.
+
+    Digests are random, so a row that is inserted alone changes a page of its own. In order, each page is written once.
+    """
+    rows = "SELECT chain, oid, sid FROM unindexed_sessions CROSS JOIN entries USING (sid)"
+    db.execute(f"INSERT OR IGNORE INTO entries_by_chain {rows} ORDER BY chain, oid, sid")
+    db.execute("DELETE FROM unindexed_sessions")
 
 
 def _rows(store: ObjectStore, moves: Mapping[str, Sequence[Move]]) -> dict[str, list[tuple[object, ...]]]:
@@ -434,9 +453,8 @@ def _add_entries(
 
 
 def _forget(db: sqlite3.Connection, sid: str) -> None:
-    # The table of places has no index by session.
-    places = "SELECT chain, oid, sid FROM entries WHERE sid = ?"
-    db.execute(f"DELETE FROM places WHERE (chain, oid, sid) IN ({places})", (sid,))
+    indexed = "SELECT chain, oid, sid FROM entries WHERE sid = ?"
+    db.execute(f"DELETE FROM entries_by_chain WHERE (chain, oid, sid) IN ({indexed})", (sid,))
     for table in _SESSION_TABLES:
         db.execute(f"DELETE FROM {table} WHERE sid = ?", (sid,))
 
@@ -498,22 +516,20 @@ def _known_fork(db: sqlite3.Connection, sid: str) -> Oid | None:
     return found[0] if found else None
 
 
-_DEPTH = "SELECT depth FROM places p JOIN entries USING (sid, oid) WHERE p.chain = ? AND oid = ?"
-
-
 def _history_length(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: Oid | None) -> int:
     """Return the number of entries up to the entry ``oid`` of another session, which ``sid`` continues.
 
     Entries of ``sid`` in the catalog are not counted. The entries before one that another session has in the catalog
     are not read.
     """
+    query = "SELECT depth FROM entries_by_chain p JOIN entries USING (sid, oid) WHERE p.chain = ? AND oid = ?"
     number = 0
     while oid is not None and not has_entry(db, sid, oid):
         try:
             node = load(store, oid)
         except DAMAGE:
             break  # `verify` reports the damage; the entries that can be read are counted
-        found = db.execute(_DEPTH, (node.chain, oid)).fetchone()
+        found = db.execute(query, (node.chain, oid)).fetchone()
         if found is not None:
             return number + int(found[0]) + 1
         number, oid = number + 1, node.parent
@@ -558,7 +574,9 @@ def _insert_entries(
         if (begins or node.kind in session_facts.MARKING) and (in_file or node.source is None):
             session_details.insert_marks(db, sid, marks_made_by(node, found.entry, on_meta=False), on_meta=False)
     db.executemany(_INSERT_ENTRY, rows)
-    db.executemany("INSERT OR IGNORE INTO places VALUES (?, ?, ?)", [(node.chain, node.oid, sid) for node in new])
+    db.executemany(
+        "INSERT OR IGNORE INTO entries_by_chain VALUES (?, ?, ?)", [(node.chain, node.oid, sid) for node in new]
+    )
     activity.insert()
     known = [(sid, oid) for oid in inner if oid is not None and oid not in at]
     db.executemany("UPDATE entries SET inner = 1 WHERE sid = ? AND oid = ?", known)

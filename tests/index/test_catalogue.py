@@ -351,14 +351,14 @@ def test_update_by_one_entry_costs_the_same_in_a_large_store(
 
 
 @pytest.mark.parametrize("together", [0, 10, 1_000])
-def test_entries_that_processes_read_get_their_places_by_the_end(
+def test_an_interrupted_update_indexes_its_entries_the_next_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, together: int
 ) -> None:
-    """If an update is interrupted, a history says that it is not certain, and the next update inserts the places."""
+    """Until then, lookups by name are uncertain."""
     monkeypatch.setattr(update, "PROCESS_SESSIONS_MIN", 1)
     monkeypatch.setattr(update, "GROUP_SESSIONS", 3)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
-    monkeypatch.setattr(update, "PLACED_TOGETHER_MAX", together)
+    monkeypatch.setattr(update, "UNINDEXED_ENTRIES_MAX", together)
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
         held = [begun(store, f"session {number}", "later", cwd="/work") for number in range(12)]
         store.flush()
@@ -374,7 +374,7 @@ def test_entries_that_processes_read_get_their_places_by_the_end(
             monkeypatch.setattr(update, "_update_part", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 update.refresh(catalogue, store.objects)
-            waiting = [sid for (sid,) in catalogue.db.execute("SELECT sid FROM unplaced")]
+            waiting = [sid for (sid,) in catalogue.db.execute("SELECT sid FROM unindexed_sessions")]
             assert len(waiting) == {0: 0, 10: 3, 1_000: 9}[together]
             for session in held:
                 names = CatalogueEntryIndex(catalogue, session.id)
@@ -383,15 +383,15 @@ def test_entries_that_processes_read_get_their_places_by_the_end(
                 assert names.is_there(unknown, session.leaf.oid) is not (in_catalog and session.id not in waiting)
             monkeypatch.setattr(update, "_update_part", read)
             update.refresh(catalogue, store.objects)
-            entries, places, left = (
+            entries, indexed, left = (
                 catalogue.db.execute(query).fetchall()
                 for query in (
                     "SELECT chain, oid, sid FROM entries ORDER BY 1, 2, 3",
-                    "SELECT chain, oid, sid FROM places ORDER BY 1, 2, 3",
-                    "SELECT * FROM unplaced",
+                    "SELECT chain, oid, sid FROM entries_by_chain ORDER BY 1, 2, 3",
+                    "SELECT * FROM unindexed_sessions",
                 )
             )
-            assert entries == places
+            assert entries == indexed
             assert left == []
         assert_as_if_made_anew(store)
 
@@ -415,7 +415,8 @@ def test_update_scans_no_table(tmp_path: Path, what: str) -> None:
             }
     assert plans
     scans = {(plan, text) for plan, text in plans if plan.startswith("SCAN") and "CONSTANT ROW" not in plan}
-    assert not {(plan, text) for plan, text in scans if not plan.endswith(("refs_loose", "unplaced"))}
+    assert not {(plan, text) for plan, text in scans if not plan.endswith(("refs_loose", "unindexed_sessions"))}
+    assert not {(plan, text) for plan, text in plans if plan == "SEARCH r USING PRIMARY KEY (sid=?)"}
 
 
 @pytest.mark.parametrize("packed", [False, True], ids=["loose", "packed"])
@@ -577,7 +578,34 @@ def test_a_short_list_reads_older_sessions_if_a_newer_one_is_gone(tmp_path: Path
         assert listed == store.sessions()[:2]
 
 
-CHANGES = ("append", "new session", "branch", "trash", "flush", "maintain", "list all", "list")
+@pytest.mark.parametrize("end", [None, "earlier"])
+def test_a_short_list_follows_each_branch_of_an_old_session_that_continues(tmp_path: Path, end: str | None) -> None:
+    with pytest.MonkeyPatch.context() as patch, Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        patch.setattr(update, "SESSIONS", 1)
+        held = [begun(store, "one", "two") for _ in range(9)]
+        side = refs.leaf(held[0].id, "side")
+        for session in held:
+            session.branch("side", session.history()[1])
+            session.on("side").append(Message.user("on the side"))
+        store.maintain()
+        Path(store.objects.git_dir, FILE).unlink()
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            update.refresh(catalogue, store.objects, newest=2)
+            assert catalogue.session(held[0].id) is None
+            held[0].append(Message.user("newer than all others"))
+            update.refresh(catalogue, store.objects, newest=2)
+            assert catalogue.session(held[0].id) is not None
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            before = held[0].history()[0].oid if end else None
+            with store.objects.transaction() as tx:
+                tx.move(side, before, expected=store.objects.ref(side))
+            update.refresh(catalogue, store.objects, newest=2)
+            rows = catalogue.db.execute("SELECT name, oid FROM branches WHERE sid = ?", (held[0].id,)).fetchall()
+            assert dict(rows) == {refs.MAIN: held[0].leaf.oid, **({"side": before} if before else {})}
+        assert_as_if_made_anew(store)
+
+
+CHANGES = ("append", "new session", "move a branch", "trash", "flush", "maintain", "list all", "list")
 
 
 @settings(max_examples=40, deadline=None)
@@ -610,8 +638,13 @@ def test_a_short_list_is_the_beginning_of_the_whole_list(
                     case "new session":
                         held.append(store.new_session(agent="agent"))
                         held[-1].append(Message.user("hi", at_ms=START_MS + at_ms))
-                    case "branch":
-                        session.branch(f"at-{number}-{at_ms}-{len(session.branches())}")
+                    case "move a branch":  # not through the session, which would update the catalog first
+                        ends = sorted([*session.tree().nodes, None], key=str)
+                        name, end = ("side", refs.MAIN, "new")[number % 3], ends[at_ms % len(ends)]
+                        ref = refs.leaf(session.id, name)
+                        if end is not None or name != refs.MAIN:
+                            with store.objects.transaction() as tx:
+                                tx.move(ref, end, expected=store.objects.ref(ref))
                     case "trash" if session in held:
                         held.remove(session)
                         store.trash.put(session.id)
@@ -622,6 +655,12 @@ def test_a_short_list_is_the_beginning_of_the_whole_list(
                         anew = Catalogue(None, store.objects.fingerprint)
                         update.refresh(anew, store.objects)
                         assert listed == anew.sessions(newest)
+                        for row in listed:
+                            kept, made = (
+                                each.db.execute("SELECT * FROM branches WHERE sid = ? ORDER BY name", (row.sid,))
+                                for each in (store.catalogue(fresh=False), anew)
+                            )
+                            assert kept.fetchall() == made.fetchall()
                     case "flush" | "maintain":
                         getattr(store, change)()
             assert_as_if_made_anew(store)

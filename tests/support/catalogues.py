@@ -8,8 +8,8 @@ from typing import Any
 _ORDER = {
     "refs": "name",
     "entries": "sid, oid",
-    "places": "chain, oid, sid",
-    "unplaced": "sid",
+    "entries_by_chain": "chain, oid, sid",
+    "unindexed_sessions": "sid",
     "anchors": "id",
     "answers": "sid, answer",
     "marks": "sid, on_meta, what, line, at_ms, chain, target, value",
