@@ -1,14 +1,16 @@
 """The index of a pack (version 2), which maps object ids to offsets in the pack.
 
-To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read.
-All indexes share a cache of buckets. A wrong offset in the index does no harm, because the reader of an object verifies
-the object's id. If an object is not found, ``damage`` checks the whole index once.
+To open an index, only its header is read and its size is checked. To find an object, one of its 256 buckets is read
+into a cache, which all indexes share. Large buckets are searched in the file. A wrong offset in the index does no harm,
+because the reader of an object verifies the object's id. If an object is not found, ``damage`` checks the whole index
+once.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from math import isqrt
 from struct import unpack
@@ -23,6 +25,8 @@ _SMALL_BYTES = 1 << 20
 _HASHED_BYTES = 1 << 20
 _SHORT_BYTES = 1 << 12
 """Size of a list of ids up to which it is searched from its start."""
+_CACHED_IDS_MAX = 1 << 13
+"""Number of ids up to which a bucket is cached: those of a pack of two million objects."""
 _BLOCK_BYTES = 1 << 14
 _BLOCKS_MAX = 64
 _BUCKETS_BYTES_MAX = 64 << 20
@@ -137,6 +141,10 @@ class PackIndex:
         bucket = _CACHE.get(self._key | first)
         if bucket is None:
             begin, count = self._fan[first], self._fan[first + 1] - self._fan[first]
+            if count > _CACHED_IDS_MAX:
+                at = bisect_left(range(begin + count), raw, begin, key=self._name)
+                is_there = at < begin + count and self._name(at) == raw
+                return self._offset(self._file.read(self._offsets + at * 4, 4)) if is_there else None
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
             bucket = names, self._file.read(self._offsets + begin * 4, count * 4)
             _CACHE.put(self._key | first, bucket)
@@ -146,6 +154,9 @@ class PackIndex:
         while at % 20 and at > 0:  # skip a match that spans two adjacent ids
             at = names.find(raw, at + 1, end)
         return None if at < 0 else self._offset(offsets[at // 5 : at // 5 + 4])
+
+    def _name(self, number: int) -> bytes:
+        return self._file.read(_HEAD_BYTES + number * 20, 20)
 
     def names(self) -> Iterator[bytes]:
         """Yield every listed object id, 20 bytes each, in index order."""

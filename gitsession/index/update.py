@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from gitsession import progress
 from gitsession.errors import Malformed
-from gitsession.git.objects import parse_commit
+from gitsession.git.objects import SECONDS_MAX, parse_commit
 from gitsession.git.ref_files import RefReader
 from gitsession.git.types import Oid, RefValue
 from gitsession.index import names, session_details
@@ -181,10 +181,13 @@ def _update_part(db: sqlite3.Connection, store: ObjectStore, waiting: _Waiting, 
     return unread_ms
 
 
+_FORGET_NEWEST = "DELETE FROM state WHERE key IN ('newest_fingerprint', 'unread_ms')"
+
+
 def _record_update(db: sqlite3.Connection, fingerprint: str, unread_ms: float, newest: int | None) -> bool:
     """Record the update if it is complete or has the ``newest`` sessions; return whether it was recorded."""
     if unread_ms == -math.inf:
-        db.execute("DELETE FROM state WHERE key IN ('newest_fingerprint', 'unread_ms')")
+        db.execute(_FORGET_NEWEST)
         state = {"fingerprint": fingerprint}
     elif newest is not None and _has_newest(db, newest, unread_ms):
         state = {"newest_fingerprint": fingerprint, "unread_ms": str(unread_ms)}
@@ -265,16 +268,19 @@ def _latest_times(
     """Return the latest possible time of each session's newest entry, Unix time in ms.
 
     The committer time of an entry is never earlier than those of the entries before it. It is not known for a session
-    whose entries are not all in packs. A session in the catalog is read first, because its row is out of date.
+    whose entries are not all in packs, for times after 2106, and for a session whose other refs are in the catalog. A
+    session in the catalog is read first, because its row is out of date.
     """
     if len(by_session) <= SESSIONS:
         return dict.fromkeys(by_session, math.inf)
     tips = {sid: {move.new for move in moves if move.new and _is_branch(move.ref)} for sid, moves in by_session.items()}
-    seconds: dict[Oid, int] = {}
+    seconds: dict[Oid, float] = {}
     for oid, kind, data in store.read_all(oid for each in tips.values() for oid in each):
         with suppress(Malformed):
-            seconds[oid] = parse_commit(data).committer_seconds if kind == "commit" else 0
+            found = parse_commit(data).committer_seconds if kind == "commit" else 0
+            seconds[oid] = found if found < SECONDS_MAX else math.inf
     known = {sid for (sid,) in db.execute("SELECT sid FROM sessions")}
+    known |= {sid for sid, moves in by_session.items() if any(move.old for move in moves)}
     return {
         sid: math.inf if sid in known else max((seconds.get(oid, math.inf) for oid in each), default=math.inf) * 1000
         for sid, each in tips.items()
@@ -309,6 +315,8 @@ def _moves(
     now = {**store.refs(refs.SESSIONS), **store.refs(refs.ACTIVE)}
     loose |= _pending(store).keys()
     loose |= _loose(reader)
+    # The flags do not tell any more which refs have moved since the update that ended early.
+    db.execute(_FORGET_NEWEST)
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())

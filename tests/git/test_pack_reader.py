@@ -98,8 +98,12 @@ def test_oid_across_two_rows_is_not_found(tmp_path: Path) -> None:
         assert PackIndex(str(path)).find(sought) == expected
 
 
+@pytest.mark.parametrize("cached", [0, 1 << 13])
 @pytest.mark.parametrize("spread", ["as digests are", "close together"])
-def test_every_listed_name_is_found_and_no_other(tmp_path: Path, spread: str) -> None:
+def test_every_listed_name_is_found_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: str, cached: int
+) -> None:
+    monkeypatch.setattr(pack_index, "_CACHED_IDS_MAX", cached)
     head = b"\x11" if spread == "as digests are" else b"\x11" * 3
     drawn = random.Random(5)
     names = sorted({head + drawn.randbytes(20 - len(head)) for _ in range(3000)})

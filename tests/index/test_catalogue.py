@@ -363,16 +363,8 @@ def test_an_interrupted_update_indexes_its_entries_the_next_time(
         held = [begun(store, f"session {number}", "later", cwd="/work") for number in range(12)]
         store.flush()
         with closing(Catalogue(store.objects.git_dir)) as catalogue:
-            read, parts = update._update_part, list[int]()
-
-            def interrupted(*arguments: Any) -> float:
-                if len(parts) == 3:
-                    raise KeyboardInterrupt
-                parts.append(1)
-                return read(*arguments)
-
-            monkeypatch.setattr(update, "_update_part", interrupted)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(update, "_update_part", interrupting(update._update_part, 3))
                 update.refresh(catalogue, store.objects)
             waiting = [sid for (sid,) in catalogue.db.execute("SELECT sid FROM unindexed_sessions")]
             assert len(waiting) == {0: 0, 10: 3, 1_000: 9}[together]
@@ -381,7 +373,6 @@ def test_an_interrupted_update_indexes_its_entries_the_next_time(
                 unknown = to_base64url(bytes(32))
                 in_catalog = catalogue.session(session.id) is not None
                 assert names.is_there(unknown, session.leaf.oid) is not (in_catalog and session.id not in waiting)
-            monkeypatch.setattr(update, "_update_part", read)
             update.refresh(catalogue, store.objects)
             entries, indexed, left = (
                 catalogue.db.execute(query).fetchall()
@@ -603,6 +594,56 @@ def test_a_short_list_follows_each_branch_of_an_old_session_that_continues(tmp_p
             rows = catalogue.db.execute("SELECT name, oid FROM branches WHERE sid = ?", (held[0].id,)).fetchall()
             assert dict(rows) == {refs.MAIN: held[0].leaf.oid, **({"side": before} if before else {})}
         assert_as_if_made_anew(store)
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_a_short_list_follows_a_ref_that_is_removed_before_an_interrupted_update(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parts: int
+) -> None:
+    monkeypatch.setattr(update, "SESSIONS", 1)
+    monkeypatch.setattr(update, "GROUP_SESSIONS", 1)
+    monkeypatch.setattr(update, "PART_SECONDS", -1.0)
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        for number in range(10):
+            begun(store, f"session {number}")
+        store.maintain()
+        loose = [begun(store, f"loose session {number}") for number in range(3)]
+        store.flush()
+        store.sessions(3)
+        for session in loose[:2]:
+            session.append(Message.user("continued"))
+        store.flush()
+        store.trash.put(loose[2].id)
+        store.flush()
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(update, "_update_part", interrupting(update._update_part, parts))
+            store.sessions()
+        assert loose[2].id not in [row.sid for row in store.sessions(3)]
+
+
+def interrupting(work: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """Return ``work``, which is interrupted after ``count`` calls."""
+    left = iter(range(count))
+
+    def call(*arguments: Any) -> Any:
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return work(*arguments)
+
+    return call
+
+
+def test_a_short_list_has_the_newest_sessions_after_the_last_time_of_git(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The times of commits end in 2106."""
+    monkeypatch.setattr(update, "SESSIONS", 1)
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = [store.new_session(agent="agent") for _ in range(4)]
+        for number in (3, 2, 1, 0):
+            held[number].append(Message.user("hi", at_ms=2**32 * 1000 + number * 10**9))
+        store.flush()
+        assert [row.sid for row in store.sessions(1)] == [held[3].id]
 
 
 CHANGES = ("append", "new session", "move a branch", "trash", "flush", "maintain", "list all", "list")
