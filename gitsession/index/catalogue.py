@@ -69,6 +69,8 @@ CREATE TABLE sessions (
 CREATE INDEX sessions_newest ON sessions (updated_ms DESC, sid);
 CREATE INDEX sessions_source ON sessions (agent, source_id);
 CREATE INDEX sessions_key ON sessions (agent, key) WHERE key IS NOT NULL;
+CREATE INDEX sessions_parent ON sessions (parent) WHERE parent IS NOT NULL;
+CREATE INDEX sessions_continues ON sessions (continues) WHERE continues IS NOT NULL;
 CREATE TABLE files (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL,
     sid TEXT NOT NULL) WITHOUT ROWID;
