@@ -8,6 +8,7 @@ the store's configuration.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -37,6 +38,10 @@ _CHAIN_CHARS = 12
 _AT_ONCE = 256
 """Number of entries that are read and scanned together."""
 
+TIPS_TOGETHER = 3200
+"""Number of refs whose new commits are scanned together if there are many: those of about 1,000 sessions."""
+
+_SCANNING = "Scanning for secrets"
 _WALKED_MAX = 256
 """Number of new commits up to which they are found without git."""
 
@@ -96,22 +101,29 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
         moves += set_rules.new_tips(_archive_at(store, archive), _archive_at(store, old))
     tips, olds = [move.new for move in moves if move.new], {*known, *(move.old for move in moves if move.old)}
     near = _walk_back(store, tips, olds)
-    new = _new_commits(store, tips, olds) if near is None else near
-    if not new:
-        return []
-    guard = Guard.load(config.redaction(store.git_dir).rules)
-    parts = parallel.share(list(new), lambda oids: list(_secrets(store, oids, guard)))
-    secrets = [secret for part in parts for secret in part]
+    secrets = _secrets_in_parts(store, tips, olds) if near is None else _secrets(store, list(near), _guard(store))
     if not secrets:
         return []
-    if near is not None:
-        new = _new_commits(store, tips, olds)
-    allowed = set(allowances(store))
+    new, allowed = _new_commits(store, tips, olds), set(allowances(store))
     found: dict[Oid, list[_Secret]] = {}
     for secret in secrets:
         if secret.node.oid in new and secret.key not in allowed:
             found.setdefault(secret.node.oid, []).append(secret)
     return list(_outgoing(store, moves, new, found))
+
+
+def _secrets_in_parts(store: GitStore, tips: Sequence[Oid], olds: Collection[Oid]) -> list[_Secret]:
+    """Return the secrets in new commits. Some sessions are read together, so that the commits of all take no memory."""
+    guard, found = _guard(store), dict[tuple[Oid, str, str], _Secret]()
+    for part in progress.groups(_SCANNING, tips, TIPS_TOGETHER):
+        with progress.by(None) if len(tips) > TIPS_TOGETHER else contextlib.nullcontext():
+            secrets = _secrets(store, list(_new_commits(store, part, olds)), guard)
+        found |= {(secret.node.oid, secret.rule, secret.path): secret for secret in secrets}
+    return list(found.values())
+
+
+def _guard(store: GitStore) -> Guard:
+    return Guard.load(config.redaction(store.git_dir).rules)
 
 
 def _archive_at(store: ObjectStore, oid: Oid | None) -> Archive:
@@ -195,8 +207,7 @@ def at(store: GitStore, session: str, node: Node, rule: str = "") -> list[Outgoi
 
     ``rule``: return only the secrets that this rule found; "" for all rules.
     """
-    guard = Guard.load(config.redaction(store.git_dir).rules)
-    found = _scan_entries(store, [node], guard, {})
+    found = _scan_entries(store, [node], _guard(store), {})
     return [secret.to_outgoing(refs.leaf(session), session) for secret in found if rule in ("", secret.rule)]
 
 
@@ -235,12 +246,16 @@ def _new_commits(store: GitStore, tips: Iterable[Oid], olds: Iterable[Oid]) -> d
     )
 
 
-def _secrets(store: ObjectStore, oids: Sequence[Oid], guard: Guard) -> Iterator[_Secret]:
-    """Yield the secrets in entries. Entries are read and scanned in batches. Unreadable entries are skipped."""
-    files: dict[Oid, tuple[str, ...]] = {}
-    rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
-    for row in progress.each("Scanning for secrets", rows):
-        yield from _scan_entries(store, _nodes(store, row), guard, files)
+def _secrets(store: ObjectStore, oids: Sequence[Oid], guard: Guard) -> list[_Secret]:
+    """Return the secrets in entries. Several processes read and scan them in batches, and skip unreadable entries."""
+
+    def scan(oids: Sequence[Oid]) -> list[_Secret]:
+        files: dict[Oid, tuple[str, ...]] = {}
+        rows = [oids[at : at + _AT_ONCE] for at in range(0, len(oids), _AT_ONCE)]
+        found = (_scan_entries(store, _nodes(store, row), guard, files) for row in progress.each(_SCANNING, rows))
+        return list(itertools.chain.from_iterable(found))
+
+    return [secret for part in parallel.share(oids, scan) for secret in part]
 
 
 def _nodes(store: ObjectStore, row: Sequence[Oid]) -> list[Node]:

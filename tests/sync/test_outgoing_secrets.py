@@ -12,6 +12,7 @@ from damage import without
 from pushed import bare, everything_in, push
 from raw import git
 
+from gitsession import progress
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
 from gitsession.git import hook_files, process
@@ -45,6 +46,23 @@ def told(store: GitStore, *olds: str) -> list[tuple[str, str, str]]:
     store.flush()
     moves = [Proposed(ref, None, oid) for ref, oid in store.refs(refs.SESSIONS).items()]
     return [(hit.session, hit.rule, hit.path) for hit in secret_scan.scan_new(store, moves, olds)]
+
+
+@pytest.mark.parametrize("together", [1, 2, 3200])
+def test_parts_of_a_large_push_have_the_same_findings_as_the_whole(store, monkeypatch, together: int) -> None:
+    sessions = [begun(store, f"the key is {KEY}", "thanks", f"and {OTHER}") for _ in range(3)]
+    forks = [fork(session) for session in sessions[:2]]
+    forks[0].append(Message.user(f"once more {KEY}"))
+    held(store, sessions[2].id, {"key.txt": KEY}, sessions[2].leaf)
+    expected = told(store)
+    assert len(expected) == 8
+    monkeypatch.setattr(secret_scan, "_WALKED_MAX", 0)
+    monkeypatch.setattr(secret_scan, "TIPS_TOGETHER", together)
+    seen: list[tuple[str, int, int]] = []
+    with progress.by(lambda *event: seen.append(event)):
+        assert told(store) == expected
+    assert seen[0][:2] == ("Scanning for secrets", 0)
+    assert seen[-1][1] == seen[-1][2]
 
 
 def test_secret_is_found_in_its_entry_by_its_rule(store) -> None:
