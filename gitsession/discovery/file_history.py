@@ -230,7 +230,7 @@ class FileHistory:
         if checkpoint.target is None:
             return None
         chain = from_base64url(checkpoint.target)
-        target = "SELECT oid, depth FROM entries_by_chain p JOIN entries USING (sid, oid) WHERE sid = ? AND p.chain = ?"
+        target = "SELECT oid, depth FROM entries_by_chain c JOIN entries USING (sid, oid) WHERE sid = ? AND c.chain = ?"
         found = self._db.execute(target, (sid, chain)).fetchone()
         call = (
             "SELECT oid FROM calls JOIN entries USING (sid, oid) WHERE sid = ? AND call = ? "

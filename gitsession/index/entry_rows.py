@@ -71,7 +71,7 @@ _RUN = f"""
 WITH RECURSIVE up AS ({_ONE} UNION ALL
     SELECT {_COLUMNS} FROM up JOIN entries ON entries.sid = ?1 AND entries.oid = up.above)
 SELECT * FROM up LIMIT ?3"""
-_ANY_SESSION = f"SELECT {_COLUMNS} FROM entries_by_chain p JOIN entries USING (sid, oid) WHERE p.chain = ? AND oid = ?"
+_ANY_SESSION = f"SELECT {_COLUMNS} FROM entries_by_chain c JOIN entries USING (sid, oid) WHERE c.chain = ? AND oid = ?"
 
 
 def has_entry(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:

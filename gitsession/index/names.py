@@ -148,8 +148,8 @@ def _by_short_id(db: sqlite3.Connection, sid: str, target: str) -> tuple[Oid, by
         return None
     first = bytes.fromhex(target)
     found: tuple[Oid, bytes] | None = db.execute(
-        "SELECT oid, p.chain FROM entries_by_chain p JOIN entries USING (sid, oid) "
-        "WHERE p.chain BETWEEN ? AND ? AND sid = ? AND source_id IS NULL AND line IS NULL",
+        "SELECT oid, c.chain FROM entries_by_chain c JOIN entries USING (sid, oid) "
+        "WHERE c.chain BETWEEN ? AND ? AND sid = ? AND source_id IS NULL AND line IS NULL",
         (first, first + b"\xff" * 28, sid),
     ).fetchone()
     return found

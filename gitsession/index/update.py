@@ -530,7 +530,7 @@ def _history_length(db: sqlite3.Connection, store: ObjectStore, sid: str, oid: O
     Entries of ``sid`` in the catalog are not counted. The entries before one that another session has in the catalog
     are not read.
     """
-    query = "SELECT depth FROM entries_by_chain p JOIN entries USING (sid, oid) WHERE p.chain = ? AND oid = ?"
+    query = "SELECT depth FROM entries_by_chain c JOIN entries USING (sid, oid) WHERE c.chain = ? AND oid = ?"
     number = 0
     while oid is not None and not has_entry(db, sid, oid):
         try:

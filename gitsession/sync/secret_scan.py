@@ -38,7 +38,7 @@ _CHAIN_CHARS = 12
 _AT_ONCE = 256
 """Number of entries that are read and scanned together."""
 
-TIPS_TOGETHER = 3200
+_TIPS_TOGETHER = 3200
 """Number of refs whose new commits are scanned together if there are many: those of about 1,000 sessions."""
 
 _SCANNING = "Scanning for secrets"
@@ -101,6 +101,8 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
         moves += set_rules.new_tips(_archive_at(store, archive), _archive_at(store, old))
     tips, olds = [move.new for move in moves if move.new], {*known, *(move.old for move in moves if move.old)}
     near = _walk_back(store, tips, olds)
+    if near is not None and not near:
+        return []
     secrets = _secrets_in_parts(store, tips, olds) if near is None else _secrets(store, list(near), _guard(store))
     if not secrets:
         return []
@@ -115,8 +117,8 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
 def _secrets_in_parts(store: GitStore, tips: Sequence[Oid], olds: Collection[Oid]) -> list[_Secret]:
     """Return the secrets in new commits. Some sessions are read together, so that the commits of all take no memory."""
     guard, found = _guard(store), dict[tuple[Oid, str, str], _Secret]()
-    for part in progress.groups(_SCANNING, tips, TIPS_TOGETHER):
-        with progress.by(None) if len(tips) > TIPS_TOGETHER else contextlib.nullcontext():
+    for part in progress.groups(_SCANNING, tips, _TIPS_TOGETHER):
+        with progress.by(None) if len(tips) > _TIPS_TOGETHER else contextlib.nullcontext():
             secrets = _secrets(store, list(_new_commits(store, part, olds)), guard)
         found |= {(secret.node.oid, secret.rule, secret.path): secret for secret in secrets}
     return list(found.values())

@@ -635,6 +635,34 @@ def interrupting(work: Callable[..., Any], count: int) -> Callable[..., Any]:
     return call
 
 
+def test_a_short_list_has_a_session_whose_lost_objects_are_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Afterwards, only an older branch of it moves."""
+    monkeypatch.setattr(update, "SESSIONS", 1)
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        lost = begun(store, "one", "two")
+        side = lost.branch("side", lost.history()[1])
+        lost.append(Message.user("newest", at_ms=START_MS + 10**7))
+        store.maintain()
+
+        class Gone(Watched):
+            def read(self, oid: Oid) -> tuple[Kind, bytes]:
+                if oid in {node.oid for node in lost.history()}:
+                    raise MissingObject(oid)
+                return super().read(oid)
+
+        with closing(Catalogue(store.objects.git_dir)) as catalogue:
+            update.refresh(catalogue, Gone(store.objects))
+            assert catalogue.sessions() == []
+            side.append(Message.user("an earlier time", at_ms=START_MS))
+            for number in range(3):
+                begun(store, f"session {number}")
+            store.flush()
+            update.refresh(catalogue, store.objects, newest=1)
+            assert [row.sid for row in catalogue.sessions(1)] == [lost.id]
+
+
 def test_a_short_list_has_the_newest_sessions_after_the_last_time_of_git(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -688,7 +716,7 @@ def test_a_short_list_is_the_beginning_of_the_whole_list(
                         if end is not None or name != refs.MAIN:
                             with store.objects.transaction() as tx:
                                 tx.move(ref, end, expected=store.objects.ref(ref))
-                    case "trash" if session in held:
+                    case "trash":
                         held.remove(session)
                         store.trash.put(session.id)
                     case "list all":

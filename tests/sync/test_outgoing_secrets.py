@@ -57,7 +57,7 @@ def test_parts_of_a_large_push_have_the_same_findings_as_the_whole(store, monkey
     expected = told(store)
     assert len(expected) == 8
     monkeypatch.setattr(secret_scan, "_WALKED_MAX", 0)
-    monkeypatch.setattr(secret_scan, "TIPS_TOGETHER", together)
+    monkeypatch.setattr(secret_scan, "_TIPS_TOGETHER", together)
     seen: list[tuple[str, int, int]] = []
     with progress.by(lambda *event: seen.append(event)):
         assert told(store) == expected
