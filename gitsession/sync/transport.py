@@ -232,7 +232,7 @@ def _section(remote: Remote) -> str:
     return f'[remote "{remote.name}"]\n' + "".join(config.line_of(key, value) for key, value in remote.settings)
 
 
-FIRST_CHUNK, CHUNK_MAX = 800, 3200
+FIRST_CHUNK, CHUNK_MAX = 800, 12800
 """Number of refs that are pushed in the first chunk, and the maximum for later chunks.
 
 The remote lists all its refs once per chunk, so many small chunks are slow. In a large chunk, one rejection may affect
@@ -328,9 +328,9 @@ def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], options: Transpor
     Raises ``Unavailable`` and ``RejectedTransfer``.
     """
     arguments = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    arguments += [
-        "--no-recurse-submodules", "--prune", "--refmap=", options.progress, "--end-of-options", remote.address,
-    ]  # fmt: skip
+    # Without --quiet, git reads all refs again for each ref that it prunes, to find symbolic refs to it.
+    arguments += ["--quiet", "--no-recurse-submodules", "--prune", "--refmap="]
+    arguments += [options.progress, "--end-of-options", remote.address]
     result = options.run(git_dir, *arguments, *specs)
     if result.code:
         raise failure(remote, result)
