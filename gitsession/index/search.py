@@ -229,7 +229,7 @@ def _found(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore, wan
 
 
 def _newest_side_files(store: ObjectStore, sid: str) -> dict[Oid, str]:
-    """Return the names of a session's side files by the entries of their newest state, or of all their lines."""
+    """Map entries to the names of their side files: the newest entry of each file, or each entry of a shared file."""
     from gitsession.sessions.attached_files import SessionAttachments
 
     found = SessionAttachments(store, sid)
@@ -391,7 +391,7 @@ def _readable(catalogue: Catalogue, store: ObjectStore, sid: str) -> tuple[list[
 
 
 def _is_known(db: sqlite3.Connection, sid: str, oid: Oid) -> bool:
-    return db.execute("SELECT 1 FROM docs WHERE oid = ? AND sid = ?", (oid, sid)).fetchone() is not None
+    return db.execute("SELECT 1 FROM docs WHERE sid = ? AND oid = ?", (sid, oid)).fetchone() is not None
 
 
 def _add(
@@ -459,7 +459,7 @@ def _entry(store: ObjectStore, spot: Spot) -> Entry:
 
 
 FILE = Path("gitsession") / "search.db"
-VERSION = 4
+VERSION = 5
 TOKENIZER = 'tokenize="unicode61 remove_diacritics 2"'
 
 _SCHEMA = f"""
@@ -467,9 +467,15 @@ CREATE TABLE state (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE seen (sid TEXT PRIMARY KEY, branches TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE docs (
     id INTEGER PRIMARY KEY, sid TEXT NOT NULL, oid TEXT NOT NULL, role TEXT NOT NULL, at_ms INTEGER NOT NULL);
-CREATE UNIQUE INDEX docs_place ON docs (oid, sid);
+CREATE UNIQUE INDEX docs_place ON docs (sid, oid);
 CREATE VIRTUAL TABLE words USING fts5 (
-    asked, summary, answer, work, content='', {TOKENIZER})
+    asked, summary, answer, work, content='', {TOKENIZER});
+INSERT INTO words (words, rank) VALUES ('hashsize', {32 << 20})
+"""
+"""``docs_place`` begins with the session: the entries of a session are added together, and then change the same pages.
+
+``hashsize``: the size in bytes of the words that FTS5 collects in memory. FTS5 writes them when they exceed this size,
+and at each commit, so there are fewer and larger segments to merge.
 """
 
 

@@ -422,12 +422,13 @@ def _fetch(
 
     Return the remote-tracking refs, and the refs that git rejected. Raises ``Unavailable``.
     """
-    if remote.is_plain and not any(store.refs(prefix) for prefix in (refs.SESSIONS, refs.TRASH, remote.tracks)):
+    tracked = store.refs(remote.tracks)
+    if remote.is_plain and not (tracked or store.refs(refs.SESSIONS) or store.refs(refs.TRASH)):
         with suppress(RejectedTransfer):
             return {remote.tracking(ref): oid for ref, oid in quarantine.clone(options).items()}, {}
     refused = {}
     try:
-        transport.fetch(quarantine.git_dir, remote, remote.fetched(), options)
+        transport.fetch(quarantine.git_dir, remote, remote.fetched(), options, tracking_refs=len(tracked))
     except RejectedTransfer as error:
         remote_refs = transport.advertised(quarantine.git_dir, remote, options)
         tracking = quarantine.refs(remote.tracks)

@@ -82,7 +82,8 @@ _CONFIG = """\
 """The configuration of a quarantine.
 
 The refs of the store that matter are in the quarantine, so git need not list those of the store.
-A plain `git repack -a` in a bare repository writes a bitmap. With it, a push of one entry walks all archived histories.
+A plain `git repack -a` in a bare repository writes a bitmap. With a bitmap, a push of one entry walks all archived
+histories.
 """
 _FILES = {"HEAD": b"ref: refs/heads/none\n", "objects/info/alternates": b"../../../../objects\n"}
 
@@ -232,12 +233,15 @@ def _section(remote: Remote) -> str:
     return f'[remote "{remote.name}"]\n' + "".join(config.line_of(key, value) for key, value in remote.settings)
 
 
-FIRST_CHUNK, CHUNK_MAX = 800, 12800
-"""Number of refs that are pushed in the first chunk, and the maximum for later chunks.
+FIRST_CHUNK, CHUNK_MAX = 800, 6400
+"""Maximum number of refs in the first chunk of a push, and in any later chunk.
 
 The remote lists all its refs once per chunk, so many small chunks are slow. In a large chunk, one rejection may affect
-many refs.
+many refs, and a server with gitsession's hooks limits the number of entries.
 """
+
+TRACKING_REFS_MAX = 1000
+"""Number of remote-tracking refs from which a fetch does not show git's progress, because git prunes faster then."""
 
 REFUSED_ENOUGH = 8
 """Number of rejected pushes of single sessions after which the next sessions are chosen at random.
@@ -322,14 +326,19 @@ class Results:
     messages: list[str] = field(default_factory=list)
 
 
-def fetch(git_dir: Path, remote: Remote, specs: Sequence[str], options: TransportOptions) -> None:
+def fetch(
+    git_dir: Path, remote: Remote, specs: Sequence[str], options: TransportOptions, *, tracking_refs: int = 0
+) -> None:
     """Fetch the refspecs ``specs`` from ``remote`` into the repository ``git_dir``.
+
+    ``tracking_refs``: the number of remote-tracking refs in ``git_dir``, which are pruned.
 
     Raises ``Unavailable`` and ``RejectedTransfer``.
     """
     arguments = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
-    # Without --quiet, git reads all refs again for each ref that it prunes, to find symbolic refs to it.
-    arguments += ["--quiet", "--no-recurse-submodules", "--prune", "--refmap="]
+    # For each ref that it prunes, git 2.39 reads all refs, to warn of symbolic refs to it, except with --quiet.
+    arguments += ["--quiet"] if tracking_refs >= TRACKING_REFS_MAX else []
+    arguments += ["--no-recurse-submodules", "--prune", "--refmap="]
     arguments += [options.progress, "--end-of-options", remote.address]
     result = options.run(git_dir, *arguments, *specs)
     if result.code:
