@@ -110,7 +110,7 @@ class Quarantine:
             known: Refs of the store to copy into the quarantine, so that git requests only new objects.
             keep_others: True to keep all other quarantines, for a caller that does not hold the sync lock.
         """
-        self._sweeps = not keep_others
+        self._keep_others = keep_others
         self._store_dir = store_dir
         self._remote = remote
         self._known = known
@@ -118,7 +118,7 @@ class Quarantine:
         self._clone_dir = self.git_dir.with_suffix(".clone")
 
     def __enter__(self) -> Self:
-        if self._sweeps:
+        if not self._keep_others:
             shutil.rmtree(self._store_dir / create.INCOMING, ignore_errors=True)
         known = {name: oid for name, oid in self._known.items() if not oid.startswith(SYMBOLIC)}
         text = _CONFIG + _section(self._remote)
@@ -243,7 +243,7 @@ many refs, and a server with gitsession's hooks limits the number of entries.
 TRACKING_REFS_MAX = 1000
 """Number of remote-tracking refs from which a fetch does not show git's progress, because git prunes faster then."""
 
-REFUSED_ENOUGH = 8
+REJECTED_ENOUGH = 8
 """Number of rejected pushes of single sessions after which the next sessions are chosen at random.
 
 After twice this number, the remaining sessions are not tried.
@@ -400,25 +400,26 @@ def push(
     """
     done = Results()
     waiting, size = _by_session(wanted), FIRST_CHUNK
-    refused_alone, is_any_accepted = 0, False
+    rejected_alone, is_any_accepted = 0, False
     while waiting:
         count = _fitting(waiting, size)
         together, waiting = waiting[:count], waiting[count:]
         chunk = {ref: wanted[ref] for group in together for ref in group}
         found = _push_chunk(git_dir, remote, chunk, options, done, leases or {})
-        spoilt = {ref for ref, result in found.items() if not result.ok and not result.moved}
+        rejected = {ref for ref, result in found.items() if not result.ok and not result.moved}
         done.refs |= found
-        is_any_accepted |= (is_accepted := any(result.ok and not result.why for result in found.values()))
-        if len(together) == 1 and spoilt and not is_any_accepted:
-            refused_alone += 1
-            if refused_alone == REFUSED_ENOUGH:
+        is_accepted = any(result.ok and not result.why for result in found.values())
+        is_any_accepted = is_any_accepted or is_accepted
+        if len(together) == 1 and rejected and not is_any_accepted:
+            rejected_alone += 1
+            if rejected_alone == REJECTED_ENOUGH:
                 random.shuffle(waiting)  # try other sessions, and different ones in the next push
-            elif refused_alone == 2 * REFUSED_ENOUGH:
-                why = f"not tried: the remote rejected {refused_alone} others ({found[min(spoilt)].why})"
+            elif rejected_alone == 2 * REJECTED_ENOUGH:
+                why = f"not tried: the remote rejected {rejected_alone} others ({found[min(rejected)].why})"
                 done.refs |= {ref: Pushed(ok=False, moved=False, why=why) for group in waiting for ref in group}
                 break
-        if len(spoilt) > 1 and not is_accepted and len({found[ref].why for ref in spoilt}) == 1:
-            again = [left for group in together if (left := [ref for ref in group if ref in spoilt])]
+        if len(rejected) > 1 and not is_accepted and len({found[ref].why for ref in rejected}) == 1:
+            again = [left for group in together if (left := [ref for ref in group if ref in rejected])]
             waiting = ([[ref] for ref in again[0]] if len(again) == 1 else again) + waiting
             size = max(1, len(chunk) // 2)
         else:

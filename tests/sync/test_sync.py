@@ -850,7 +850,7 @@ def test_remote_that_rejects_everything_is_not_tried_for_each_session(two, monke
 
 
 def test_rejected_refs_do_not_block_others(two, monkeypatch):
-    for n in range(transport.REFUSED_ENOUGH + 4):
+    for n in range(transport.REJECTED_ENOUGH + 4):
         begun(two.a, f"session {n}")
     names = sorted(ref for ref in shared(two.a) if ref.startswith(refs.SESSIONS) and two.sid not in ref)
     hook = two.hub / "hooks" / "pre-receive"
