@@ -240,7 +240,7 @@ The remote lists all its refs once per chunk, so many small chunks are slow. In 
 many refs, and a server with gitsession's hooks limits the number of entries.
 """
 
-TRACKING_REFS_MAX = 1000
+TRACKING_REFS_MAX = 10_000
 """Number of remote-tracking refs from which a fetch does not show git's progress, because git prunes faster then."""
 
 REJECTED_ENOUGH = 8
@@ -384,8 +384,9 @@ def push(
     """Push refs, each to its own name at the remote.
 
     Refs are pushed in chunks, and each chunk that succeeds is followed by a larger one. If a whole chunk is rejected,
-    its halves are tried. The push stops when so many refs have been rejected that the remote seems to accept none. The
-    refs of one session are pushed together, because the ``main`` branch of a fork records where its branches begin.
+    its halves are tried, and no later chunk is larger than half of ``CHUNK_MAX``. The push stops when so many refs have
+    been rejected that the remote seems to accept none. The refs of one session are pushed together, because the
+    ``main`` branch of a fork records where its branches begin.
 
     Args:
         git_dir: A quarantine, which has the objects. Its refs are replaced by the refs that are pushed.
@@ -399,7 +400,7 @@ def push(
         Unavailable: The remote cannot be reached. The remote may have accepted some of the refs before the failure.
     """
     done = Results()
-    waiting, size = _by_session(wanted), FIRST_CHUNK
+    waiting, size, size_max = _by_session(wanted), FIRST_CHUNK, CHUNK_MAX
     rejected_alone, is_any_accepted = 0, False
     while waiting:
         count = _fitting(waiting, size)
@@ -421,9 +422,9 @@ def push(
         if len(rejected) > 1 and not is_accepted and len({found[ref].why for ref in rejected}) == 1:
             again = [left for group in together if (left := [ref for ref in group if ref in rejected])]
             waiting = ([[ref] for ref in again[0]] if len(again) == 1 else again) + waiting
-            size = max(1, len(chunk) // 2)
+            size, size_max = max(1, len(chunk) // 2), CHUNK_MAX // 2
         else:
-            size = min(size * 2, CHUNK_MAX)
+            size = min(size * 2, size_max)
     return done
 
 
@@ -520,7 +521,7 @@ def failure(remote: Remote, result: ProcessResult) -> GitSessionError:
     bad = next((line for line in lines if _BAD_OBJECT.search(line)), "")
     if bad:
         return RejectedTransfer(remote.problem(f"has an object that git rejects: {_short(bad)}"))
-    about = next((line for line in fatal if _OFFLINE.search(line) or _DENIED.search(line)), "")
+    about = next((line for line in lines if _OFFLINE.search(line) or _DENIED.search(line)), "")
     message = _short(about or (fatal or lines or ["git was killed" if result.code < 0 else "no message"])[0])
     if not remote.is_named and os.path.isfile(remote.url):
         return RejectedTransfer(f"cannot read '{remote.url}': it is not a complete bundle: {message}")

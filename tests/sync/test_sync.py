@@ -476,7 +476,7 @@ def test_session_fetched_by_plain_git_survives_its_deletion_at_the_remote(two):
     assert refs.leaf(gone) in there(two.hub)
 
 
-@pytest.mark.parametrize("tracking_refs_max", [1, 1000])
+@pytest.mark.parametrize("tracking_refs_max", [1, 10_000])
 def test_remote_that_was_replaced_by_an_empty_one_receives_all_again(two, monkeypatch, tracking_refs_max):
     monkeypatch.setattr(transport, "TRACKING_REFS_MAX", tracking_refs_max)
     before = there(two.hub)
