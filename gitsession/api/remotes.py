@@ -121,6 +121,10 @@ class Remotes:
         catalogue = self._opened.catalogues.get()
         return [(kind, value) for kind, value, scope in criteria if not sessions_in(scope, catalogue)]
 
+    def is_agreed(self, remote: str = "") -> bool:
+        """Return whether the user has confirmed what is sent to a remote. Raises ``NotFound``."""
+        return self._remote(remote).is_agreed
+
     def plan_push(self, remote: str = "") -> PushPlan:
         """Return the sessions that a push would send, based on the last known state of the remote.
 
@@ -138,11 +142,10 @@ class Remotes:
         """
         found = self._remote(remote)
         among = self._scope_sids(found)
-        sids = set(pushing.sessions_to_send(self._objects, found, among))
-        archived = pushing.sessions_only_archived(self._objects, found, among)
+        sids, archived = pushing.sessions_to_send(self._objects, found, among)
         rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
         unlisted = sorted(sids - {row.sid for row in rows})
-        return PushPlan(found.name, rows, not found.is_agreed, tuple(archived), tuple(unlisted))
+        return PushPlan(found.name, rows, not found.is_agreed, tuple(sorted(archived)), tuple(unlisted))
 
     def push(
         self, remote: str = "", *, sessions: Iterable[str] = (), transport: TransportOptions | None = None

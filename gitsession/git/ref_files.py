@@ -205,13 +205,12 @@ class RefReader:
 
     def read_packed(self, name: str) -> RefValue | None:
         """Return the value of ``name`` in ``packed-refs``."""
-        first, value = next(self._packed_from(name), ("", None))
-        return value if first == name else None
+        return self._packed_from(name).get(name)
 
     def list(self, prefix: str) -> dict[str, RefValue]:
         """Return the values of all refs whose names start with ``prefix``. Like git, ignore invalid files."""
         loose = self.list_loose(prefix)
-        return {**dict(self._packed_from(prefix)), **loose}
+        return {**self._packed_from(prefix), **loose}
 
     def list_loose(self, prefix: str) -> dict[str, RefValue]:
         """Return the loose refs whose names start with ``prefix``."""
@@ -252,8 +251,8 @@ class RefReader:
             found[PACKED_REFS] = f"contains {lines} {_excerpt(self._bad[0])}"
         return found
 
-    def _packed_from(self, prefix: str) -> Iterator[tuple[str, RefValue]]:
-        """Yield the packed refs whose names start with ``prefix``.
+    def _packed_from(self, prefix: str) -> dict[str, RefValue]:
+        """Return the packed refs whose names start with ``prefix``, in order.
 
         Most processes read few refs, and the file has several lines for each session. So the first reads search the
         file, and only further reads load it.
@@ -409,17 +408,20 @@ def _search(fd: int, size: int, wanted: bytes) -> bytes | None:
     return None
 
 
-def _packed_from(data: bytes, prefix: str) -> Iterator[tuple[str, RefValue]]:
-    """Yield the packed refs whose names start with ``prefix``, by binary search."""
+def _packed_from(data: bytes, prefix: str) -> dict[str, RefValue]:
+    """Return the packed refs whose names start with ``prefix``, in order.
+
+    Binary searches find the first line and the line after the last one. The lines between are decoded together, because
+    some commands list hundreds of thousands of refs several times.
+    """
     wanted = prefix.encode("utf-8", "surrogateescape")
-    low = _find_line(data, wanted)
-    while low < len(data):
-        end = data.index(b"\n", low)
-        name = data[low + 41 : end]
-        if not name.startswith(wanted):
-            return
-        yield name.decode("utf-8", "surrogateescape"), data[low : low + 40].decode()
-        low = end + 1
+    start = _find_line(data, wanted)
+    if not data.startswith(wanted, start + 41):
+        return {}
+    bound = wanted.rstrip(b"\xff")  # to increment the last byte gives the first name after all names with the prefix
+    end = _find_line(data, bound[:-1] + bytes([bound[-1] + 1])) if bound else len(data)
+    lines = data[start:end].decode("utf-8", "surrogateescape").split("\n")
+    return {line[41:]: line[:40] for line in lines[:-1]}
 
 
 def _find_line(data: bytes, wanted: bytes) -> int:

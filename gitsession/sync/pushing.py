@@ -120,25 +120,18 @@ def _remove_secrets(
     ]
 
 
-def sessions_to_send(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions with data that the remote lacks according to its remote-tracking refs.
+def sessions_to_send(
+    store: GitStore, remote: Remote, among: Collection[str] | None = None
+) -> tuple[set[str], set[str]]:
+    """Return the sessions with data that the remote lacks, and the sessions that only the archive would send.
 
-    Raises ``Unavailable``.
+    What the remote has is taken from its remote-tracking refs. ``among``: see ``in_scope``. Raises ``Unavailable``.
     """
     _, wanted, _ = _wanted(store, remote, among)
-    return sorted({refs.session_of(ref) for ref in wanted} - {""})
-
-
-def sessions_only_archived(store: GitStore, remote: Remote, among: Collection[str] | None = None) -> list[str]:
-    """Return the sessions that a push would send only as a part of the archive, according to the remote-tracking refs.
-
-    Raises ``Unavailable``.
-    """
-    _, wanted, _ = _wanted(store, remote, among)
+    sids = {refs.session_of(ref) for ref in wanted} - {""}
     if refs.ARCHIVE not in wanted:
-        return []
-    known = {*_sessions_at(store, remote), *(refs.session_of(ref) for ref in wanted)}
-    return sorted(archive_set.read(store).ends.keys() - known)
+        return sids, set()
+    return sids, archive_set.read(store).ends.keys() - _sessions_at(store, remote) - sids
 
 
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:

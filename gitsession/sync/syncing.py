@@ -375,6 +375,8 @@ def _without_branch(
     store: GitStore, tips: Mapping[str, Oid], refused: Mapping[str, SyncedBranch]
 ) -> dict[str, SyncedBranch]:
     """Reject the other refs of each session that has no accepted branch and no branch in this store."""
+    if not refused:
+        return {}
     available = [*store.refs(refs.SESSIONS), *(ref for ref in tips if ref not in refused)]
     parsed = [found for ref in available if (found := refs.parse(ref)) is not None]
     sids = {refs.session_of(ref) for ref in refused} - {sid for sid, name in parsed if refs.is_branch(name)} - {""}

@@ -359,10 +359,10 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
 
     Raises ``Refused`` if standard input is not a terminal, or if the answer is no.
     """
-    if consent:
+    if consent or app.store().remotes.is_agreed(name):
         return
     plan = app.store().remotes.plan_push(name)
-    if not plan.is_first or plan.is_empty:
+    if plan.is_empty:
         return
     warn(f"The first push to {plan.remote} would send {_counted(plan)}:")
     for line in _lines_of(plan):
