@@ -100,8 +100,15 @@ class Remotes:
         return remotes.add(self._objects.git_dir, name, url, namespace=namespace, home=home, scope=scope)
 
     def remove(self, name: str) -> Remote:
-        """Remove a remote and return it. Sessions from this remote stay in the store. Raises ``NotFound``."""
-        return remotes.remove(self._objects.git_dir, name)
+        """Remove a remote and return it. Sessions from this remote stay in the store.
+
+        Raises:
+            NotFound: There is no such remote.
+            Unavailable: The store cannot be written.
+        """
+        removed = remotes.remove(self._objects.git_dir, name)
+        syncing.forget(self._objects, removed)
+        return removed
 
     def status(self, remote: Remote) -> RemoteStatus:
         """Return the refs in the scope of a remote that were not sent, based on the remote's last known state.

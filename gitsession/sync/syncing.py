@@ -481,6 +481,19 @@ def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) 
     return {ref for ref in listed if refs.session_of(ref) not in continued}
 
 
+def forget(store: GitStore, remote: Remote) -> None:
+    """Delete the remote-tracking refs of a removed remote, so that a new remote with its name counts as empty.
+
+    A remote-tracking ref is kept if the local ref has another value, because no other ref may lead to its entries.
+    Raises ``Unavailable``.
+    """
+    with sync_lock(store), store.transaction() as tx:
+        local = store.refs(HEADS)
+        for name, oid in store.refs(remote.tracks).items():
+            if local.get(remote.local_ref_of(name)) == oid:
+                tx.move(name, None, expected=oid)
+
+
 def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
     """Delete the refs of archived sessions at a remote without gitsession's hooks.
 

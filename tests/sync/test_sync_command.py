@@ -277,6 +277,21 @@ def test_a_session_that_the_remote_has_stays_in_step(run: Run, here: Path) -> No
         assert "private" not in git(here / "hub.git", "log", "--all", "--format=%s")
 
 
+def test_new_remote_with_the_name_of_a_removed_one_counts_as_empty(run: Run, here: Path) -> None:
+    sid = imported(run, here, "Fix the login redirect")
+    run("remote", "add", "origin", "hub.git")
+    run("sync", "--yes")
+    run("remote", "remove", "origin")
+    hub(here / "other.git")
+    run("remote", "add", "origin", "other.git")
+    told = run("sync", code=4, err=True)
+    assert "would send 1 session" in told and sid in told
+    assert json.loads(run("sync", "--dry-run", "--json"))["sessions"][0]["session"] == sid
+    run("remote", "remove", "origin")
+    run("remote", "add", "origin", "hub.git")
+    assert "unchanged" in run("sync", "--yes")
+
+
 def test_checkpoints_of_a_session_that_no_list_has_are_not_sent_without_asking(run: Run, here: Path) -> None:
     sid = imported(run, here, "Fix the login redirect")
     run("checkpoint", sid, "--workspace", str(here))
