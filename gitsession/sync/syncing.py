@@ -487,7 +487,7 @@ def forget(store: GitStore, remote: Remote) -> None:
     A remote-tracking ref is kept if the local ref has another value, because no other ref may lead to its entries.
     Raises ``Unavailable``.
     """
-    with sync_lock(store), store.transaction() as tx:
+    with store.transaction() as tx:
         local = store.refs(HEADS)
         for name, oid in store.refs(remote.tracks).items():
             if local.get(remote.local_ref_of(name)) == oid:

@@ -331,7 +331,7 @@ def fetch(
 ) -> None:
     """Fetch the refspecs ``specs`` from ``remote`` into the repository ``git_dir``.
 
-    ``tracking_refs``: the number of remote-tracking refs in ``git_dir``, which are pruned.
+    ``tracking_refs``: the number of remote-tracking refs in ``git_dir``. Those that the remote lacks are pruned.
 
     Raises ``Unavailable`` and ``RejectedTransfer``.
     """

@@ -613,3 +613,15 @@ def test_endless_pack_refs_delays_a_deletion_and_loses_nothing(git_dir, writer, 
     failed = writer.delete({LEAF: {oid}})
     assert (refs.read(LEAF), traces(git_dir)) == (oid, [])
     assert "keeps packing it" in str(failed[LEAF])
+
+
+NAMES = st.sets(st.lists(st.sampled_from([b"a", b"b", b"/", b"\xc3\xa9", b"\xff"]), max_size=5).map(b"".join))
+
+
+@given(NAMES, NAMES)
+def test_packed_refs_with_a_prefix_are_found(names, prefixes):
+    lines = b"".join(OID.encode() + b" refs/" + name + b"\n" for name in sorted(names))
+    for prefix in prefixes:
+        wanted = [name for name in sorted(names) if name.startswith(prefix)]
+        found = ref_files._packed_from(lines, os.fsdecode(b"refs/" + prefix))
+        assert found == {os.fsdecode(b"refs/" + name): OID for name in wanted}

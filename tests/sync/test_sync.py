@@ -849,6 +849,27 @@ def test_remote_that_rejects_everything_is_not_tried_for_each_session(two, monke
     assert there(two.hub) == shared(two.a)
 
 
+def test_chunks_are_smaller_after_a_whole_chunk_was_rejected(two, monkeypatch):
+    for n in range(40):
+        begun(two.a, f"session {n}")
+    hook = two.hub / "hooks" / "pre-receive"
+    hook.write_text("#!/bin/sh\ntest $(wc -l) -le 10\n")
+    hook.chmod(0o755)
+    asked, send = [], transport._push_chunk
+    monkeypatch.setattr(transport, "_push_chunk", lambda *words: asked.append(len(words[2])) or send(*words))
+    monkeypatch.setattr(transport, "FIRST_CHUNK", 4)
+    monkeypatch.setattr(transport, "CHUNK_MAX", 16)
+    push(two.a)
+    assert [size for size in asked if size > 10] == [16]
+    assert there(two.hub) == shared(two.a)
+
+
+def test_error_of_ssh_without_a_prefix_is_shown(two):
+    said_by_git = b"git@host: Permission denied (publickey).\nfatal: Could not read from remote repository.\n"
+    error = transport.failure(remote(two.a), process.ProcessResult(128, b"", said_by_git))
+    assert "Permission denied (publickey)" in str(error)
+
+
 def test_rejected_refs_do_not_block_others(two, monkeypatch):
     for n in range(transport.REJECTED_ENOUGH + 4):
         begun(two.a, f"session {n}")
