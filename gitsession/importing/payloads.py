@@ -27,7 +27,12 @@ if TYPE_CHECKING:
 BYTES_MIN = 1 << 19
 """Minimum size of the payloads in bytes for which a process is started. Its start takes as long as 0.1 MB."""
 
-_PORTION_BYTES = 1 << 18
+_FIRST_PORTION_BYTES, _PORTION_BYTES = 1 << 15, 1 << 18
+"""Minimum size of the first portion in bytes, and maximum of these sizes. Each is twice as large as the one before.
+
+The first portion is searched before the process starts, so that the process has compiled rules, and that entries can be
+drafted at once. In larger portions, the search is faster.
+"""
 
 
 class _Portion(NamedTuple):
@@ -101,12 +106,19 @@ class Payloads:
         from gitsession.parallel import Ahead  # most imports are small
 
         if Ahead.is_possible(FLUSH_THREAD):
-            self._searched = range(first, first)
+            portions = list(self._portions(first))
+            self._searched, self._suspects = portions[0], {*self._search(portions[0])}
             try:
                 self._file = os.memfd_create("gitsession-payloads")
-                self._ahead = Ahead(functools.partial(self._work, first))
+                self._ahead = Ahead(functools.partial(self._work, portions))
             except OSError:  # too many processes or open files, or not enough memory
                 self.close()
+
+    def _search(self, portion: range) -> frozenset[int]:
+        """Return the indexes of the records in ``portion`` that may contain a secret."""
+        assert self._guard is not None
+        payloads = [self._records[number].payload for number in portion]
+        return frozenset(portion[index] for index in self._guard.scanner.suspects(payloads))
 
     def _receive(self) -> bool:
         """Wait for the next result of the process; return whether there was one."""
@@ -123,12 +135,11 @@ class Payloads:
         self._sizes += portion.deflated
         return True
 
-    def _work(self, first: int) -> Iterator[_Portion]:
-        """Yield the results, in the process."""
-        portions = list(self._portions(first))
-        suspects: set[int] = set()
-        for portion in portions:
-            found = frozenset(number for number in portion if self._search_here(number))
+    def _work(self, portions: Sequence[range]) -> Iterator[_Portion]:
+        """Yield the results, in the process. The first portion was searched before."""
+        suspects = self._suspects
+        for portion in portions[1:]:
+            found = self._search(portion)
             suspects |= found
             yield _Portion(portion, found)
         for portion in portions:
@@ -144,12 +155,12 @@ class Payloads:
             yield _Portion(deflated=tuple(sizes))
 
     def _portions(self, first: int) -> Iterator[range]:
-        """Yield ranges of records with at least ``_PORTION_BYTES`` bytes each, except for the last one."""
-        start, size = first, 0
+        """Yield the ranges of records that are the portions."""
+        start, size, size_min = first, 0, _FIRST_PORTION_BYTES
         for number in range(first, len(self._records)):
             size += len(self._records[number].payload)
-            if size >= _PORTION_BYTES:
+            if size >= size_min:
                 yield range(start, number + 1)
-                start, size = number + 1, 0
+                start, size, size_min = number + 1, 0, min(2 * size_min, _PORTION_BYTES)
         if start < len(self._records):
             yield range(start, len(self._records))

@@ -29,6 +29,7 @@ DATA = pi_file(
 @pytest.fixture(autouse=True)
 def small_imports_use_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payloads, "BYTES_MIN", 1)
+    monkeypatch.setattr(payloads, "_FIRST_PORTION_BYTES", 1_000)
     monkeypatch.setattr(payloads, "_PORTION_BYTES", 4_000)
     monkeypatch.setattr(writing, "FLUSH_BYTES", 1)  # so that the import writes a pack
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
@@ -86,7 +87,7 @@ def test_work_of_a_failed_process_is_done_here(
 
 def test_search_is_done_here_if_the_process_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = imported(tmp_path / "without.git")[1]
-    monkeypatch.setattr(payloads.Payloads, "_portions", lambda *_: fail(MemoryError()))
+    monkeypatch.setattr(payloads.Payloads, "_work", lambda *_: fail(MemoryError()))
     assert imported(tmp_path / "with.git")[1] == expected
 
 
