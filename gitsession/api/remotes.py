@@ -27,9 +27,6 @@ class PushPlan:
     Attributes:
         remote: The name of the remote.
         sessions: The sessions.
-        is_first: True if the user has not confirmed the scope of this remote yet. A remote counts as confirmed if
-            it was added with ``all``, if the store was cloned from it, or after the first push or sync of its whole
-            scope that sent a session.
         archived: The ids of sessions that are sent only as part of the archive.
         unlisted: The ids of sessions whose import was undone. Such sessions are not listed, but their checkpoints are
             sent.
@@ -37,7 +34,6 @@ class PushPlan:
 
     remote: str
     sessions: tuple[Row, ...]
-    is_first: bool
     archived: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
 
@@ -129,7 +125,11 @@ class Remotes:
         return [(kind, value) for kind, value, scope in criteria if not sessions_in(scope, catalogue)]
 
     def is_agreed(self, remote: str = "") -> bool:
-        """Return whether the user has confirmed what is sent to a remote. Raises ``NotFound``."""
+        """Return whether the user has confirmed what is sent to a remote.
+
+        A remote counts as confirmed if it was added with ``all``, if the store was cloned from it, or after the first
+        push or sync of its whole scope that sent a session. Raises ``NotFound``.
+        """
         return self._remote(remote).is_agreed
 
     def plan_push(self, remote: str = "") -> PushPlan:
@@ -152,7 +152,7 @@ class Remotes:
         sids, archived = pushing.sessions_to_send(self._objects, found, among)
         rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
         unlisted = sorted(sids - {row.sid for row in rows})
-        return PushPlan(found.name, rows, not found.is_agreed, tuple(sorted(archived)), tuple(unlisted))
+        return PushPlan(found.name, rows, tuple(sorted(archived)), tuple(unlisted))
 
     def push(
         self, remote: str = "", *, sessions: Iterable[str] = (), transport: TransportOptions | None = None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import gitsession
 from gitsession import __version__
-from gitsession.archive import trash
+from gitsession.archive import archive_set, trash
 from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.invocation import App
 from gitsession.dataclass import dataclass
@@ -178,12 +178,13 @@ class Check:
 
 
 def local_checks(store: gitsession.Store) -> Iterator[Check]:
-    """Check remotes, trash, vault, redaction rules and git hooks.
+    """Check remotes, archive, trash, vault, redaction rules and git hooks.
 
-    No remote is contacted. If there is no remote, trash, vault or git hook, there is no finding for it.
+    No remote is contacted. If there is no remote, archive, trash, vault or git hook, there is no finding for it.
     """
     objects = store.objects
     yield from _remotes(store)
+    yield from _archive(objects)
     yield from _trash(objects)
     yield from _vault(objects)
     yield from _rules(objects.git_dir)
@@ -269,6 +270,16 @@ def _remotes(store: gitsession.Store) -> Iterator[Check]:
         if status.noted:
             problem = f"a push was interrupted: {count(status.noted, 'ref')} may have arrived"
             yield Check(f"push {remote.name}", f"{problem}; `gitsession pull {remote.name}` checks", is_note=True)
+
+
+def _archive(store: GitStore) -> Iterator[Check]:
+    try:
+        archived = archive_set.read(store)
+    except GitSessionError as error:
+        yield Check("archive", str(error), error.hint or _REPAIR)
+        return
+    if archived:
+        yield Check("archive", f"{count(len(archived), 'session')}: `gitsession ls --archived`")
 
 
 def _trash(store: GitStore) -> Iterator[Check]:

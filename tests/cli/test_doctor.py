@@ -64,7 +64,7 @@ def talk(path: Path, *words: str) -> str:
 
 def test_store_without_extras_has_no_such_lines(run: Run, path: Path) -> None:
     talk(path, "hello")
-    beside = {"push", "trash", "vault", "purge", "server", "gate"}
+    beside = {"push", "archive", "trash", "vault", "purge", "server", "gate"}
     assert not any(name in beside or name.startswith("remote") for name in names(run("doctor")))
 
 
@@ -109,6 +109,22 @@ def test_unfinished_push_is_reported(run: Run, path: Path, tmp_path: Path) -> No
     assert told == "-- push origin a push was interrupted: 1 ref may have arrived; `gitsession pull origin` checks"
     run("pull", "origin")
     assert "push origin" not in names(run("doctor"))
+
+
+def test_archived_sessions_are_counted(run: Run, path: Path) -> None:
+    sid = talk(path, "hello")
+    run("archive", sid)
+    assert line(run("doctor"), "archive") == "ok archive 1 session: `gitsession ls --archived`"
+    run("restore", sid)
+    assert "archive" not in names(run("doctor"))
+
+
+def test_a_damaged_archive_is_a_problem(run: Run, path: Path) -> None:
+    run("archive", talk(path, "hello"))
+    with Store.open(path) as store, store.objects.transaction() as tx:
+        tip = store.objects.ref(refs.ARCHIVE)
+        tx.move(refs.ARCHIVE, tx.put("blob", b"not a commit"), expected=tip)
+    assert "expected a commit of the archive set, found a blob" in line(run("doctor", code=5), "archive")
 
 
 def test_trash_is_reported_with_its_size_and_age(run: Run, path: Path) -> None:

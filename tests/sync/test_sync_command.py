@@ -93,6 +93,18 @@ def test_long_sync_output_is_shortened(run: Run, here: Path, monkeypatch) -> Non
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", told[2])
 
 
+def test_plan_lists_few_sessions_and_counts_those_of_each_project(run: Run, here: Path, monkeypatch) -> None:
+    monkeypatch.setattr(remotes, "_SHOWN", 3)
+    run("init")
+    with Store.open() as store:
+        for number in range(6):
+            store.new_session(agent="me", cwd=f"/project-{number // 2}").append(Message.user("hi"))
+    run("remote", "add", "origin", "hub.git")
+    told = run("sync", "--dry-run").splitlines()
+    assert [line for line in told if line.startswith("/")] == [f"/project-{number}: 2 sessions" for number in range(3)]
+    assert [line.split()[1:3] for line in told if line.startswith("  ")] == [["me", "hi"]] * 3 + [["and", "1"]]
+
+
 def test_push_without_changes_prints_that(run: Run, here: Path) -> None:
     imported(run, here, "hi")
     run("remote", "add", "origin", "hub.git", "--all")
@@ -239,7 +251,7 @@ def test_dry_run_of_sync_lists_outgoing_sessions(run: Run, here: Path) -> None:
     assert (session["session"], session["project"], session["agent"]) == (sid, str(here), "pi")
     assert seen_at(here) == set()
     run("sync", "--yes")
-    assert run("sync", "--dry-run") == "origin: nothing to send\n"
+    assert run("sync", "--dry-run") == "origin: nothing to send, based on its last known state\n"
 
 
 @pytest.mark.parametrize("limit", [("--project", "."), ("--agent", "pi"), ("--label", "team")])

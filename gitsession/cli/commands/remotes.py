@@ -160,7 +160,11 @@ def _remote_object(remote: gitsession.Remote) -> dict[str, Any]:
 
 @command()
 @click.argument("remote", default="")
-@option("--dry-run", is_flag=True, help="Only list the sessions that would be sent.")
+@option(
+    "--dry-run",
+    is_flag=True,
+    help="Only list the sessions that would be sent, based on the last known state of the remote.",
+)
 @yes_option
 @json_option
 @click.pass_obj
@@ -346,9 +350,9 @@ def print_plan(app: App, remote: str) -> int:
     rest = {"archived": list(plan.archived), "unlisted": list(plan.unlisted)}
     emit("push-plan", {"remote": plan.remote, "sessions": sessions, **rest})
     if plan.is_empty:
-        say(f"{plan.remote}: nothing to send")
+        say(f"{plan.remote}: nothing to send, based on its last known state")
     else:
-        say(f"a push to {plan.remote} would send {_counted(plan)}:")
+        say(f"a push to {plan.remote} would send {_counted(plan)}, based on its last known state:")
         for line in _lines_of(plan):
             say(line)
     return exits.OK
@@ -380,14 +384,20 @@ def _counted(plan: gitsession.PushPlan) -> str:
 
 
 def _lines_of(plan: gitsession.PushPlan) -> Iterator[str]:
-    """Yield the text lines of a plan: the sessions by project, then the archived and the unlisted sessions."""
+    """Yield the text lines of a plan: the sessions by project, then the archived and the unlisted sessions.
+
+    At most ``_SHOWN`` sessions of all projects are listed, and each project is counted.
+    """
+    left = _SHOWN
     projects: dict[str, list[gitsession.Row]] = {}
     for row in plan.sessions:
         projects.setdefault(row.project or "(no project)", []).append(row)
     for project, rows in sorted(projects.items()):
         yield f"{project}: {count(len(rows), 'session')}"
         lines = [f"{row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}" for row in rows]
-        yield from first(lines, _SHOWN, "; --json lists all", indent="  ")
+        if left > 0:
+            yield from first(lines, left, "; --json lists all", indent="  ")
+        left -= len(lines)
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
         yield from first(plan.archived, _SHOWN, "; --json lists all", indent="  ")
