@@ -124,13 +124,13 @@ class Remotes:
         catalogue = self._opened.catalogues.get()
         return [(kind, value) for kind, value, scope in criteria if not sessions_in(scope, catalogue)]
 
-    def is_agreed(self, remote: str = "") -> bool:
+    def is_confirmed(self, remote: str = "") -> bool:
         """Return whether the user has confirmed what is sent to a remote.
 
         A remote counts as confirmed if it was added with ``all``, if the store was cloned from it, or after the first
         push or sync of its whole scope that sent a session. Raises ``NotFound``.
         """
-        return self._remote(remote).is_agreed
+        return self._remote(remote).is_confirmed
 
     def plan_push(self, remote: str = "") -> PushPlan:
         """Return the sessions that a push would send, based on the last known state of the remote.
@@ -179,7 +179,7 @@ class Remotes:
             self._objects, found, transport or TransportOptions(), sessions=sids, among=self._scope_sids(found)
         )
         if not sids:
-            self._agree(found, report)
+            self._confirm(found, report)
         return report
 
     def pull(self, remote: str = "", *, transport: TransportOptions | None = None) -> SyncReport:
@@ -216,7 +216,7 @@ class Remotes:
         """
         found = self._remote(remote)
         report = syncing.sync(self._objects, found, transport or TransportOptions(), among=self._scope_sids(found))
-        self._agree(found, report)
+        self._confirm(found, report)
         return report
 
     def bundle(self, path: str | Path, sessions: Iterable[str] = ()) -> list[str]:
@@ -254,10 +254,10 @@ class Remotes:
         """
         return cloning.read_bundle(self._objects, Path(path), transport or TransportOptions())
 
-    def _agree(self, remote: Remote, report: SyncReport) -> None:
+    def _confirm(self, remote: Remote, report: SyncReport) -> None:
         """Record the user's agreement to the scope of a remote, if ``report`` shows that sessions were sent."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
-            remotes.agree(self._objects.git_dir, remote)
+            remotes.confirm(self._objects.git_dir, remote)
 
     def _scope_sids(self, remote: Remote) -> frozenset[str] | None:
         return sessions_in(remote.scope, self._opened.catalogues.get()) if remote.scope.is_limited else None

@@ -210,7 +210,7 @@ def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged
     seconds = max(0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1, at_ms // 1000)
     objects: dict[Oid, tuple[Kind, bytes]] = {}
     for archive, tips in _steps(before, after):
-        commit = _SET.commit(archive, [] if tip is None else [tip], seconds, tips)
+        commit = SET.commit(archive, [] if tip is None else [tip], seconds, tips)
         objects |= commit.objects
         tip, seconds = commit.oid, seconds + 1
     return Merged(tip, objects)
@@ -237,7 +237,7 @@ def _before(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
     return found.before
 
 
-_SET = GrowOnlySet(
+SET = GrowOnlySet(
     refs.ARCHIVE,
     NONE,
     author=AUTHOR,
@@ -247,7 +247,7 @@ _SET = GrowOnlySet(
     message=lambda said, before: f"{len(said)} archived\n\nGoes-on-from: {len(before)}\n",
 )
 
-read, is_ancestor, merge, encode = _SET.read, _SET.is_ancestor, _SET.merge, _SET.encode
+read, is_ancestor, merge, encode = SET.read, SET.is_ancestor, SET.merge, SET.encode
 """Functions that read the set of a store, test whether a commit is an ancestor, merge two tips, and encode a commit."""
 
 

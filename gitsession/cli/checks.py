@@ -16,7 +16,7 @@ from gitsession.archive import archive_set, trash
 from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.invocation import App
 from gitsession.dataclass import dataclass
-from gitsession.errors import GitSessionError
+from gitsession.errors import GitSessionError, MissingObject
 from gitsession.git import config, damage, hook_files, process
 from gitsession.git.ref_writer import RefLocks
 from gitsession.line_text import clock, count
@@ -183,12 +183,13 @@ def local_checks(store: gitsession.Store) -> Iterator[Check]:
     No remote is contacted. If there is no remote, archive, trash, vault or git hook, there is no finding for it.
     """
     objects = store.objects
-    yield from _remotes(store)
-    yield from _archive(objects)
-    yield from _trash(objects)
-    yield from _vault(objects)
-    yield from _rules(objects.git_dir)
-    yield from _hooks(objects.git_dir)
+    with objects.without_fetching():
+        yield from _remotes(store)
+        yield from _archive(objects)
+        yield from _trash(objects)
+        yield from _vault(objects)
+        yield from _rules(objects.git_dir)
+        yield from _hooks(objects.git_dir)
 
 
 def purge(store: gitsession.Store) -> Iterator[Check]:
@@ -276,7 +277,10 @@ def _archive(store: GitStore) -> Iterator[Check]:
     try:
         archived = archive_set.read(store)
     except GitSessionError as error:
-        yield Check("archive", str(error), error.hint or _REPAIR)
+        if isinstance(error, MissingObject) and store.promised is not None:  # a partial clone
+            yield Check("archive", "its list is on the remote: `gitsession ls --archived` fetches it", is_note=True)
+        else:
+            yield Check("archive", str(error), error.hint or _REPAIR)
         return
     if archived:
         yield Check("archive", f"{count(len(archived), 'session')}: `gitsession ls --archived`")

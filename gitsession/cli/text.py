@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from gitsession.line_text import on_a_line
+from gitsession.line_text import count, on_a_line
 from gitsession.model.headline import clean
 
 _COLUMNS, _LINES = 100, 24
@@ -86,6 +86,13 @@ def changed_lines(added: int, removed: int) -> str:
 def short_duration(seconds: int) -> str:
     """Return a duration as hours and minutes, such as ``4h07``; ``-`` if it is shorter than a minute."""
     return f"{seconds // 3600}h{seconds % 3600 // 60:02}" if seconds >= 60 else "-"
+
+
+def archived_text(sessions: int, *, has_remotes: bool) -> str:
+    """Return the message that sessions were archived."""
+    return f"archived {count(sessions, 'session')}" + (
+        "; run `gitsession sync` to update the archive of the remotes" if has_remotes else ""
+    )
 
 
 def first(lines: Sequence[str], most: int, rest: str, *, indent: str = "") -> Iterator[str]:

@@ -1,8 +1,9 @@
 """The payloads of an import: the search for secrets in them, and their compression, in another process.
 
 Both take half of the time of a large import, and neither depends on the store. So another process does them, beginning
-with the first record that may be new, while this process drafts the entries. If no process can be started, or if it
-fails, this process does the work.
+with the first record that may be new, while this process drafts the entries. The first portion of the payloads is
+searched in this process, before the other one starts. If no process can be started, or if it fails, this process does
+the work.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 BYTES_MIN = 1 << 19
 """Minimum size of the payloads in bytes for which a process is started. Its start takes as long as 0.1 MB."""
 
-_FIRST_PORTION_BYTES, _PORTION_BYTES = 1 << 15, 1 << 18
-"""Minimum size of the first portion in bytes, and maximum of these sizes. Each is twice as large as the one before.
+_FIRST_PORTION_BYTES = 1 << 15
+"""Minimum size of the first portion in bytes. This process searches it before the other one starts, so that the other
+one has compiled rules, and that entries can be drafted at once."""
 
-The first portion is searched before the process starts, so that the process has compiled rules, and that entries can be
-drafted at once. In larger portions, the search is faster.
-"""
+_PORTION_BYTES_MAX = 1 << 18
+"""Limit of the minimum size of a portion in bytes. Each portion is twice as large as the one before, because the search
+is faster in large ones."""
 
 
 class _Portion(NamedTuple):
@@ -107,7 +109,8 @@ class Payloads:
 
         if Ahead.is_possible(FLUSH_THREAD):
             portions = list(self._portions(first))
-            self._searched, self._suspects = portions[0], {*self._search(portions[0])}
+            self._searched = portions[0]
+            self._suspects |= self._search(portions[0])
             try:
                 self._file = os.memfd_create("gitsession-payloads")
                 self._ahead = Ahead(functools.partial(self._work, portions))
@@ -137,7 +140,7 @@ class Payloads:
 
     def _work(self, portions: Sequence[range]) -> Iterator[_Portion]:
         """Yield the results, in the process. The first portion was searched before."""
-        suspects = self._suspects
+        suspects = set(self._suspects)
         for portion in portions[1:]:
             found = self._search(portion)
             suspects |= found
@@ -155,12 +158,12 @@ class Payloads:
             yield _Portion(deflated=tuple(sizes))
 
     def _portions(self, first: int) -> Iterator[range]:
-        """Yield the ranges of records that are the portions."""
+        """Yield ranges of records. Each has at least twice the size of the one before, up to ``_PORTION_BYTES_MAX``."""
         start, size, size_min = first, 0, _FIRST_PORTION_BYTES
         for number in range(first, len(self._records)):
             size += len(self._records[number].payload)
             if size >= size_min:
                 yield range(start, number + 1)
-                start, size, size_min = number + 1, 0, min(2 * size_min, _PORTION_BYTES)
+                start, size, size_min = number + 1, 0, min(2 * size_min, _PORTION_BYTES_MAX)
         if start < len(self._records):
             yield range(start, len(self._records))

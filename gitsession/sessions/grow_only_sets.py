@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
@@ -116,15 +116,17 @@ class GrowOnlySet(Generic[Value]):
 
     def is_ancestor(self, reader: Reader, old: Oid, new: Oid) -> bool:
         """Return whether ``old`` is an ancestor of ``new`` among the commits of the set."""
-        todo, seen = [new], {new}
+        return old != new and old in self.commits(reader, new)
+
+    def commits(self, reader: Reader, tip: Oid) -> Iterator[Oid]:
+        """Yield ``tip`` and its ancestors among the commits of the set."""
+        todo, seen = [tip], {tip}
         while todo:
-            for parent in self._before(reader, todo.pop()):
-                if parent == old:
-                    return True
-                if parent not in seen:
-                    seen.add(parent)
-                    todo.append(parent)
-        return False
+            oid = todo.pop()
+            yield oid
+            new = [parent for parent in self._before(reader, oid) if parent not in seen]
+            seen.update(new)
+            todo += new
 
 
 def seconds_of(reader: Reader, oid: Oid) -> int:

@@ -23,9 +23,11 @@ from pathlib import Path
 
 from gitsession.archive import archive_set, archiving
 from gitsession.durable import sync_directory, write_new
-from gitsession.errors import NotFound, Refused, Unavailable
+from gitsession.errors import GitSessionError, NotFound, Refused, Unavailable
 from gitsession.git import config, process, ref_files
+from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid
+from gitsession.sessions import tombstone_set
 from gitsession.sessions.grow_only_sets import Merged
 from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, refs
@@ -68,7 +70,7 @@ def clone(url: str, path: Path, options: TransportOptions, *, filter: str = "", 
         create.create(temporary)
         lock_fd = _lock_folder(temporary)
         remote = dataclasses.replace(remotes.add(temporary, DEFAULT, url, namespace=namespace), is_new=True)
-        remotes.agree(temporary, remote)
+        remotes.confirm(temporary, remote)
         if namespace:
             with GitStore.open(temporary) as store:
                 report = syncing.pull(store, remote, options)
@@ -121,6 +123,8 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
     refused = {}
     with Quarantine(path, remote, {}) as fetched, GitStore.open(path) as store:
         found = fetched.clone(options, filter)
+        if filter:
+            _fetch_sets(store, fetched, found, options)
         read = FetchedReader(fetched.git_dir, store)
         check_is_store(remote, found, read)
         remote_refs = {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
@@ -145,6 +149,21 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
     shutil.rmtree(path / create.INCOMING, ignore_errors=True)
     new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
+
+
+def _fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oid], options: TransportOptions) -> None:
+    """Fetch what a filter left out of the tombstone set and the archive, because both are read completely.
+
+    ``fetched``: the fetched refs. Raises ``Unavailable`` and ``RejectedTransfer``.
+    """
+    read = FetchedReader(quarantine.git_dir, store)
+    trees = []
+    for ref, grow_only_set in ((refs.TOMBSTONES, tombstone_set.SET), (refs.ARCHIVE, archive_set.SET)):
+        with suppress(GitSessionError):  # the validation reports what is wrong
+            commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else ()
+            trees += [parse_commit(read.read(oid)[1]).tree for oid in commits]
+    if missing := quarantine.missing(trees) if trees else []:
+        quarantine.fetch_objects(missing, options)
 
 
 def _fill_by_ref(path: Path, remote: Remote, options: TransportOptions) -> SyncReport:

@@ -57,7 +57,7 @@ class Remote:
         is_new: True if a store is being cloned from the remote and does not exist yet.
         settings: The store's settings for the remote that cannot name a program to run.
         scope: The limits on the sessions that are sent to the remote.
-        is_agreed: True if the user has confirmed the scope.
+        is_confirmed: True if the user has confirmed the scope.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Remote:
     is_new: bool = False
     settings: tuple[tuple[str, str], ...] = ()
     scope: Scope = UNLIMITED
-    is_agreed: bool = False
+    is_confirmed: bool = False
 
     @property
     def address(self) -> str:
@@ -146,8 +146,10 @@ def list_remotes(git_dir: Path) -> list[Remote]:
             labels=own.get(f"{_SCOPED}label", ()),
             is_all=own.get(f"{_SCOPED}all", ("",))[-1] == "true",
         )
-        agreed = scope.is_all or own.get(_AGREED, ("",))[-1] == "true"
-        found.append(Remote(name, url, prefixes, name == home, settings=git_settings, scope=scope, is_agreed=agreed))
+        is_confirmed = scope.is_all or own.get(_AGREED, ("",))[-1] == "true"
+        found.append(
+            Remote(name, url, prefixes, name == home, settings=git_settings, scope=scope, is_confirmed=is_confirmed)
+        )
     return found
 
 
@@ -228,9 +230,9 @@ def add(
     return find(git_dir, name)
 
 
-def agree(git_dir: Path, remote: Remote) -> None:
+def confirm(git_dir: Path, remote: Remote) -> None:
     """Record that the user has confirmed the scope of a remote."""
-    if not remote.is_named or remote.is_agreed:
+    if not remote.is_named or remote.is_confirmed:
         return
     if f"remote.{remote.name}.{_AGREED}" in _settings(git_dir):
         _config(git_dir, f"remote.{remote.name}.{_AGREED}", "true")

@@ -179,6 +179,22 @@ class Quarantine:
         for folder in (self.git_dir, self._clone_dir):
             shutil.rmtree(folder, ignore_errors=True)
 
+    def missing(self, trees: Iterable[Oid]) -> list[Oid]:
+        """Return the objects in ``trees`` that neither the quarantine nor the store has."""
+        arguments = ("rev-list", "--objects", "--no-object-names", "--missing=print", "--stdin")
+        output = process.run(self.git_dir, *arguments, stdin="".join(f"{tree}\n" for tree in trees).encode()).out
+        return [line[1:] for line in output.decode().splitlines() if line.startswith("?")]
+
+    def fetch_objects(self, oids: Sequence[Oid], options: TransportOptions) -> None:
+        """Fetch single objects that a filter left out, and cut the quarantine off.
+
+        Raises ``Unavailable`` and ``RejectedTransfer``.
+        """
+        text = f"{_CONFIG}[fetch]\n\tnegotiationAlgorithm = noop\n{_section(self._remote)}"
+        (self.git_dir / config.FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
+        fetch(self.git_dir, self._remote, oids, options)
+        self.cut_off()
+
     def cut_off(self) -> None:
         """Remove the remote from the quarantine's configuration, so that git fetches no missing objects on demand.
 

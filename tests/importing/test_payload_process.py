@@ -18,9 +18,10 @@ from gitsession.store.git_store import GitStore
 
 TOKEN = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD1fG3hJ5"
 IDS = [f"a{number}" for number in range(40)]
+WITH_TOKEN = {"a0", "a7"}  # one in the first portion, one in another
 DATA = pi_file(
     *(
-        said(id, above, text=f"{id} {TOKEN}" if id == "a7" else f"{id} says: " + f"{id} " * 300)
+        said(id, above, text=f"{id} {TOKEN}" if id in WITH_TOKEN else f"{id} says: " + f"{id} " * 300)
         for id, above in zip(IDS, [None, *IDS], strict=False)
     )
 )
@@ -30,7 +31,7 @@ DATA = pi_file(
 def small_imports_use_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(payloads, "BYTES_MIN", 1)
     monkeypatch.setattr(payloads, "_FIRST_PORTION_BYTES", 1_000)
-    monkeypatch.setattr(payloads, "_PORTION_BYTES", 4_000)
+    monkeypatch.setattr(payloads, "_PORTION_BYTES_MAX", 4_000)
     monkeypatch.setattr(writing, "FLUSH_BYTES", 1)  # so that the import writes a pack
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2))
     monkeypatch.setattr(threading, "enumerate", lambda: [threading.current_thread()])
@@ -50,7 +51,9 @@ def test_objects_and_packs_are_those_of_an_import_without_the_process(
     real = Ahead.next
     monkeypatch.setattr(Ahead, "next", lambda ahead: (received.append(found := real(ahead)), found)[1])
     store, objects = imported(tmp_path / "with.git")
-    assert sum(len(each.deflated) for each in received if each is not None) == len(IDS) - 1, "not the one with a token"
+    portions = [each for each in received if each is not None]
+    assert sum(len(each.deflated) for each in portions) == len(IDS) - len(WITH_TOKEN), "not those with a token"
+    assert portions[0].searched.start == 2 and portions[0].searched.stop > 2, "the first portion was searched before"
     assert received[-1] is None
     monkeypatch.setattr(payloads, "BYTES_MIN", 1 << 30)
     received.clear()
@@ -85,7 +88,7 @@ def test_work_of_a_failed_process_is_done_here(
     assert capfd.readouterr().err == ""
 
 
-def test_search_is_done_here_if_the_process_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rest_is_searched_here_if_the_process_fails_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = imported(tmp_path / "without.git")[1]
     monkeypatch.setattr(payloads.Payloads, "_work", lambda *_: fail(MemoryError()))
     assert imported(tmp_path / "with.git")[1] == expected

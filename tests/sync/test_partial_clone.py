@@ -11,7 +11,9 @@ from remotes import begun, git, hub, remote, say, shared, store_with, sync
 from gitsession.api import Store
 from gitsession.errors import Corrupt, GitSessionError, MissingObject, Refused
 from gitsession.model.entries import Message
+from gitsession.sessions import tombstone_set
 from gitsession.sessions.content import payload_of
+from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import syncing
 
@@ -98,3 +100,25 @@ def test_a_shallow_clone_is_no_short_session(url, tmp_path):
         with pytest.raises(Refused, match="shallow"):
             syncing.sync(store.objects, remote(store.objects))
         begun(store.objects, "goes on").append(Message.user("more"))
+
+
+@pytest.mark.parametrize("filter", ["blob:none", "blob:limit=100"])
+def test_sets_are_read_although_the_filter_leaves_them_out(url, tmp_path, filter):
+    with Store.open(tmp_path / "a.git") as other:
+        other.archive.put(other.sessions()[0].sid)
+        purged = begun(other.objects, "purge this").id
+        other.purges.apply(other.purges.plan(purged))
+        other.remotes.sync()
+        made, report = Store.clone(f"file://{url}", tmp_path / "clone.git", filter=filter)
+        with made:
+            # The tombstones of the purged session cannot be validated without their payloads.
+            assert {refs.session_of(branch.ref) for branch in report.of("refused")} == {purged}
+            assert [row.sid for row in made.archive.list()] == [row.sid for row in other.archive.list()]
+            assert tombstone_set.read(made.objects) == tombstone_set.read(other.objects)
+            new = begun(other.objects, "from the other store").id
+            other.archive.put(new)
+            other.remotes.sync()
+            report = made.remotes.sync()
+            assert {refs.session_of(branch.ref) for branch in report.of("refused")} == {purged}
+            assert new in {row.sid for row in made.archive.list()}
+            assert_git_agrees(made.objects)

@@ -93,16 +93,41 @@ def test_long_sync_output_is_shortened(run: Run, here: Path, monkeypatch) -> Non
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists all", told[2])
 
 
-def test_plan_lists_few_sessions_and_counts_those_of_each_project(run: Run, here: Path, monkeypatch) -> None:
-    monkeypatch.setattr(remotes, "_SHOWN", 3)
+@pytest.mark.parametrize(
+    ("most", "more"), [(6, []), (4, ["... and 2 more sessions"]), (3, ["... and 3 more sessions"])]
+)
+def test_long_plan_is_shortened_and_counts_each_project(
+    run: Run, here: Path, monkeypatch: pytest.MonkeyPatch, most: int, more: list[str]
+) -> None:
+    monkeypatch.setattr(remotes, "_SHOWN", most)
     run("init")
     with Store.open() as store:
         for number in range(6):
             store.new_session(agent="me", cwd=f"/project-{number // 2}").append(Message.user("hi"))
     run("remote", "add", "origin", "hub.git")
-    told = run("sync", "--dry-run").splitlines()
-    assert [line for line in told if line.startswith("/")] == [f"/project-{number}: 2 sessions" for number in range(3)]
-    assert [line.split()[1:3] for line in told if line.startswith("  ")] == [["me", "hi"]] * 3 + [["and", "1"]]
+    for told in (run("sync", "--dry-run"), run("push", code=4, err=True)):
+        lines = told.splitlines()
+        projects = [line for line in lines if line.startswith("/")]
+        assert projects == [f"/project-{number}: 2 sessions" for number in range(3)]
+        assert [line.split()[1:] for line in lines if line.startswith("  20")] == [["me", "hi"]] * most
+        assert [line.partition(";")[0] for line in lines if line.startswith("...")] == more
+    command = re.search(r"`gitsession (sync origin --dry-run --json)` lists all", told)
+    assert bool(command) == bool(more)
+    if command:
+        assert len(json.loads(run(*command[1].split()))["sessions"]) == 6
+
+
+def test_projects_of_a_plan_are_shortened(run: Run, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remotes, "_SHOWN", 1)
+    run("init")
+    with Store.open() as store:
+        for number in range(3):
+            store.new_session(agent="me", cwd=f"/project-{number}").append(Message.user("hi"))
+    run("remote", "add", "origin", "hub.git")
+    lines = run("sync", "--dry-run").splitlines()
+    assert (
+        lines[3] == "... and 2 more projects" and lines[4].startswith("... and 2 more sessions; ") and len(lines) == 5
+    )
 
 
 def test_push_without_changes_prints_that(run: Run, here: Path) -> None:
@@ -251,7 +276,7 @@ def test_dry_run_of_sync_lists_outgoing_sessions(run: Run, here: Path) -> None:
     assert (session["session"], session["project"], session["agent"]) == (sid, str(here), "pi")
     assert seen_at(here) == set()
     run("sync", "--yes")
-    assert run("sync", "--dry-run") == "origin: nothing to send, based on its last known state\n"
+    assert run("sync", "--dry-run") == "origin: nothing to send (the remote was not contacted)\n"
 
 
 @pytest.mark.parametrize("limit", [("--project", "."), ("--agent", "pi"), ("--label", "team")])

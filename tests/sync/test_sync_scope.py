@@ -139,7 +139,7 @@ def test_the_plan_of_a_push_has_the_sessions_of_the_archive(run: Run, here: Path
         assert archived in run(command, code=4, err=True)
     assert b"private" not in everything(here / "hub.git")
     run("sync", "--yes")
-    assert run("sync", "--dry-run") == "origin: nothing to send, based on its last known state\n"
+    assert run("sync", "--dry-run") == "origin: nothing to send (the remote was not contacted)\n"
 
 
 def test_a_push_of_named_sessions_does_not_answer_the_question_of_the_first_push(run: Run, here: Path) -> None:

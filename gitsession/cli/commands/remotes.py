@@ -306,7 +306,7 @@ _OUTCOMES = {
     "purged": "purged",
 }
 _SHOWN = 40
-"""Maximum number of lines for refs that were sent or received. A first sync can have thousands of them."""
+"""Maximum number of lines for refs in a report, and for the sessions in each list of a plan."""
 _ALWAYS_SHOWN = ("forked", "refused")
 _TITLE = 60
 _COLORS = {"refused": "red", "forked": "yellow", "new": "green"}
@@ -350,9 +350,9 @@ def print_plan(app: App, remote: str) -> int:
     rest = {"archived": list(plan.archived), "unlisted": list(plan.unlisted)}
     emit("push-plan", {"remote": plan.remote, "sessions": sessions, **rest})
     if plan.is_empty:
-        say(f"{plan.remote}: nothing to send, based on its last known state")
+        say(f"{plan.remote}: nothing to send (the remote was not contacted)")
     else:
-        say(f"a push to {plan.remote} would send {_counted(plan)}, based on its last known state:")
+        say(f"a push to {plan.remote} would send {_counted(plan)} (the remote was not contacted):")
         for line in _lines_of(plan):
             say(line)
     return exits.OK
@@ -363,7 +363,7 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
 
     Raises ``Refused`` if standard input is not a terminal, or if the answer is no.
     """
-    if consent or app.store().remotes.is_agreed(name):
+    if consent or app.store().remotes.is_confirmed(name):
         return
     plan = app.store().remotes.plan_push(name)
     if plan.is_empty:
@@ -386,24 +386,29 @@ def _counted(plan: gitsession.PushPlan) -> str:
 def _lines_of(plan: gitsession.PushPlan) -> Iterator[str]:
     """Yield the text lines of a plan: the sessions by project, then the archived and the unlisted sessions.
 
-    At most ``_SHOWN`` sessions of all projects are listed, and each project is counted.
+    At most ``_SHOWN`` projects and ``_SHOWN`` sessions of all projects are listed.
     """
-    left = _SHOWN
+    rest = f"; `gitsession sync {shell_command([plan.remote])} --dry-run --json` lists all"
     projects: dict[str, list[gitsession.Row]] = {}
     for row in plan.sessions:
         projects.setdefault(row.project or "(no project)", []).append(row)
-    for project, rows in sorted(projects.items()):
+    left = _SHOWN
+    for project in sorted(projects)[:_SHOWN]:
+        rows = projects[project]
         yield f"{project}: {count(len(rows), 'session')}"
-        lines = [f"{row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}" for row in rows]
-        if left > 0:
-            yield from first(lines, left, "; --json lists all", indent="  ")
-        left -= len(lines)
+        for row in rows[:left]:
+            yield f"  {row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}"
+        left -= min(left, len(rows))
+    if len(projects) > _SHOWN:
+        yield f"... and {count(len(projects) - _SHOWN, 'more project')}"
+    if len(plan.sessions) > _SHOWN:
+        yield f"... and {count(len(plan.sessions) - _SHOWN, 'more session')}{rest}"
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
-        yield from first(plan.archived, _SHOWN, "; --json lists all", indent="  ")
+        yield from first(plan.archived, _SHOWN, rest, indent="  ")
     if plan.unlisted:
         yield f"checkpoints of sessions whose import was undone: {count(len(plan.unlisted), 'session')}"
-        yield from first(plan.unlisted, _SHOWN, "; --json lists all", indent="  ")
+        yield from first(plan.unlisted, _SHOWN, rest, indent="  ")
 
 
 def print_report(app: App, schema: str, report: gitsession.SyncReport) -> int:

@@ -14,6 +14,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, program
 from gitsession.cli.options import command, option
 from gitsession.cli.output import emit, json_option, say
+from gitsession.cli.text import archived_text
 from gitsession.errors import Malformed, Refused, Unavailable
 from gitsession.line_text import count
 
@@ -40,7 +41,8 @@ def maintain_command(app: App) -> None:
 
     If gitsession.archiveAfter is set to an age such as 90d, sessions whose newest entry is older are archived.
     """
-    done = app.store().maintain()
+    store = app.store()
+    done = store.maintain()
     document = {
         "packs_before": done.packs_before,
         "packs_after": done.packs_after,
@@ -50,7 +52,7 @@ def maintain_command(app: App) -> None:
     }
     emit("maintain", document)
     if done.archived:
-        say(f"archived {count(len(done.archived), 'old session')}; `gitsession ls --archived` lists them")
+        say(archived_text(len(done.archived), has_remotes=bool(store.remotes.list())))
     say(f"{count(done.packs_before, 'pack')} before, {done.packs_after:,} now")
     if done.dead_locks or done.removed:
         say(f"cleaned up: {count(done.dead_locks, 'stale lock')}, {count(len(done.removed), 'temporary file')}")

@@ -14,6 +14,7 @@ from gitsession.cli import exits
 from gitsession.cli.invocation import App, Since
 from gitsession.cli.options import command, option
 from gitsession.cli.output import confirm_purge, consent_option, emit, json_option, progress, say
+from gitsession.cli.text import archived_text
 from gitsession.errors import Ambiguous, NotFound
 from gitsession.line_text import clock, count, shorten
 
@@ -75,8 +76,7 @@ def archive_command(
     elif dry_run:
         say(f"would archive {count(len(rows), 'session')}")
     else:
-        shared = "; run `gitsession sync` to update the archive of the remotes" if store.remotes.list() else ""
-        say(f"archived {count(len(rows), 'session')}{shared}")
+        say(archived_text(len(rows), has_remotes=bool(store.remotes.list())))
     return exits.OK if rows else exits.NOTHING
 
 
