@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import re
 import shlex
@@ -21,6 +22,7 @@ from gitsession import Message, Store
 from gitsession.cli.commands import remotes
 from gitsession.cli.commands.remotes import Progress
 from gitsession.git import process
+from gitsession.index import update
 from gitsession.sync.transport import TransportOptions
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
@@ -128,6 +130,27 @@ def test_projects_of_a_plan_are_shortened(run: Run, here: Path, monkeypatch: pyt
     assert (
         lines[3] == "... and 2 more projects" and lines[4].startswith("... and 2 more sessions; ") and len(lines) == 5
     )
+
+
+def test_report_reads_only_the_newest_sessions_for_their_titles(
+    run: Run, here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remotes, "_SHOWN", 2)
+    monkeypatch.setattr(update, "SESSIONS", 2)
+    days = itertools.count(1)
+    with Store.create(tmp_path / "other.git", clock=lambda: next(days) * 86_400_000) as other:
+        for number in range(9):
+            other.new_session(agent="me", cwd="/p").append(Message.user(f"prompt {number}"))
+        newest = other.sessions()[0].sid
+        other.remotes.add("origin", str(here / "hub.git"), all=True)
+        other.remotes.sync()
+    run("init")
+    run("remote", "add", "origin", "hub.git", "--all")
+    told = run("pull").splitlines()
+    assert told[:2] == [f"new       {newest}/main  prompt 8", f"new       {newest}/meta"]
+    assert told[2].startswith("... and 16 more")
+    with Store.open() as store:
+        assert 2 <= len(store.catalogue(fresh=False).sessions()) < 9
 
 
 def test_push_without_changes_prints_that(run: Run, here: Path) -> None:

@@ -437,12 +437,14 @@ def _print_report(app: App, report: gitsession.SyncReport, outcomes: dict[str, s
     from gitsession.store.create import MAIN
 
     shown = [branch for branch in report.branches if branch.outcome != "same" and branch.ref != MAIN]
-    titles = {row.sid: row.name for row in app.catalogue().sessions()} if shown else {}
+    shown.sort(key=lambda branch: refs.session_of(branch.ref), reverse=True)  # the newest sessions first, as `ls`
     left_out = set([branch for branch in shown if branch.outcome not in _ALWAYS_SHOWN][_SHOWN:])
+    if shown:
+        app.sessions(_SHOWN)  # the catalog then has the newest sessions, without reading thousands that were received
     for branch in shown:
         if branch in left_out:
             continue
-        say(_line(branch, outcomes[branch.outcome], titles))
+        say(_line(app, branch, outcomes[branch.outcome]))
         for line in _more(app, branch):
             say(f"{'':10}{line}", dim=True)
     if left_out:
@@ -456,12 +458,12 @@ def _print_report(app: App, report: gitsession.SyncReport, outcomes: dict[str, s
     say(f"{report.remote}: {', '.join(parts) or 'nothing to do'}")
 
 
-def _line(branch: gitsession.SyncedBranch, word: str, titles: dict[str, str]) -> str:
+def _line(app: App, branch: gitsession.SyncedBranch, word: str) -> str:
     parsed = refs.parse(branch.ref)
     name = "/".join(parsed) if parsed else branch.ref.removeprefix("refs/heads/")
     word = paint(f"{word:<10}", **_style(branch.outcome))
-    title = titles.get(parsed[0], "") if parsed and parsed[1] == refs.MAIN else ""
-    return f"{word}{name}" + (f"  {shorten(title, _TITLE)}" if title else "")
+    row = app.store().catalogue(fresh=False).session(parsed[0]) if parsed and parsed[1] == refs.MAIN else None
+    return f"{word}{name}" + (f"  {shorten(row.name, _TITLE)}" if row and row.name else "")
 
 
 def _style(outcome: str) -> dict[str, str]:
