@@ -418,6 +418,7 @@ class GitStore:
                         writer.lock.close()
                     writer.state.close_in_child()
                     self._writer = self._open_files(self.read_only)
+                    self._writer.state.git.refs = writer.state.git.refs  # the lines of packed-refs that were read
         return self._writer
 
     def _open_files(self, read_only: bool) -> StoreWriter:

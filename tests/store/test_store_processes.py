@@ -16,7 +16,7 @@ from processes import fork, together
 from raw import LEAF, append, git
 
 from gitsession.errors import MissingObject, Unavailable
-from gitsession.git import objects, pack_writer
+from gitsession.git import objects, pack_writer, ref_files
 from gitsession.store import lock, writing
 from gitsession.store.create import JOURNAL, LOCK, MAIN, create
 from gitsession.store.git_store import GitStore
@@ -200,6 +200,26 @@ def test_forked_child_and_its_parent_continue_as_two_processes(git_dir):
         assert [each.exitcode for each in children] == [0, 0]
         assert sorted(line(store)) == sorted(["before", *expected(["child", "child", "parent"], 50)])
     sound(git_dir)
+
+
+def test_forked_child_reads_packed_refs_again_only_after_a_change(git_dir, monkeypatch):
+    with GitStore.open(git_dir) as store:
+        append(store, "before")
+        store.flush()
+        git(git_dir, "pack-refs", "--all")
+        os.utime(git_dir / "packed-refs", (1, 1))  # a file that was just written is always read again
+        tip = store.ref(LEAF)
+        monkeypatch.setattr(ref_files, "_sorted_lines", lambda _: os._exit(3))
+
+        def exit_code() -> int:
+            child = fork.Process(target=lambda: os._exit(0 if store.ref(LEAF) == tip else 1))
+            child.start()
+            child.join()
+            return child.exitcode
+
+        assert exit_code() == 0
+        os.utime(git_dir / "packed-refs", (2, 2))
+        assert exit_code() == 3
 
 
 def test_threads_of_a_forked_child_close_inherited_files_once(git_dir, monkeypatch):
