@@ -16,7 +16,7 @@ from gitsession.archive import archive_set, trash
 from gitsession.cli.expiry import expiry_text, forecast_expiry
 from gitsession.cli.invocation import App
 from gitsession.dataclass import dataclass
-from gitsession.errors import GitSessionError, MissingObject
+from gitsession.errors import GitSessionError
 from gitsession.git import config, damage, hook_files, process
 from gitsession.git.ref_writer import RefLocks
 from gitsession.line_text import clock, count
@@ -277,10 +277,7 @@ def _archive(store: GitStore) -> Iterator[Check]:
     try:
         archived = archive_set.read(store)
     except GitSessionError as error:
-        if isinstance(error, MissingObject) and store.promised is not None:  # a partial clone
-            yield Check("archive", "its list is on the remote: `gitsession ls --archived` fetches it", is_note=True)
-        else:
-            yield Check("archive", str(error), error.hint or _REPAIR)
+        yield Check("archive", str(error), error.hint or _REPAIR)
         return
     if archived:
         yield Check("archive", f"{count(len(archived), 'session')}: `gitsession ls --archived`")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import itertools
 import os
 import re
 import secrets
@@ -37,6 +38,7 @@ from gitsession.sync.remotes import DEFAULT, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
 from gitsession.validation.quarantine_reader import Proposed
+from gitsession.validation.set_rules import COMMITS_MAX
 from gitsession.validation.validate import FetchedReader, validate_fetched
 
 _YOUNG_SECONDS = 60
@@ -154,15 +156,16 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
 def _fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oid], options: TransportOptions) -> None:
     """Fetch what a filter left out of the tombstone set and the archive, because both are read completely.
 
-    ``fetched``: the fetched refs. Raises ``Unavailable`` and ``RejectedTransfer``.
+    If the remote refuses, the validation rejects the sets. ``fetched``: the fetched refs. Raises ``Unavailable``.
     """
     read = FetchedReader(quarantine.git_dir, store)
-    trees = []
+    missing: list[Oid] = []
     for ref, grow_only_set in ((refs.TOMBSTONES, tombstone_set.SET), (refs.ARCHIVE, archive_set.SET)):
         with suppress(GitSessionError):  # the validation reports what is wrong
-            commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else ()
-            trees += [parse_commit(read.read(oid)[1]).tree for oid in commits]
-    if missing := quarantine.missing(trees) if trees else []:
+            commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else iter(())
+            trees = [parse_commit(read.read(oid)[1]).tree for oid in itertools.islice(commits, COMMITS_MAX)]
+            missing += quarantine.missing([tree for tree in trees if read.contains(tree)])
+    with suppress(RejectedTransfer):
         quarantine.fetch_objects(missing, options)
 
 

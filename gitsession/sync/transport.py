@@ -88,6 +88,10 @@ histories.
 _FILES = {"HEAD": b"ref: refs/heads/none\n", "objects/info/alternates": b"../../../../objects\n"}
 
 
+_OIDS_MAX = 10_000
+"""Maximum number of object ids in a command line, which the system limits to about 2 MB."""
+
+
 class Quarantine:
     """A quarantine. Use it in a ``with`` statement while you hold the sync lock.
 
@@ -182,7 +186,8 @@ class Quarantine:
     def missing(self, trees: Iterable[Oid]) -> list[Oid]:
         """Return the objects in ``trees`` that neither the quarantine nor the store has."""
         arguments = ("rev-list", "--objects", "--no-object-names", "--missing=print", "--stdin")
-        output = process.run(self.git_dir, *arguments, stdin="".join(f"{tree}\n" for tree in trees).encode()).out
+        stdin = "".join(f"{tree}\n" for tree in trees)
+        output = process.run(self.git_dir, *arguments, stdin=stdin.encode()).out if stdin else b""
         return [line[1:] for line in output.decode().splitlines() if line.startswith("?")]
 
     def fetch_objects(self, oids: Sequence[Oid], options: TransportOptions) -> None:
@@ -192,8 +197,11 @@ class Quarantine:
         """
         text = f"{_CONFIG}[fetch]\n\tnegotiationAlgorithm = noop\n{_section(self._remote)}"
         (self.git_dir / config.FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
-        fetch(self.git_dir, self._remote, oids, options)
-        self.cut_off()
+        try:
+            for start in range(0, len(oids), _OIDS_MAX):
+                fetch(self.git_dir, self._remote, oids[start : start + _OIDS_MAX], options)
+        finally:
+            self.cut_off()
 
     def cut_off(self) -> None:
         """Remove the remote from the quarantine's configuration, so that git fetches no missing objects on demand.

@@ -15,7 +15,8 @@ from gitsession.sessions import tombstone_set
 from gitsession.sessions.content import payload_of
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import syncing
+from gitsession.sync import syncing, transport
+from gitsession.sync.transport import RejectedTransfer
 
 LARGE = "x" * 100_000
 
@@ -122,3 +123,23 @@ def test_sets_are_read_although_the_filter_leaves_them_out(url, tmp_path, filter
             assert {refs.session_of(branch.ref) for branch in report.of("refused")} == {purged}
             assert new in {row.sid for row in made.archive.list()}
             assert_git_agrees(made.objects)
+
+
+def test_filter_is_kept_if_the_remote_refuses_to_send_single_objects(url, tmp_path, monkeypatch):
+    with Store.open(tmp_path / "a.git") as other:
+        other.archive.put(other.sessions()[0].sid)
+        other.remotes.sync()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RejectedTransfer("not our ref")
+
+    monkeypatch.setattr(transport, "fetch", refuse)
+    made, report = Store.clone(f"file://{url}", tmp_path / "clone.git", filter="blob:none")
+    with made:
+        assert {branch.ref for branch in report.of("refused")} == {refs.ARCHIVE}
+        assert git(made.objects.git_dir, "config", "remote.origin.partialclonefilter") == "blob:none"
+
+
+def test_many_objects_are_fetched_in_several_requests(url, tmp_path, monkeypatch):
+    monkeypatch.setattr(transport, "_OIDS_MAX", 1)
+    test_sets_are_read_although_the_filter_leaves_them_out(url, tmp_path, "blob:none")
