@@ -30,12 +30,15 @@ class PushPlan:
         archived: The ids of sessions that are sent only as part of the archive.
         unlisted: The ids of sessions whose import was undone. Such sessions are not listed, but their checkpoints are
             sent.
+        updates_archive: True if the push would send a new version of the archive. The refs of the sessions in it are
+            then removed from the remote.
     """
 
     remote: str
     sessions: tuple[Row, ...]
     archived: tuple[str, ...] = ()
     unlisted: tuple[str, ...] = ()
+    updates_archive: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -149,10 +152,10 @@ class Remotes:
         """
         found = self._remote(remote)
         among = self._scope_sids(found)
-        sids, archived = pushing.sessions_to_send(self._objects, found, among)
+        sids, archived, updates_archive = pushing.sessions_to_send(self._objects, found, among)
         rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
         unlisted = sorted(sids - {row.sid for row in rows})
-        return PushPlan(found.name, rows, tuple(sorted(archived)), tuple(unlisted))
+        return PushPlan(found.name, rows, tuple(sorted(archived)), tuple(unlisted), updates_archive)
 
     def push(
         self, remote: str = "", *, sessions: Iterable[str] = (), transport: TransportOptions | None = None

@@ -189,9 +189,19 @@ class App:
             raise
         except NotFound:
             if not restores:
+                self._check_not_archived(name)
                 raise
             restored = self.store().session(name)
         return self.catalogue().find(restored.id, None)
+
+    def _check_not_archived(self, name: str) -> None:
+        """Raise ``NotFound`` with a hint if ``name`` is a part of the id of an archived session."""
+        from gitsession.archive import archive_set  # only for sessions that are not found
+
+        archived = next((sid for sid in archive_set.read(self.objects()) if name.lower() in sid), "")
+        if archived:
+            hint = f"run `gitsession restore {archived}` first, which restores it for all who share the archive"
+            raise NotFound(f"session {archived} is in the archive", hint=hint)
 
     def _found(self, name: str, find: Callable[[str], T]) -> T:
         """Return ``find(name)``.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
-import itertools
 import os
 import re
 import secrets
@@ -24,11 +23,9 @@ from pathlib import Path
 
 from gitsession.archive import archive_set, archiving
 from gitsession.durable import sync_directory, write_new
-from gitsession.errors import GitSessionError, NotFound, Refused, Unavailable
+from gitsession.errors import NotFound, Refused, Unavailable
 from gitsession.git import config, process, ref_files
-from gitsession.git.objects import parse_commit
 from gitsession.git.types import Oid
-from gitsession.sessions import tombstone_set
 from gitsession.sessions.grow_only_sets import Merged
 from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, refs
@@ -38,7 +35,6 @@ from gitsession.sync.remotes import DEFAULT, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
 from gitsession.validation.quarantine_reader import Proposed
-from gitsession.validation.set_rules import COMMITS_MAX
 from gitsession.validation.validate import FetchedReader, validate_fetched
 
 _YOUNG_SECONDS = 60
@@ -126,7 +122,7 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
     with Quarantine(path, remote, {}) as fetched, GitStore.open(path) as store:
         found = fetched.clone(options, filter)
         if filter:
-            _fetch_sets(store, fetched, found, options)
+            syncing.fetch_sets(store, fetched, found, options)
         read = FetchedReader(fetched.git_dir, store)
         check_is_store(remote, found, read)
         remote_refs = {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}
@@ -151,22 +147,6 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
     shutil.rmtree(path / create.INCOMING, ignore_errors=True)
     new = [SyncedBranch(ref, "new", None, oid) for ref, oid in good.items() if ref != create.MAIN]
     return SyncReport(remote.name, tuple(sorted((*new, *refused.values()), key=lambda branch: branch.ref)))
-
-
-def _fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oid], options: TransportOptions) -> None:
-    """Fetch what a filter left out of the tombstone set and the archive, because both are read completely.
-
-    If the remote refuses, the validation rejects the sets. ``fetched``: the fetched refs. Raises ``Unavailable``.
-    """
-    read = FetchedReader(quarantine.git_dir, store)
-    missing: list[Oid] = []
-    for ref, grow_only_set in ((refs.TOMBSTONES, tombstone_set.SET), (refs.ARCHIVE, archive_set.SET)):
-        with suppress(GitSessionError):  # the validation reports what is wrong
-            commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else iter(())
-            trees = [parse_commit(read.read(oid)[1]).tree for oid in itertools.islice(commits, COMMITS_MAX)]
-            missing += quarantine.missing([tree for tree in trees if read.contains(tree)])
-    with suppress(RejectedTransfer):
-        quarantine.fetch_objects(missing, options)
 
 
 def _fill_by_ref(path: Path, remote: Remote, options: TransportOptions) -> SyncReport:

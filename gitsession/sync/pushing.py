@@ -122,16 +122,16 @@ def _remove_secrets(
 
 def sessions_to_send(
     store: GitStore, remote: Remote, among: Collection[str] | None = None
-) -> tuple[set[str], set[str]]:
-    """Return the sessions with data that the remote lacks, and the sessions that only the archive would send.
+) -> tuple[set[str], set[str], bool]:
+    """Return the sessions with data that the remote lacks, those that only the archive sends, and whether it is sent.
 
     What the remote has is taken from its remote-tracking refs. ``among``: see ``in_scope``. Raises ``Unavailable``.
     """
     _, wanted, _ = _wanted(store, remote, among)
     sids = {refs.session_of(ref) for ref in wanted} - {""}
     if refs.ARCHIVE not in wanted:
-        return sids, set()
-    return sids, archive_set.read(store).ends.keys() - _sessions_at(store, remote) - sids
+        return sids, set(), False
+    return sids, archive_set.read(store).ends.keys() - _sessions_at(store, remote) - sids, True
 
 
 def in_scope(store: GitStore, remote: Remote, among: Collection[str] | None) -> Callable[[str], bool]:

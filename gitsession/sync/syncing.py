@@ -11,6 +11,7 @@ same result. Other processes can append meanwhile. The rules are in docs/explana
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import field
@@ -18,9 +19,11 @@ from dataclasses import field
 from gitsession.archive import archive_set, archiving
 from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Refused, Unavailable
+from gitsession.git.objects import parse_commit
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.purge import purging
+from gitsession.sessions import tombstone_set
 from gitsession.sessions.merge_remote_branches import SyncedBranch, reconcile
 from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
@@ -30,6 +33,7 @@ from gitsession.sync.pushing import PushResult, in_scope, send
 from gitsession.sync.remotes import HEADS, Remote, check_is_store, plain
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, flush, sync_lock
 from gitsession.validation.quarantine_reader import LOCAL_ARCHIVE, Proposed
+from gitsession.validation.set_rules import COMMITS_MAX
 from gitsession.validation.validate import FetchedReader, validate_fetched
 
 ATTEMPTS = 6
@@ -128,7 +132,8 @@ def sync(
             sent = send(store, remote, options, leave=spoilt | cleared.stays.keys(), among=among)
             pushed |= sent.accepted
             if sent.is_whole and not cleared.is_late:
-                retire(store, remote, options)
+                if refs.ARCHIVE not in spoilt:
+                    retire(store, remote, options)
                 return SyncReport(
                     remote.name, _summary(store, pulled, sent, pushed, cleared.stays), pushed, sent.messages
                 )
@@ -268,6 +273,8 @@ def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: T
     """Fetch all refs of the remote. Raises ``Unavailable``, and ``Refused`` if the remote is not a store."""
     tracking, refused = _fetch(store, quarantine, remote, options)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
+    if ("promisor", "true") in remote.settings:
+        fetch_sets(store, quarantine, local, options)
     check_is_store(remote, local, FetchedReader(quarantine.git_dir, store))
     tips = {ref: oid for ref, oid in local.items() if remote.remote_ref(ref) is not None and ref not in refused}
     tips |= _only_tracked(store, remote, tracking)
@@ -443,6 +450,23 @@ def _fetch(
     return quarantine.refs(remote.tracks), refused
 
 
+def fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oid], options: TransportOptions) -> None:
+    """Fetch what a filter left out of the tombstone set and the archive, because both are read completely.
+
+    If the remote refuses, the validation rejects the sets. ``fetched``: the fetched refs. Raises ``Unavailable``.
+    """
+    read = FetchedReader(quarantine.git_dir, store)
+    missing: list[Oid] = []
+    for ref, grow_only_set in ((refs.TOMBSTONES, tombstone_set.SET), (refs.ARCHIVE, archive_set.SET)):
+        with suppress(GitSessionError):  # the validation reports what is wrong
+            commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else iter(())
+            new = (oid for oid in itertools.islice(commits, COMMITS_MAX) if not store.contains(oid))
+            trees = [parse_commit(read.read(oid)[1]).tree for oid in new]
+            missing += quarantine.missing([tree for tree in trees if read.contains(tree)])
+    with suppress(RejectedTransfer):
+        quarantine.fetch_objects(missing, options)
+
+
 def _fetch_halves(
     quarantine: Quarantine, remote: Remote, todo: list[str], options: TransportOptions, why: str
 ) -> dict[str, SyncedBranch]:
@@ -497,8 +521,9 @@ def forget(store: GitStore, remote: Remote) -> None:
 def retire(store: GitStore, remote: Remote, options: TransportOptions) -> None:
     """Delete the refs of archived sessions at a remote without gitsession's hooks.
 
-    Nothing is deleted unless the remote has the same archive as this store. A ref is deleted only if it has the value
-    of its remote-tracking ref. If the remote does not delete a ref, the remote-tracking ref is kept.
+    Nothing is deleted unless the remote had the same archive as this store when it was last fetched. A ref is deleted
+    only if it has the value of its remote-tracking ref. If the remote does not delete a ref, the remote-tracking ref is
+    kept.
 
     Raises ``Unavailable``.
     """

@@ -10,6 +10,7 @@ rename per file.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import re
@@ -195,11 +196,13 @@ class Quarantine:
 
         Raises ``Unavailable`` and ``RejectedTransfer``.
         """
-        text = f"{_CONFIG}[fetch]\n\tnegotiationAlgorithm = noop\n{_section(self._remote)}"
+        settings = tuple(row for row in self._remote.settings if row[0] not in ("promisor", "partialclonefilter"))
+        remote = dataclasses.replace(self._remote, settings=settings)
+        text = f"{_CONFIG}[fetch]\n\tnegotiationAlgorithm = noop\n{_section(remote)}"
         (self.git_dir / config.FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
         try:
             for start in range(0, len(oids), _OIDS_MAX):
-                fetch(self.git_dir, self._remote, oids[start : start + _OIDS_MAX], options)
+                fetch(self.git_dir, remote, oids[start : start + _OIDS_MAX], options)
         finally:
             self.cut_off()
 

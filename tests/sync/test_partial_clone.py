@@ -125,6 +125,38 @@ def test_sets_are_read_although_the_filter_leaves_them_out(url, tmp_path, filter
             assert_git_agrees(made.objects)
 
 
+@pytest.mark.parametrize("filter", ["blob:none", "blob:limit=100"])
+def test_partial_clone_receives_later_changes_of_the_archive(url, tmp_path, filter):
+    with Store.open(tmp_path / "a.git") as other:
+        sids = [other.sessions()[0].sid, *(begun(other.objects, f"prompt {number}").id for number in range(5))]
+        other.archive.put(*sids)
+        other.remotes.sync()
+        Store.clone(f"file://{url}", tmp_path / "clone.git", filter=filter)[0].close()
+        other.archive.restore(sids[1])
+        other.remotes.sync()
+        with Store.open(tmp_path / "clone.git") as clone:
+            assert clone.remotes.sync().of("refused") == []
+            assert {row.sid for row in clone.archive.list()} == {*sids} - {sids[1]}
+            assert sids[1] in {row.sid for row in clone.sessions()}
+
+
+def test_refs_of_archived_sessions_stay_at_a_remote_whose_archive_is_refused(url, tmp_path):
+    git(url, "config", "receive.denyDeletes", "false")
+    with Store.open(tmp_path / "a.git") as other:
+        [row] = other.sessions()
+        other.archive.put(row.sid)
+        other.remotes.sync()
+        with Store.clone(f"file://{url}", tmp_path / "clone.git")[0] as clone:
+            other.archive.restore(row.sid)
+            other.remotes.sync()
+            author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+            bad = git(url, *author, "commit-tree", "-m", "none", "-p", refs.ARCHIVE, f"{refs.ARCHIVE}^{{tree}}")
+            git(url, "update-ref", refs.ARCHIVE, bad)
+            listed = git(url, "for-each-ref", refs.SESSIONS)
+            assert {branch.ref for branch in clone.remotes.sync().of("refused")} >= {refs.ARCHIVE}
+            assert listed and git(url, "for-each-ref", refs.SESSIONS) == listed
+
+
 def test_filter_is_kept_if_the_remote_refuses_to_send_single_objects(url, tmp_path, monkeypatch):
     with Store.open(tmp_path / "a.git") as other:
         other.archive.put(other.sessions()[0].sid)

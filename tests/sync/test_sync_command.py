@@ -96,7 +96,7 @@ def test_long_sync_output_is_shortened(run: Run, here: Path, monkeypatch) -> Non
 
 
 @pytest.mark.parametrize(
-    ("most", "more"), [(6, []), (4, ["... and 2 more sessions"]), (3, ["... and 3 more sessions"])]
+    ("most", "more"), [(6, []), (5, ["... and 3 more sessions"]), (3, ["... and 3 more sessions"])]
 )
 def test_long_plan_is_shortened_and_counts_each_project(
     run: Run, here: Path, monkeypatch: pytest.MonkeyPatch, most: int, more: list[str]
@@ -111,7 +111,7 @@ def test_long_plan_is_shortened_and_counts_each_project(
         lines = told.splitlines()
         projects = [line for line in lines if line.startswith("/")]
         assert projects == [f"/project-{number}: 2 sessions" for number in range(3)]
-        assert [line.split()[1:] for line in lines if line.startswith("  20")] == [["me", "hi"]] * most
+        assert [line.split()[1:] for line in lines if line.startswith("  20")] == [["me", "hi"]] * (most // 3 * 3)
         assert [line.partition(";")[0] for line in lines if line.startswith("...")] == more
     command = re.search(r"`gitsession (sync origin --dry-run --json)` lists all", told)
     assert bool(command) == bool(more)
@@ -151,6 +151,35 @@ def test_report_reads_only_the_newest_sessions_for_their_titles(
     assert told[2].startswith("... and 16 more")
     with Store.open() as store:
         assert 2 <= len(store.catalogue(fresh=False).sessions()) < 9
+
+
+def test_changes_of_the_archive_are_announced_and_reported(run: Run, here: Path, tmp_path: Path) -> None:
+    sids = [imported(run, here, "hi", name=f"0199-{number}") for number in range(3)]
+    run("remote", "add", "origin", "hub.git", "--all")
+    run("sync")
+    run("--store", str(tmp_path / "other.git"), "clone", "hub.git", str(tmp_path / "other.git"))
+    run("archive", *sids[:2])
+    announced = "a push would update the archive of origin, and remove the refs of archived sessions there\n"
+    assert run("sync", "--dry-run") == announced
+    assert json.loads(run("sync", "--dry-run", "--json"))["updates_archive"] is True
+    run("sync")
+    assert "would" not in run("sync", "--dry-run")
+    told = run("--store", str(tmp_path / "other.git"), "sync")
+    assert "          2 sessions archived: `gitsession ls --archived`\n" in told
+    run("restore", sids[0])
+    run("sync")
+    assert "          1 session restored\n" in run("--store", str(tmp_path / "other.git"), "sync")
+
+
+def test_rm_of_an_archived_session_does_not_restore_it(run: Run, here: Path) -> None:
+    sid = imported(run, here, "hi")
+    run("archive", sid)
+    told = run("rm", sid, code=3, err=True)
+    assert f"session {sid} is in the archive" in told and f"`gitsession restore {sid}`" in told
+    assert sid in run("ls", "--archived")
+    run("restore", sid)
+    run("rm", sid)
+    assert sid in run("ls", "--trash")
 
 
 def test_push_without_changes_prints_that(run: Run, here: Path) -> None:

@@ -347,14 +347,17 @@ def print_plan(app: App, remote: str) -> int:
     """Print the sessions that a push would send, grouped by project, and return the exit code."""
     plan = app.store().remotes.plan_push(remote)
     sessions = [{"session": row.sid, "project": row.project, "agent": row.agent} for row in plan.sessions]
-    rest = {"archived": list(plan.archived), "unlisted": list(plan.unlisted)}
+    rest = {"archived": list(plan.archived), "unlisted": list(plan.unlisted), "updates_archive": plan.updates_archive}
     emit("push-plan", {"remote": plan.remote, "sessions": sessions, **rest})
-    if plan.is_empty:
-        say(f"{plan.remote}: nothing to send (the remote was not contacted)")
-    else:
-        say(f"a push to {plan.remote} would send {_counted(plan)} (the remote was not contacted):")
+    note = "(the remote was not contacted)"
+    if plan.is_empty and not plan.updates_archive:
+        say(f"{plan.remote}: nothing to send {note}")
+    if not plan.is_empty:
+        say(f"a push to {plan.remote} would send {_counted(plan)} {note}:")
         for line in _lines_of(plan):
             say(line)
+    if plan.updates_archive:
+        say(f"a push would update the archive of {plan.remote}, and remove the refs of archived sessions there")
     return exits.OK
 
 
@@ -375,7 +378,11 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
         hint = "pass --yes (nothing was changed)"
         raise Refused("cannot ask for confirmation: standard input is not a terminal", hint=hint)
     if not confirm("Send them?"):
-        limit = "run `gitsession remote add` with --project, --agent or --label to limit what is sent"
+        name = shell_command([plan.remote])
+        limit = (
+            f"to limit what is sent, run `gitsession remote remove {name}`, then `gitsession remote add {name} URL` "
+        )
+        limit += "with --project, --agent or --label"
         raise Refused("cancelled: nothing was sent", hint=limit)
 
 
@@ -386,23 +393,23 @@ def _counted(plan: gitsession.PushPlan) -> str:
 def _lines_of(plan: gitsession.PushPlan) -> Iterator[str]:
     """Yield the text lines of a plan: the sessions by project, then the archived and the unlisted sessions.
 
-    At most ``_SHOWN`` projects and ``_SHOWN`` sessions of all projects are listed.
+    At most ``_SHOWN`` projects are listed, and about ``_SHOWN`` sessions, as many of each project.
     """
     rest = f"; `gitsession sync {shell_command([plan.remote])} --dry-run --json` lists all"
     projects: dict[str, list[gitsession.Row]] = {}
     for row in plan.sessions:
         projects.setdefault(row.project or "(no project)", []).append(row)
-    left = _SHOWN
-    for project in sorted(projects)[:_SHOWN]:
-        rows = projects[project]
+    shown = {project: projects[project] for project in sorted(projects)[:_SHOWN]}
+    most = max(_SHOWN // max(len(shown), 1), 1)
+    for project, rows in shown.items():
         yield f"{project}: {count(len(rows), 'session')}"
-        for row in rows[:left]:
+        for row in rows[:most]:
             yield f"  {row.sid}  {row.agent:<8}  {shorten(row.name, _TITLE)}"
-        left -= min(left, len(rows))
+    left_out = len(plan.sessions) - sum(len(rows[:most]) for rows in shown.values())
     if len(projects) > _SHOWN:
         yield f"... and {count(len(projects) - _SHOWN, 'more project')}"
-    if len(plan.sessions) > _SHOWN:
-        yield f"... and {count(len(plan.sessions) - _SHOWN, 'more session')}{rest}"
+    if left_out:
+        yield f"... and {count(left_out, 'more session')}{rest}"
     if plan.archived:
         yield f"the archive: {count(len(plan.archived), 'session')}"
         yield from first(plan.archived, _SHOWN, rest, indent="  ")
@@ -470,6 +477,18 @@ def _style(outcome: str) -> dict[str, str]:
     return {"fg": _COLORS[outcome]} if outcome in _COLORS else {}
 
 
+def _changes_of_archive(app: App, old: str | None, new: str) -> Iterator[str]:
+    """Yield the numbers of sessions that a new value of the archive archives and restores."""
+    from gitsession.archive import archive_set
+
+    before = set(archive_set.at(app.objects(), old) if old else ())
+    after = set(archive_set.at(app.objects(), new))
+    if after - before:
+        yield f"{count(len(after - before), 'session')} archived: `gitsession ls --archived`"
+    if before - after:
+        yield f"{count(len(before - after), 'session')} restored"
+
+
 def _more(app: App, branch: gitsession.SyncedBranch) -> list[str]:
     """Return the detail lines of a ref: the name of a diverged branch, or the reason for a rejection."""
     from gitsession.sessions.active_branch import active
@@ -478,6 +497,8 @@ def _more(app: App, branch: gitsession.SyncedBranch) -> list[str]:
     if branch.outcome == "refused":
         suffix = f" (in this store, the branch is named {branch.beside.rpartition('/')[2]})" if branch.beside else ""
         return [f"{branch.why}{suffix}"]
+    if branch.ref == refs.ARCHIVE and branch.new is not None:
+        return list(_changes_of_archive(app, branch.old, branch.new))
     if branch.outcome != "forked" or parsed is None:
         return [branch.why] if branch.why else []
     name = branch.beside.rpartition("/")[2]

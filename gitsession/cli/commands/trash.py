@@ -89,7 +89,7 @@ def rm_command(app: App, session: str) -> None:
 
     To restore the session, run `gitsession restore SESSION` or `gitsession undo`. Sessions on remotes are not changed.
     """
-    sid = app.session(session).id
+    sid = app.row(session, restores=False)[0].sid  # a restore would be sent to others by the next sync
     app.store().trash.put(sid)
     emit("rm", {"session": sid})
     say(f"{sid} was moved to the trash (remotes keep their copy); `gitsession restore {sid}` restores it")
