@@ -29,12 +29,14 @@ BYTES_MIN = 1 << 19
 """Minimum size of the payloads in bytes for which a process is started. Its start takes as long as 0.1 MB."""
 
 _FIRST_PORTION_BYTES = 1 << 15
-"""Minimum size of the first portion in bytes. This process searches it before the other one starts, so that the other
-one has compiled rules, and that entries can be drafted at once."""
+"""Minimum size of the first portion in bytes.
+
+This process searches it before the other one starts. Then the other one has compiled rules, and entries can be drafted
+at once.
+"""
 
 _PORTION_BYTES_MAX = 1 << 18
-"""Limit of the minimum size of a portion in bytes. Each portion is twice as large as the one before, because the search
-is faster in large ones."""
+"""Maximum of the minimum sizes of portions, which double: the search is faster in large portions."""
 
 
 class _Portion(NamedTuple):
@@ -158,7 +160,7 @@ class Payloads:
             yield _Portion(deflated=tuple(sizes))
 
     def _portions(self, first: int) -> Iterator[range]:
-        """Yield ranges of records. Each has at least twice the size of the one before, up to ``_PORTION_BYTES_MAX``."""
+        """Yield ranges of records. The minimum size of a range doubles, up to ``_PORTION_BYTES_MAX``."""
         start, size, size_min = first, 0, _FIRST_PORTION_BYTES
         for number in range(first, len(self._records)):
             size += len(self._records[number].payload)

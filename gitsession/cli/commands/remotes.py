@@ -17,7 +17,7 @@ from gitsession.cli.invocation import App
 from gitsession.cli.options import command, group, option
 from gitsession.cli.output import confirm, emit, is_attended, json_option, print_list, progress, say, wants_json, warn
 from gitsession.cli.text import first, paint, shell_command
-from gitsession.errors import NotFound, Refused
+from gitsession.errors import GitSessionError, NotFound, Refused
 from gitsession.line_text import count, on_a_line, shorten
 from gitsession.model.headline import clean
 from gitsession.store import refs
@@ -481,8 +481,11 @@ def _changes_of_archive(app: App, old: str | None, new: str) -> Iterator[str]:
     """Yield the numbers of sessions that a new value of the archive archives and restores."""
     from gitsession.archive import archive_set
 
-    before = set(archive_set.at(app.objects(), old) if old else ())
-    after = set(archive_set.at(app.objects(), new))
+    try:
+        before = set(archive_set.at(app.objects(), old) if old else ())
+        after = set(archive_set.at(app.objects(), new))
+    except GitSessionError:
+        return  # `verify` reports damage
     if after - before:
         yield f"{count(len(after - before), 'session')} archived: `gitsession ls --archived`"
     if before - after:
