@@ -258,7 +258,7 @@ class Remotes:
         return cloning.read_bundle(self._objects, Path(path), transport or TransportOptions())
 
     def _confirm(self, remote: Remote, report: SyncReport) -> None:
-        """Record the user's agreement to the scope of a remote, if ``report`` shows that sessions were sent."""
+        """Record that the user has confirmed the scope of a remote, if ``report`` shows that sessions were sent."""
         if any(refs.session_of(ref) or ref == refs.ARCHIVE for ref in report.pushed):
             remotes.confirm(self._objects.git_dir, remote)
 

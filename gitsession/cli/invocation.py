@@ -182,6 +182,19 @@ class App:
         name, entry = split(address)
         return self._found(name, lambda name: self._row(name, restores)), entry
 
+    def listed_row(self, address: str) -> Row:
+        """Return the row of a session, and never restore it. Raises ``NotFound``, with a hint if it is archived."""
+        from gitsession.archive import archive_set  # for few commands
+
+        try:
+            return self.row(address, restores=False)[0]
+        except NotFound:
+            archived = [sid for sid in archive_set.read(self.objects()) if address.lower() in sid]
+            if len(archived) != 1:
+                raise
+        hint = f"run `gitsession restore {archived[0]}` first, which restores it for all who share the archive"
+        raise NotFound(f"session {archived[0]} is in the archive", hint=hint)
+
     def _row(self, name: str, restores: bool) -> Row:
         try:
             return self.catalogue().find(name, here() if name in ("@", "-") else None)
@@ -189,19 +202,9 @@ class App:
             raise
         except NotFound:
             if not restores:
-                self._check_not_archived(name)
                 raise
             restored = self.store().session(name)
         return self.catalogue().find(restored.id, None)
-
-    def _check_not_archived(self, name: str) -> None:
-        """Raise ``NotFound`` with a hint if ``name`` is a part of the id of an archived session."""
-        from gitsession.archive import archive_set  # only for sessions that are not found
-
-        archived = next((sid for sid in archive_set.read(self.objects()) if name.lower() in sid), "")
-        if archived:
-            hint = f"run `gitsession restore {archived}` first, which restores it for all who share the archive"
-            raise NotFound(f"session {archived} is in the archive", hint=hint)
 
     def _found(self, name: str, find: Callable[[str], T]) -> T:
         """Return ``find(name)``.

@@ -176,6 +176,7 @@ def test_rm_of_an_archived_session_does_not_restore_it(run: Run, here: Path) -> 
     run("archive", sid)
     told = run("rm", sid, code=3, err=True)
     assert f"session {sid} is in the archive" in told and f"`gitsession restore {sid}`" in told
+    assert "is in the archive" in run("archive", sid, code=3, err=True)
     assert sid in run("ls", "--archived")
     run("restore", sid)
     run("rm", sid)

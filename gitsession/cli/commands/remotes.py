@@ -163,7 +163,7 @@ def _remote_object(remote: gitsession.Remote) -> dict[str, Any]:
 @option(
     "--dry-run",
     is_flag=True,
-    help="Only list the sessions that would be sent, based on the last known state of the remote.",
+    help="Only list the sessions that would be sent. The remote is not contacted.",
 )
 @yes_option
 @json_option
@@ -380,9 +380,9 @@ def confirm_first_push(app: App, name: str, *, consent: bool) -> None:
     if not confirm("Send them?"):
         name = shell_command([plan.remote])
         limit = (
-            f"to limit what is sent, run `gitsession remote remove {name}`, then `gitsession remote add {name} URL` "
+            f"to limit what is sent, run `gitsession remote remove {name}`, "
+            f"then `gitsession remote add {name} URL` with --project, --agent or --label"
         )
-        limit += "with --project, --agent or --label"
         raise Refused("cancelled: nothing was sent", hint=limit)
 
 

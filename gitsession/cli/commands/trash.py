@@ -62,7 +62,7 @@ def archive_command(
         raise click.UsageError("expected either SESSION arguments, or --older-than or --keep")
     store = app.store()
     if sessions:
-        rows = [app.row(session, restores=False)[0] for session in sessions]
+        rows = [app.listed_row(session) for session in sessions]
     else:
         rows = [each.row for each in store.expired(gitsession.Retention(before_ms=before, keep=keep, label=label))]
     if rows and not dry_run:
@@ -89,7 +89,7 @@ def rm_command(app: App, session: str) -> None:
 
     To restore the session, run `gitsession restore SESSION` or `gitsession undo`. Sessions on remotes are not changed.
     """
-    sid = app.row(session, restores=False)[0].sid  # a restore would be sent to others by the next sync
+    sid = app.listed_row(session).sid  # a restore would be sent to others by the next sync
     app.store().trash.put(sid)
     emit("rm", {"session": sid})
     say(f"{sid} was moved to the trash (remotes keep their copy); `gitsession restore {sid}` restores it")
