@@ -4,7 +4,8 @@
 ``FOLDER`` and runs each command there. The row *Scale* (``benchmarks/rows/scale.py``) compares two sizes and repeats
 each operation; this script reaches sizes at which that takes days. Each result is appended to ``FOLDER/results.md`` at
 once, as a row of a Markdown table. A second run continues with the store that it finds. With ``--no-consolidate``, git
-sends the packs without a search for deltas, as it does with consolidated ones. The distributions of
+sends the packs without a search for deltas, as it does with consolidated ones. With ``--hub-from-copy``, the hub is a
+mirror of the store made by git, and the first sync finds all refs there. The distributions of
 ``benchmarks/realistic.py`` give about 112 entries per session, with ``--longest 8`` 12 entries.
 """
 
@@ -46,6 +47,7 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=100_000)
     parser.add_argument("--longest", type=int, default=4_000, help="most entries on the branch main of a session")
     parser.add_argument("--no-consolidate", dest="consolidate", action="store_false", help="leave the packs as written")
+    parser.add_argument("--hub-from-copy", action="store_true", help="let git copy the store to the hub")
     parser.add_argument("--only", action="append", default=[], help="run only operations whose name contains this text")
     parser.add_argument("--step", choices=STEPS, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -82,6 +84,8 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
 
     if not store.exists():
         yield "generate", 1, step("generate"), {}
+    if given.hub_from_copy and not hub.exists():
+        yield "copy the store to the hub", 1, ["git", "clone", "--quiet", "--mirror", str(store), str(hub)], {}
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(hub)], check=True)
     yield ours("first ls -n 10", "ls", "-n", "10")
     yield ours("ls -n 10 before the first ls", "ls", "-n", "10", times=REPEATED)
