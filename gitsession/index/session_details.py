@@ -55,26 +55,25 @@ def put_branch(
     db.execute("INSERT OR REPLACE INTO branches VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
-def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> str | None:
-    """Return the active branch by the rules of ``sessions.active_branch``; ``None`` if the session has no branch.
+def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: str | None) -> tuple[str, Oid] | None:
+    """Return the active branch and its tip, by the rules of ``sessions.active_branch``; ``None`` without a branch.
 
     ``leaf``: the position of the entry that the agent's file names as the leaf; ``None`` if it names none.
     """
     selected = selected_branch(store, sid)
-    query = "SELECT 1 FROM branches WHERE sid = ? AND name = ?"
-    if selected is not None and db.execute(query, (sid, selected)).fetchone() is not None:
-        return selected  # otherwise it was created during this update, and the next one adds it
     line, chain = (line_of(leaf), chain_bytes(leaf.partition(":")[2])) if leaf is not None else (None, b"")
     for where, order, values in (
+        # A selected branch that is not found was created during this update, and the next one adds it.
+        ("later = ? AND name = ?", "name", (selected != refs.MAIN, selected)),
         ("ours", "at_ms DESC, chain DESC, later, name", ()),
         ("line = ? AND chain = ?", "later, name", (line, chain)),
         ("line IS NOT NULL", "in_file DESC, line DESC, name DESC", ()),
         ("1", "later, name", ()),
     ):
-        query = f"SELECT name FROM branches WHERE sid = ? AND {where} ORDER BY {order} LIMIT 1"
+        query = f"SELECT name, oid FROM branches WHERE sid = ? AND {where} ORDER BY {order} LIMIT 1"
         found = db.execute(query, (sid, *values)).fetchone()
         if found is not None:
-            return str(found[0])
+            return str(found[0]), str(found[1])
     return None
 
 

@@ -620,9 +620,10 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
 
     ``meta``: the content of the session's ``meta`` ref if it was read again, else ``None``.
     """
-    name = session_details.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
-    if name is None or not has_entry(db, sid, known.start):
+    active = session_details.active_branch(db, store, sid, known.leaf if meta is None else meta.source_file.leaf)
+    if active is None or not has_entry(db, sid, known.start):
         return False
+    branch, tip = active
     first = content.entry_of(store, load(store, known.start))
     begins = first if isinstance(first, kinds.SessionHeader | kinds.Fork) else None
     words = db.execute(
@@ -635,9 +636,8 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         cwd = meta.header.cwd if meta.header else first.cwd if isinstance(first, kinds.Fork) else None
         parent = parent_of(meta.header) or (first.parent if isinstance(first, kinds.Fork) else None)
         continues, copied = _continues(meta)
-        (leaf,) = db.execute("SELECT oid FROM branches WHERE sid = ? AND name = ?", (sid, name)).fetchone()
         known = known._replace(
-            waiting=session_details.put_waiting_answers(db, store, sid, meta, leaf),
+            waiting=session_details.put_waiting_answers(db, store, sid, meta, tip),
             project=None if cwd is None else storable(cwd),
             identity=None if meta.project is None else storable(meta.project),
             parent=None if parent is None else storable(parent),
@@ -660,14 +660,14 @@ def _summarise(db: sqlite3.Connection, store: ObjectStore, sid: str, known: _Sum
         "first_words": words[0] if words else _fork_name(store, first, known.start),
         "created_ms": created_ms,
         "updated_ms": max(known.updated_ms, created_ms),
-        "active": name,
+        "active": branch,
         "view": (begins and begins.view) or VIEW,
         "tokens": known.counted + known.waiting,
         "cost": session_details.cost(db, sid),
         "changed": len(changed),
         "lines_added": sum(added for added, _ in changed.values()),
         "lines_removed": sum(removed for _, removed in changed.values()),
-        **_state_at_tip(db, store, sid, name),
+        **_state_at_tip(db, store, sid, tip),
     }
     _put(db, "sessions", row)
     return True
@@ -679,9 +679,8 @@ def _key(begins: Entry | None, header: kinds.SessionHeader | None) -> str | None
     return storable(header.source_id) if own and header is not None and header.source_id is not None else None
 
 
-def _state_at_tip(db: sqlite3.Connection, store: ObjectStore, sid: str, branch: str) -> dict[str, object]:
-    """Return the columns of a session's row with the state at the tip of the branch."""
-    (tip,) = db.execute("SELECT oid FROM branches WHERE sid = ? AND name = ?", (sid, branch)).fetchone()
+def _state_at_tip(db: sqlite3.Connection, store: ObjectStore, sid: str, tip: Oid) -> dict[str, object]:
+    """Return the columns of a session's row with the state at ``tip``, the tip of its active branch."""
     state = state_of_history(db, store, sid, tip) or EMPTY_STATE
     stated = db.execute("SELECT target FROM marks WHERE sid = ? AND what = 'state' AND on_meta", (sid,))
     done, todos = state.progress or (0, 0)
