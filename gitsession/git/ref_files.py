@@ -208,9 +208,10 @@ class RefReader:
         return self._packed_from(name).get(name)
 
     def list(self, prefix: str) -> dict[str, RefValue]:
-        """Return the values of all refs whose names start with ``prefix``. Like git, ignore invalid files."""
+        """Return the values of all refs whose names start with ``prefix``, in order. Like git, ignore invalid files."""
         loose = self.list_loose(prefix)
-        return {**self._packed_from(prefix), **loose}
+        packed = self._packed_from(prefix)
+        return dict(sorted((packed | loose).items())) if loose else packed
 
     def list_loose(self, prefix: str) -> dict[str, RefValue]:
         """Return the loose refs whose names start with ``prefix``."""

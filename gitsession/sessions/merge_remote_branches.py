@@ -87,6 +87,8 @@ def reconcile(store: ObjectStore, tx: Transaction, tips: Mapping[str, Oid], *, i
 def _active_branches(store: ObjectStore, tips: Mapping[str, Oid]) -> dict[str, str]:
     """Return the active branches of local sessions that ``tips`` may change, unless the user selected them."""
     sids = {parsed[0] for ref, remote in tips.items() if (parsed := refs.parse(ref)) and refs.is_branch(parsed[1])}
+    if not sids:
+        return {}
     found = {}
     # One list for all sessions, because most fetched sessions are new, and each list reads all staged moves.
     for sid in sids & {refs.session_of(name) for name in store.refs(refs.SESSIONS)}:

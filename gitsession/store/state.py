@@ -320,8 +320,11 @@ class StoreState:
             self.tail()
         ends: dict[str, RefValue | None] = {name: chain[-1] for name, chain in self.overlay.chains.items()}
         ends |= staging.ends if staging else {}
-        found = {**self.git.refs.list(prefix), **{name: end for name, end in ends.items() if name.startswith(prefix)}}
-        return {name: value for name, value in sorted(found.items()) if value is not None}
+        pending = {name: end for name, end in ends.items() if name.startswith(prefix)}
+        found = self.git.refs.list(prefix)
+        if not pending:
+            return found
+        return {name: value for name, value in sorted((found | pending).items()) if value is not None}
 
     def value(self, name: str) -> RefValue | None:
         """Return the value of a ref. Needs an up-to-date journal."""
