@@ -205,7 +205,7 @@ class RefReader:
 
     def read_packed(self, name: str) -> RefValue | None:
         """Return the value of ``name`` in ``packed-refs``."""
-        return self._packed_from(name).get(name)
+        return self._packed_from(f"{name}\n").get(name)  # the line, and not those of the refs below ``name``
 
     def list(self, prefix: str) -> dict[str, RefValue]:
         """Return the values of all refs whose names start with ``prefix``, in order. Like git, ignore invalid files."""
@@ -253,7 +253,7 @@ class RefReader:
         return found
 
     def _packed_from(self, prefix: str) -> dict[str, RefValue]:
-        """Return the packed refs whose names start with ``prefix``, in order.
+        """Return the packed refs whose names, followed by a line feed, start with ``prefix``, in order.
 
         Most processes read few refs, and the file has several lines for each session. So the first reads search the
         file, and only further reads load it.
@@ -393,7 +393,7 @@ def _search(fd: int, size: int, wanted: bytes) -> bytes | None:
         _, *line = os.pread(fd, 2 * _LINE_BYTES_MAX, middle).split(b"\n", 2)
         if len(line) < 2 or not is_packed_line(line[0] + b"\n"):
             return None
-        if line[0][41:] < wanted:
+        if line[0][41:] + b"\n" < wanted:
             low = middle
         else:
             high = middle
@@ -401,19 +401,20 @@ def _search(fd: int, size: int, wanted: bytes) -> bytes | None:
     for length in _AROUND_BYTES:
         lines = os.pread(fd, length, start)
         lines = lines[0 if start == begin else lines.find(b"\n") + 1 : lines.rfind(b"\n") + 1]
-        if not _is_sorted(lines) or (start > begin and lines[41 : lines.find(b"\n")] >= wanted):
+        if not _is_sorted(lines) or (start > begin and lines[41 : lines.find(b"\n") + 1] >= wanted):
             return None
-        last = lines[lines.rfind(b"\n", 0, -1) + 42 : -1]
+        last = lines[lines.rfind(b"\n", 0, -1) + 42 :]
         if start + length >= size or (last > wanted and not last.startswith(wanted)):
             return lines
     return None
 
 
 def _packed_from(data: bytes, prefix: str) -> dict[str, RefValue]:
-    """Return the packed refs whose names start with ``prefix``, in order.
+    """Return the packed refs whose names, followed by a line feed, start with ``prefix``, in order.
 
-    Binary searches find the first line and the line after the last one. The lines between are decoded together, because
-    some commands list hundreds of thousands of refs several times.
+    Every character of a name is greater than the line feed, so the lines are in the order of the names. Binary searches
+    find the first line and the line after the last one. The lines between are decoded together, because some commands
+    list hundreds of thousands of refs several times.
     """
     wanted = prefix.encode("utf-8", "surrogateescape")
     start = _find_line(data, wanted)
@@ -426,13 +427,13 @@ def _packed_from(data: bytes, prefix: str) -> dict[str, RefValue]:
 
 
 def _find_line(data: bytes, wanted: bytes) -> int:
-    """Return the start of the first line in ``data`` whose name is not less than ``wanted``."""
+    """Return the start of the first line in ``data`` whose name and line feed are not less than ``wanted``."""
     low, high = 0, len(data)
     while low < high:
         middle = data.rfind(b"\n", low, (low + high) // 2) + 1 or low
-        end = data.index(b"\n", middle)
+        end = data.index(b"\n", middle) + 1
         if data[middle + 41 : end] >= wanted:
             high = middle
         else:
-            low = end + 1
+            low = end
     return low

@@ -211,6 +211,8 @@ def test_a_few_refs_are_found_in_large_packed_refs_without_reading_all_lines(git
         assert RefReader(git_dir).read(name) == values[name]
     for name in ("refs/a", "refs/heads/sessions/1000/a", "refs/heads/sessions/1000/z", "refs/zzz", f"refs/{'x' * 180}"):
         assert RefReader(git_dir).read(name) is None
+    for directory in ("refs/heads/sessions", "refs/heads/sessions/1000"):
+        assert RefReader(git_dir).read(directory) is None
     for prefix in ("refs/heads/sessions/1000/", "refs/heads/sessions/100", "refs/heads/sessions/1999/", "refs/a"):
         expected = {name: oid for name, oid in values.items() if name.startswith(prefix)}
         assert RefReader(git_dir).list(prefix) == expected
