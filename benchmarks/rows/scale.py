@@ -134,8 +134,12 @@ class Grown:
     @cached_property
     def newest(self) -> str:
         """The id of a new session. It is as long in both stores, because git reads its history to pack new entries."""
+        return self.begin(SESSION_ENTRIES)
+
+    def begin(self, entries: int) -> str:
+        """Begin a session with a number of messages; return its id."""
         session = self.store.new_session(agent="bench", cwd="/home/dev/bench")
-        for number in range(SESSION_ENTRIES):
+        for number in range(entries):
             session.append(Message.user(f"message {number}"))
         return session.id
 
@@ -241,6 +245,7 @@ CASES: Mapping[str, Case] = {
     "search of a rare word": Case(CONSTANT, _find),
     "append": Case(CONSTANT, _append),
     "open, append, close": Case(CONSTANT, _append_anew),
+    "new session": Case(CONSTANT, _call(lambda grown: grown.begin(1))),
     "append, flush": Case(CONSTANT, _after_one_entry(lambda grown: grown.store.flush())),
     "append, ls -n 10": Case(NEW, _after_one_entry(lambda grown: grown.command("ls", "-n", "10")(0))),
     "append, flush, ls -n 10": Case(NEW, _after_one_entry(_flush_and_list)),
