@@ -55,12 +55,10 @@ def history_with_gaps(store: ObjectStore, sid: str, leaf: Oid) -> Iterator[Node 
 
 def branches(store: ObjectStore, sid: str) -> dict[str, Oid]:
     """Return the tips of a session's branches by name: ``main`` first, then the others sorted by name."""
-    found = {
-        name: value
-        for ref, value in store.refs(refs.session(sid)).items()
-        if refs.is_branch(name := ref.removeprefix(refs.session(sid)))
-    }
-    return dict(sorted(found.items(), key=lambda item: (item[0] != refs.MAIN, item[0])))
+    prefix = refs.session(sid)
+    values = {ref.removeprefix(prefix): value for ref, value in store.refs(prefix).items()}  # sorted by name
+    found = {name: value for name, value in values.items() if refs.is_branch(name)}
+    return {refs.MAIN: found.pop(refs.MAIN), **found} if refs.MAIN in found else found
 
 
 def tip(store: ObjectStore, sid: str, name: str) -> Oid | None:
