@@ -198,7 +198,7 @@ def test_git_commands_of_the_user_beside_writers_lose_nothing(path, faults, comm
         def work() -> int:
             over = after(figure(1, 20))
             with Store.open(path) as store:
-                session = store.session(sid)
+                session = store.session(sid).on("main")  # otherwise a branch that the other process made may be active
                 for number in count():
                     if over():
                         return number
@@ -278,6 +278,8 @@ def test_deletion_of_branches_moves_no_other_ref_back(path, faults):
                 assert reader.read(gone) is None, "a branch that was taken away is back"
                 if over():
                     return number
+                # A new value: git may lose a ref that gets its old value again while git packs refs (reliability.md).
+                session.append(Message.user(str(number)))
                 session.branch("gone")
                 store.flush()
                 store.undo()
