@@ -313,6 +313,15 @@ def test_packed_refs_out_of_order_are_sorted(git_dir, refs):
     assert refs.list("refs/tags/") == {"refs/tags/a": OID2, "refs/tags/z": OID}
 
 
+def test_refs_are_listed_in_order_whether_loose_or_packed(git_dir, writer, refs):
+    values = many_lines(3)
+    write_lines(git_dir, {name: oid for name, oid in values.items() if "0001" not in name})
+    for name in ("refs/heads/sessions/0001/main", "refs/heads/sessions/0001/meta"):
+        (git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (git_dir / name).write_text(f"{values[name]}\n")
+    assert list(refs.list("refs/heads/sessions/").items()) == list(values.items())
+
+
 def test_a_loose_ref_hides_the_packed_one(git_dir, writer, refs):
     writer.move(LEAF, first(git_dir), expected={None})
     git(git_dir, "pack-refs", "--all")
