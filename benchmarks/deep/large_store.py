@@ -86,7 +86,8 @@ def _operations(given: argparse.Namespace) -> Iterator[tuple[str, int, Sequence[
         yield "generate", 1, step("generate"), {}
     if given.hub_from_copy and not hub.exists():
         yield "copy the store to the hub", 1, ["git", "clone", "--quiet", "--mirror", str(store), str(hub)], {}
-    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(hub)], check=True)
+    elif not hub.exists():
+        subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(hub)], check=True)
     yield ours("first ls -n 10", "ls", "-n", "10")
     yield ours("ls -n 10 before the first ls", "ls", "-n", "10", times=REPEATED)
     yield ours("first ls", "ls")

@@ -63,7 +63,8 @@ def active_branch(db: sqlite3.Connection, store: ObjectStore, sid: str, leaf: st
     selected = selected_branch(store, sid)
     line, chain = (line_of(leaf), chain_bytes(leaf.partition(":")[2])) if leaf is not None else (None, b"")
     for where, order, values in (
-        # A selected branch that is not found was created during this update, and the next one adds it. No name is NULL.
+        # If no branch is selected, no name matches. A selected branch that is not found was created during this
+        # update, and the next one adds it.
         ("later = ? AND name = ?", "name", (selected != refs.MAIN, selected)),
         ("ours", "at_ms DESC, chain DESC, later, name", ()),
         ("line = ? AND chain = ?", "later, name", (line, chain)),
