@@ -103,6 +103,8 @@ def _store_checks(app: App) -> Iterator[Check]:
         yield Check("packs", f"{bad.path}: {bad.problem}", _REPAIR)
     for name, what in objects.damaged_refs().items():
         yield Check("refs", f"{name} {what}", _REPAIR)
+    for name in objects.ignored_refs():
+        yield Check("refs", f"{name} is ignored: its name is not valid UTF-8", "rename or delete it with git")
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
             yield Check("refs", f"{name} points at {value[:12]}, which does not exist", _REPAIR)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -196,19 +196,22 @@ class RefReader:
         raw = _content(f"{self._root}/{name}")
         if raw is None:
             return self.read_packed(name)
-        found = _VALUE.fullmatch(raw)
-        if not found:
+        value = _value(raw)
+        if value is None:
             problem = _problem(raw)
             hint = "run `gitsession repair` to restore the last recorded value"
             raise Corrupt(f"cannot read ref {name}: it {problem}", hint=hint)
-        return found[1].decode()
+        return value
 
     def read_packed(self, name: str) -> RefValue | None:
         """Return the value of ``name`` in ``packed-refs``."""
         return self._packed_from(f"{name}\n").get(name)  # the line, and not those of the refs below ``name``
 
     def list(self, prefix: str) -> dict[str, RefValue]:
-        """Return the values of all refs whose names start with ``prefix``, in order. Like git, ignore invalid files."""
+        """Return the values of all refs whose names start with ``prefix``, in order.
+
+        Like git, ignore invalid files. Names that are not valid UTF-8 are ignored too: only git itself creates them.
+        """
         loose = self.list_loose(prefix)
         packed = self._packed_from(prefix)
         return dict(sorted((packed | loose).items())) if loose else packed
@@ -217,9 +220,9 @@ class RefReader:
         """Return the loose refs whose names start with ``prefix``."""
         loose = {}
         for name in self._loose(prefix.rpartition("/")[0], prefix):
-            found = _VALUE.fullmatch(_content(f"{self._root}/{name}") or b"")
-            if found:
-                loose[name] = found[1].decode()
+            value = _value(_content(f"{self._root}/{name}") or b"")
+            if value is not None and _is_utf8(os.fsencode(name)):
+                loose[name] = value
         return loose
 
     def _loose(self, directory: str, prefix: str) -> Iterator[str]:
@@ -244,13 +247,20 @@ class RefReader:
         found = {}
         for name in self._loose("refs", "refs/"):
             raw = _content(f"{self._root}/{name}")
-            if raw is not None and not _VALUE.fullmatch(raw):
+            if raw is not None and _value(raw) is None:
                 found[name] = _problem(raw)
         self._packed_refs()
         if self._bad:
             lines = f"{len(self._bad):,} invalid lines; the first one is" if len(self._bad) > 1 else "an invalid line:"
             found[PACKED_REFS] = f"contains {lines} {_excerpt(self._bad[0])}"
         return found
+
+    def list_ignored(self) -> Sequence[str]:
+        """Return the names that are not valid UTF-8, with a backslash escape for each other byte."""
+        lines = self._packed_refs()
+        packed = [] if _is_utf8(lines) else [line[41:] for line in lines.split(b"\n")]
+        loose = map(os.fsencode, self._loose("refs", "refs/"))
+        return sorted({name.decode("utf-8", "backslashreplace") for name in (*packed, *loose) if not _is_utf8(name)})
 
     def _packed_from(self, prefix: str) -> dict[str, RefValue]:
         """Return the packed refs whose names, followed by a line feed, start with ``prefix``, in order.
@@ -290,6 +300,20 @@ class RefReader:
         except FileNotFoundError:
             return None
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
+
+
+def _value(raw: bytes) -> RefValue | None:
+    """Return the value in the content of a ref file; ``None`` if git could not have written it, or it is not UTF-8."""
+    found = _VALUE.fullmatch(raw)
+    return found[1].decode() if found and _is_utf8(raw) else None
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _problem(raw: bytes) -> str:
@@ -422,7 +446,10 @@ def _packed_from(data: bytes, prefix: str) -> dict[str, RefValue]:
         return {}
     bound = wanted.rstrip(b"\xff")  # to increment the last byte gives the first name after all names with the prefix
     end = _find_line(data, bound[:-1] + bytes([bound[-1] + 1])) if bound else len(data)
-    lines = data[start:end].decode("utf-8", "surrogateescape").split("\n")
+    found = data[start:end]
+    if not _is_utf8(found):
+        found = b"".join(line for line in found.splitlines(keepends=True) if _is_utf8(line))
+    lines = found.decode().split("\n")
     return {line[41:]: line[:40] for line in lines[:-1]}
 
 

@@ -147,6 +147,11 @@ def check(store: GitStore) -> None:
             "cannot purge: a damaged journal file may contain a copy of the content to purge",
             hint="run `gitsession repair` first",
         )
+    for ref in store.ignored_refs():
+        raise Refused(
+            f"cannot purge: the content to purge may be reachable from '{ref}', whose name is not valid UTF-8",
+            hint="rename or delete that ref with git",
+        )
 
 
 def preview(store: GitStore, more: Tombstones) -> Preview:

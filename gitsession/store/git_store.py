@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias, get_args
@@ -357,6 +357,10 @@ class GitStore:
     def damaged_refs(self) -> dict[str, str]:
         """Return a description of the damage in each damaged ref file, by file name."""
         return self._files().state.git.refs.damage()
+
+    def ignored_refs(self) -> Sequence[str]:
+        """Return the refs whose names are not valid UTF-8. Only git creates such refs, and only git deletes them."""
+        return self._files().state.git.refs.list_ignored()
 
     def damage(self) -> list[str]:
         """Return the paths of damaged journal files, relative to the store's control directory.

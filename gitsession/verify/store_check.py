@@ -255,7 +255,8 @@ def files_of_refs(store: GitStore) -> list[Finding]:
     """Return the damage in the journal, in ref files, and in the files by which git recognizes a repository."""
     found = [Finding(name, what) for name, what in config.problems(store.git_dir).items()]
     found += [Finding("journal", f"{what} has damaged records") for what in store.damage()]
-    return found + [Finding(name, what, name) for name, what in store.damaged_refs().items()]
+    found += [Finding(name, what, name) for name, what in store.damaged_refs().items()]
+    return found + [Finding(name, "ignored: its name is not valid UTF-8") for name in store.ignored_refs()]
 
 
 def _new_files(store: GitStore, mark: VerifiedState, now: VerifiedState) -> list[Finding]:
