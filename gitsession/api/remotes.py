@@ -124,6 +124,8 @@ class Remotes:
         criteria = [("project", value, Scope(projects=(value,))) for value in remote.scope.projects]
         criteria += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
         criteria += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
+        if not criteria:
+            return []  # the first read of the catalog can take minutes
         catalogue = self._opened.catalogues.get()
         return [(kind, value) for kind, value, scope in criteria if not sessions_in(scope, catalogue)]
 

@@ -11,6 +11,7 @@ from raw import git, git_bytes
 from remotes import forge, hub
 
 from gitsession import Message, Session, Store
+from gitsession.index import catalogue
 
 KEY = "AKIA" + "Z3KQ7XJ2M5TB6WPL"  # joined here, so that this file does not seem to contain a key
 
@@ -181,3 +182,15 @@ def test_pull_does_not_confirm_the_first_push(run: Run, here: Path) -> None:
 def test_empty_scope_is_rejected(run: Run, limit: str) -> None:
     assert "is empty" in run("remote", "add", "origin", "hub.git", limit, "", code=2, err=True)
     assert "origin" not in run("remote", code=1)
+
+
+def test_remote_without_a_scope_is_added_and_synced_without_the_catalog(tmp_path: Path, server: Path) -> None:
+    """The first read of the catalog of a large store takes minutes."""
+    path = tmp_path / "store.git"
+    with Store.create(path) as store:
+        begun(store, "pi", "hello")
+    with Store.open(path) as store:
+        remote = store.remotes.add("origin", str(server))
+        assert store.remotes.unmatched_scope(remote) == []
+        assert store.remotes.sync().pushed
+    assert not (path / catalogue.FILE).exists()
