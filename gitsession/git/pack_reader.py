@@ -110,7 +110,11 @@ class Packs:
     def contains(self, oid: Oid) -> bool:
         """Return whether an index lists the object."""
         raw = bytes.fromhex(oid)
-        return any(index.find(raw) is not None for _, index in self._likely_first())
+        for name, index in self._likely_first():
+            if index.find(raw) is not None:
+                self._search_first(name)
+                return True
+        return False
 
     def read(self, oid: Oid) -> tuple[Kind, bytes] | None:
         """Return an object; ``None`` if no index lists it. Raises ``Corrupt``, and ``Unavailable`` if it is too large.

@@ -280,6 +280,28 @@ def test_many_packs_do_not_use_up_the_files_a_process_may_open(tmp_path: Path) -
     assert len(os.listdir("/proc/self/fd")) < before + 80
 
 
+def test_pack_that_had_the_last_object_is_searched_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first sync asks for the tips of all branches, and those of one session are in one pack."""
+    (tmp_path / "objects/pack").mkdir(parents=True)
+    packs = [
+        {oid_of("blob", data): ("blob", data) for data in (b"%d" % n for n in range(at, at + 50))} for at in (0, 50)
+    ]
+    for objects in packs:
+        write_pack(tmp_path / "objects", objects, tmp_path / "keep", sync=False)
+    searched = 0
+    find = PackIndex.find
+
+    def counted(index: PackIndex, raw: bytes) -> int | None:
+        nonlocal searched
+        searched += 1
+        return find(index, raw)
+
+    monkeypatch.setattr(PackIndex, "find", counted)
+    door = VerifiedRepository(tmp_path)
+    assert all(door.contains(oid) for objects in packs for oid in objects)
+    assert searched <= 102  # at most one search more when the pack changes
+
+
 def test_pack_that_is_read_as_a_whole_has_the_same_objects(tmp_path: Path) -> None:
     """A damaged object is reported in both ways of reading, and the other objects are read in both."""
     (tmp_path / "objects/pack").mkdir(parents=True)
