@@ -155,7 +155,8 @@ class Remotes:
         found = self._remote(remote)
         among = self._scope_sids(found)
         sids, archived, updates_archive = pushing.sessions_to_send(self._objects, found, among)
-        rows = tuple(row for row in self._opened.catalogues.get().sessions() if row.sid in sids)
+        listed = self._opened.catalogues.get().sessions() if sids else ()  # its first read can take minutes
+        rows = tuple(row for row in listed if row.sid in sids)
         unlisted = sorted(sids - {row.sid for row in rows})
         return PushPlan(found.name, rows, tuple(sorted(archived)), tuple(unlisted), updates_archive)
 

@@ -48,6 +48,8 @@ _FRESH_NS = 1_000_000_000
 
 _SEARCHED_BYTES_MIN = 1 << 16
 _SEARCHES_MAX = 32
+_KEPT_MIN = 10_000
+"""Smallest number of refs in a list that is kept until ``packed-refs`` changes."""
 _LINE_BYTES_MAX = 1024
 """Limit for the lines that a search in ``packed-refs`` accepts. A name of gitsession has at most 200 bytes."""
 _AROUND_BYTES = (8 * _LINE_BYTES_MAX, 64 * _LINE_BYTES_MAX)
@@ -185,6 +187,8 @@ class RefReader:
         """The content that was read last, if it is compared with the next one."""
         self._packed = b""
         self._bad: list[bytes] = []
+        self._listed: tuple[bytes, dict[str, Mapping[str, RefValue]]] = b"", {}
+        """Lines of ``packed-refs``, and the long lists of refs in them by the prefix of the names."""
 
     def read(self, name: str) -> RefValue | None:
         """Return the value of ``name``; do not follow a symbolic ref.
@@ -207,14 +211,17 @@ class RefReader:
         """Return the value of ``name`` in ``packed-refs``."""
         return self._packed_from(f"{name}\n").get(name)  # the line, and not those of the refs below ``name``
 
-    def list(self, prefix: str) -> dict[str, RefValue]:
+    def list(self, prefix: str) -> Mapping[str, RefValue]:
         """Return the values of all refs whose names start with ``prefix``, in order.
 
         Like git, ignore invalid files. Names that are not valid UTF-8 are ignored too: only git itself creates them.
         """
         loose = self.list_loose(prefix)
         packed = self._packed_from(prefix)
-        return dict(sorted((packed | loose).items())) if loose else packed
+        if not loose:
+            return packed
+        found = {**packed, **loose}
+        return found if len(found) == len(packed) else dict(sorted(found.items()))
 
     def list_loose(self, prefix: str) -> dict[str, RefValue]:
         """Return the loose refs whose names start with ``prefix``."""
@@ -262,17 +269,28 @@ class RefReader:
         loose = map(os.fsencode, self._loose("refs", "refs/"))
         return sorted({name.decode("utf-8", "backslashreplace") for name in (*packed, *loose) if not _is_utf8(name)})
 
-    def _packed_from(self, prefix: str) -> dict[str, RefValue]:
+    def _packed_from(self, prefix: str) -> Mapping[str, RefValue]:
         """Return the packed refs whose names, followed by a line feed, start with ``prefix``, in order.
 
         Most processes read few refs, and the file has several lines for each session. So the first reads search the
-        file, and only further reads load it.
+        file, and only further reads load it. A sync lists all refs several times, so long lists are kept.
         """
-        found = None
         if self._searches < _SEARCHES_MAX and self._packed_status() != self._seen:
             self._searches += 1
             found = _lines_around(self._packed_path, prefix)
-        return _packed_from(self._packed_refs() if found is None else found, prefix)
+            if found is not None:
+                return _packed_from(found, prefix)
+        lines = self._packed_refs()
+        owner, kept = self._listed
+        if owner is not lines:
+            kept = {}
+            self._listed = lines, kept
+        if prefix in kept:
+            return kept[prefix]
+        listed = _packed_from(lines, prefix)
+        if len(listed) >= _KEPT_MIN:
+            kept[prefix] = listed
+        return listed
 
     def _packed_refs(self) -> bytes:
         """Return the sorted lines of ``packed-refs``; read the file again if it may have changed.

@@ -324,7 +324,7 @@ class StoreState:
         found = self.git.refs.list(prefix)
         if not pending:
             return found
-        return {name: value for name, value in sorted((found | pending).items()) if value is not None}
+        return {name: value for name, value in sorted({**found, **pending}.items()) if value is not None}
 
     def value(self, name: str) -> RefValue | None:
         """Return the value of a ref. Needs an up-to-date journal."""

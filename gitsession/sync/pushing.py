@@ -195,8 +195,7 @@ def _wanted(
     local = store.refs(HEADS)
     if among is not None and refs.TOMBSTONES in local:
         local = _with_tombstones_in_scope(store, remote, local, among)
-    # A set difference, because a store can have tens of thousands of refs that the remote has, too.
-    unsent = local.items() - {(remote.local_ref_of(name), oid) for name, oid in seen.items()}
+    unsent = remote.unseen(local, seen)
     for ref, oid in sorted(unsent, key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])):
         if not _is_sendable(remote, ref) or ref in leave or not fits(ref):
             continue

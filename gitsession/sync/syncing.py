@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 
@@ -39,6 +39,9 @@ from gitsession.validation.validate import FetchedReader, validate_fetched
 ATTEMPTS = 6
 
 _QUIET = TransportOptions()
+
+_NAMED_MAX = 1_000
+"""Maximum number of refs whose names are in the command line of a fetch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -435,19 +438,33 @@ def _fetch(
     if remote.is_plain and not (tracked or store.refs(refs.SESSIONS) or store.refs(refs.TRASH)):
         with suppress(RejectedTransfer):
             return {remote.tracking(ref): oid for ref, oid in quarantine.clone(options).items()}, {}
+    if len(tracked) >= transport.TRACKING_REFS_MAX:  # git then takes longer to compare all refs than to connect twice
+        listed = _listed(quarantine, remote, options)
+        moved = [name for name, (_, oid) in listed.items() if tracked.get(name) != oid]
+        if len(moved) <= _NAMED_MAX:
+            refused = _fetch_named(quarantine, remote, [listed[name][0] for name in moved], options)
+            quarantine.cut_off()
+            now = quarantine.refs(remote.tracks) if moved else tracked
+            return {name: now[name] for name in listed if name in now}, refused
     refused = {}
     try:
         transport.fetch(quarantine.git_dir, remote, remote.fetched(), options, tracking_refs=len(tracked))
     except RejectedTransfer as error:
-        remote_refs = transport.advertised(quarantine.git_dir, remote, options)
         tracking = quarantine.refs(remote.tracks)
-        local_names = {far: ref for far in remote_refs if (ref := remote.local_ref(far)) is not None}
-        todo = [far for far, ref in local_names.items() if tracking.get(remote.tracking(ref)) != remote_refs[far]]
-        if not todo:
+        listed = _listed(quarantine, remote, options)
+        missing = [far for name, (far, oid) in listed.items() if tracking.get(name) != oid]
+        if not missing:
             raise
-        refused = _fetch_halves(quarantine, remote, todo, options, str(error))
+        refused = _fetch_halves(quarantine, remote, missing, options, str(error))
     quarantine.cut_off()
     return quarantine.refs(remote.tracks), refused
+
+
+def _listed(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, tuple[str, Oid]]:
+    """Ask the remote for its refs; return their names there and their values by remote-tracking ref."""
+    advertised = transport.advertised(quarantine.git_dir, remote, options)
+    named = ((remote.local_ref(far), far, oid) for far, oid in advertised.items())
+    return {remote.tracking(ref): (far, oid) for ref, far, oid in named if ref is not None}
 
 
 def fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oid], options: TransportOptions) -> None:
@@ -467,20 +484,31 @@ def fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oi
         quarantine.fetch_objects(missing, options)
 
 
-def _fetch_halves(
-    quarantine: Quarantine, remote: Remote, todo: list[str], options: TransportOptions, why: str
+def _fetch_named(
+    quarantine: Quarantine, remote: Remote, names: Sequence[str], options: TransportOptions
 ) -> dict[str, SyncedBranch]:
-    if len(todo) == 1:
-        ref = remote.local_ref(todo[0]) or todo[0]
-        return {ref: SyncedBranch(ref, "refused", why=why)}
+    """Fetch the refs with these names at the remote; return the outcomes for those that git rejects."""
     refused: dict[str, SyncedBranch] = {}
-    for half in (todo[: len(todo) // 2], todo[len(todo) // 2 :]):
-        specs = [f"+{far}:{remote.tracking(remote.local_ref(far) or far)}" for far in half]
+    for start in range(0, len(names), _NAMED_MAX):
+        chunk = names[start : start + _NAMED_MAX]
+        specs = [f"+{far}:{remote.tracking(remote.local_ref(far) or far)}" for far in chunk]
         try:
             transport.fetch(quarantine.git_dir, remote, specs, options)
         except RejectedTransfer as error:
-            refused |= _fetch_halves(quarantine, remote, half, options, str(error))
+            refused |= _fetch_halves(quarantine, remote, chunk, options, str(error))
     return refused
+
+
+def _fetch_halves(
+    quarantine: Quarantine, remote: Remote, names: Sequence[str], options: TransportOptions, why: str
+) -> dict[str, SyncedBranch]:
+    """Fetch refs that git rejected together. ``why``: the reason of the rejection."""
+    if len(names) == 1:
+        ref = remote.local_ref(names[0]) or names[0]
+        return {ref: SyncedBranch(ref, "refused", why=why)}
+    middle = len(names) // 2
+    first, second = (_fetch_named(quarantine, remote, half, options) for half in (names[:middle], names[middle:]))
+    return first | second
 
 
 def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) -> set[str]:

@@ -78,11 +78,13 @@ _CONFIG = """\
 [pack]
 	useBitmaps = false
 [core]
+	abbrev = 40
 	alternateRefsCommand = true
 """
 """The configuration of a quarantine.
 
-The refs of the store that matter are in the quarantine, so git need not list those of the store.
+The refs of the store that matter are in the quarantine, so git need not list those of the store. With short object ids,
+git would search all packs for the shortest unique id of every ref of the remote, even if it shows none of them.
 A plain `git repack -a` in a bare repository writes a bitmap. With a bitmap, a push of one entry walks all archived
 histories.
 """
@@ -268,7 +270,10 @@ many refs, and a server with gitsession's hooks limits the number of entries.
 """
 
 TRACKING_REFS_MAX = 10_000
-"""Number of remote-tracking refs from which a fetch does not show git's progress, because git prunes faster then."""
+"""Number of remote-tracking refs from which a fetch asks only for refs that have moved, if these are few.
+
+A fetch of all refs does not show git's progress then, because git prunes faster without it.
+"""
 
 REJECTED_ENOUGH = 8
 """Number of rejected pushes of single sessions after which the next sessions are chosen at random.

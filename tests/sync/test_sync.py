@@ -69,9 +69,16 @@ def two(tmp_path):
         store.close()
 
 
+@pytest.fixture(params=[1, 10_000], ids=["many refs", "few refs"])
+def refs_max(request, monkeypatch):
+    """Set the number of remote-tracking refs from which only those that have moved are fetched."""
+    monkeypatch.setattr(transport, "TRACKING_REFS_MAX", request.param)
+
+
 # ---- outcomes of refs
 
 
+@pytest.mark.usefixtures("refs_max")
 def test_entry_reaches_the_other_store(two):
     say(two.a, two.sid, "more")
     assert sync(two.a) == {"main": "ahead"}
@@ -81,6 +88,7 @@ def test_entry_reaches_the_other_store(two):
     two.clean()
 
 
+@pytest.mark.usefixtures("refs_max")
 def test_new_sessions_and_branches_are_fetched(two):
     begun(two.a, "another")
     session(two.a, two.sid).branch("side")
@@ -460,6 +468,7 @@ def test_plain_git_that_prunes_deletes_no_branch(two, command):
     assert two.everywhere()
 
 
+@pytest.mark.usefixtures("refs_max")
 def test_session_fetched_by_plain_git_survives_its_deletion_at_the_remote(two):
     """Another program's ``push --prune`` may have deleted the only other copy."""
     gone = begun(two.a, "only at the hub").id
@@ -476,9 +485,8 @@ def test_session_fetched_by_plain_git_survives_its_deletion_at_the_remote(two):
     assert refs.leaf(gone) in there(two.hub)
 
 
-@pytest.mark.parametrize("tracking_refs_max", [1, 10_000])
-def test_remote_that_was_replaced_by_an_empty_one_receives_all_again(two, monkeypatch, tracking_refs_max):
-    monkeypatch.setattr(transport, "TRACKING_REFS_MAX", tracking_refs_max)
+@pytest.mark.usefixtures("refs_max")
+def test_remote_that_was_replaced_by_an_empty_one_receives_all_again(two):
     before = there(two.hub)
     shutil.rmtree(two.hub)
     hub(two.hub)
@@ -616,6 +624,7 @@ def bad_entry(two, ref):
     return new
 
 
+@pytest.mark.usefixtures("refs_max")
 def test_invalid_entry_reaches_no_ref_and_no_pack(two):
     other = begun(two.a, "good").id
     sync(two.a)
@@ -632,6 +641,7 @@ def test_invalid_entry_reaches_no_ref_and_no_pack(two):
     assert_clean(two.b)
 
 
+@pytest.mark.usefixtures("refs_max")
 def test_ref_rejected_by_fsck_does_not_stop_others(two):
     """The fetch of all refs fails if fsck rejects an object. Each ref is then fetched alone."""
     git(two.hub, "config", "transfer.fsckObjects", "false")
@@ -652,6 +662,31 @@ def test_ref_rejected_by_fsck_does_not_stop_others(two):
     assert not two.b.contains(new)
 
 
+@pytest.mark.parametrize("named_max", [1, 3, 1_000])
+def test_of_many_refs_only_those_that_have_moved_are_fetched(two, monkeypatch, named_max):
+    monkeypatch.setattr(transport, "TRACKING_REFS_MAX", 1)
+    monkeypatch.setattr(syncing, "_NAMED_MAX", named_max)
+    fetched, fetch = [], transport.fetch
+
+    def recorded(git_dir, of, specs, *args, **more):
+        fetched.append(list(specs))
+        return fetch(git_dir, of, specs, *args, **more)
+
+    monkeypatch.setattr(transport, "fetch", recorded)
+    assert sync(two.b) == {}
+    assert fetched == []
+    new = begun(two.a, "another").id
+    say(two.a, two.sid, "more")
+    sync(two.a)
+    fetched.clear()
+    sync(two.b)
+    moved = [refs.leaf(two.sid), refs.leaf(new), refs.meta(new)]
+    named = [f"+{ref}:{remote(two.b).tracking(ref)}" for ref in moved]
+    assert [sorted(specs) for specs in fetched] == [sorted(named if named_max >= 3 else remote(two.b).fetched())]
+    assert said(two.b, two.sid) == {"main": ["hi", "more"]}
+    two.clean()
+
+
 NAMES = ["sessions/x/main", "sessions/20260201-aaaaaaaaaaaaa/Main", "sessions/20260201-aaaaaaaaaaaaa/main.lockk"]
 
 
@@ -663,6 +698,7 @@ def test_ref_with_an_unknown_name_is_not_fetched(two, name):
     assert f"refs/heads/{name}" not in shared(two.b)
 
 
+@pytest.mark.usefixtures("refs_max")
 def test_other_branches_of_the_remote_are_ignored(two):
     git(two.hub, "update-ref", "refs/heads/notes", there(two.hub)[refs.leaf(two.sid)])
     git(two.hub, "update-ref", "refs/heads/mainline", there(two.hub)[refs.leaf(two.sid)])
