@@ -125,7 +125,7 @@ class Remotes:
         criteria += [("agent", value, Scope(agents=(value,))) for value in remote.scope.agents]
         criteria += [("label", value, Scope(labels=(value,))) for value in remote.scope.labels]
         if not criteria:
-            return []  # the first read of the catalog can take minutes
+            return []  # do not read the catalog: its first read can take minutes
         catalogue = self._opened.catalogues.get()
         return [(kind, value) for kind, value, scope in criteria if not sessions_in(scope, catalogue)]
 
@@ -155,7 +155,7 @@ class Remotes:
         found = self._remote(remote)
         among = self._scope_sids(found)
         sids, archived, updates_archive = pushing.sessions_to_send(self._objects, found, among)
-        listed = self._opened.catalogues.get().sessions() if sids else ()  # its first read can take minutes
+        listed = self._opened.catalogues.get().sessions() if sids else ()  # as above
         rows = tuple(row for row in listed if row.sid in sids)
         unlisted = sorted(sids - {row.sid for row in rows})
         return PushPlan(found.name, rows, tuple(sorted(archived)), tuple(unlisted), updates_archive)

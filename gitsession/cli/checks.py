@@ -104,7 +104,11 @@ def _store_checks(app: App) -> Iterator[Check]:
     for name, what in objects.damaged_refs().items():
         yield Check("refs", f"{name} {what}", _REPAIR)
     for name in objects.ignored_refs():
-        yield Check("refs", f"{name} is ignored: its name is not valid UTF-8", "rename or delete it with git")
+        yield Check(
+            "refs",
+            f"{name} is ignored: its name is not valid UTF-8",
+            "delete it with `gitsession git update-ref -d REF`",
+        )
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):
             yield Check("refs", f"{name} points at {value[:12]}, which does not exist", _REPAIR)

@@ -48,8 +48,8 @@ _FRESH_NS = 1_000_000_000
 
 _SEARCHED_BYTES_MIN = 1 << 16
 _SEARCHES_MAX = 32
-_KEPT_MIN = 10_000
-"""Smallest number of refs in a list that is kept until ``packed-refs`` changes."""
+_CACHED_REFS_MIN, _CACHED_LISTS_MAX = 10_000, 2
+"""Number of refs from which a list is cached until ``packed-refs`` changes, and maximum number of cached lists."""
 _LINE_BYTES_MAX = 1024
 """Limit for the lines that a search in ``packed-refs`` accepts. A name of gitsession has at most 200 bytes."""
 _AROUND_BYTES = (8 * _LINE_BYTES_MAX, 64 * _LINE_BYTES_MAX)
@@ -187,8 +187,8 @@ class RefReader:
         """The content that was read last, if it is compared with the next one."""
         self._packed = b""
         self._bad: list[bytes] = []
-        self._listed: tuple[bytes, dict[str, Mapping[str, RefValue]]] = b"", {}
-        """Lines of ``packed-refs``, and the long lists of refs in them by the prefix of the names."""
+        self._cached: tuple[bytes, dict[str, Mapping[str, RefValue]]] = b"", {}
+        """Lines of ``packed-refs``, and long lists of the refs in these lines, by the prefix of their names."""
 
     def read(self, name: str) -> RefValue | None:
         """Return the value of ``name``; do not follow a symbolic ref.
@@ -215,6 +215,7 @@ class RefReader:
         """Return the values of all refs whose names start with ``prefix``, in order.
 
         Like git, ignore invalid files. Names that are not valid UTF-8 are ignored too: only git itself creates them.
+        The caller must not change the result, which may be returned again.
         """
         loose = self.list_loose(prefix)
         packed = self._packed_from(prefix)
@@ -228,7 +229,7 @@ class RefReader:
         loose = {}
         for name in self._loose(prefix.rpartition("/")[0], prefix):
             value = _value(_content(f"{self._root}/{name}") or b"")
-            if value is not None and _is_utf8(os.fsencode(name)):
+            if value is not None and is_utf8(os.fsencode(name)):
                 loose[name] = value
         return loose
 
@@ -254,7 +255,7 @@ class RefReader:
         found = {}
         for name in self._loose("refs", "refs/"):
             raw = _content(f"{self._root}/{name}")
-            if raw is not None and _value(raw) is None:
+            if raw is not None and _value(raw) is None and is_utf8(os.fsencode(name)):
                 found[name] = _problem(raw)
         self._packed_refs()
         if self._bad:
@@ -262,34 +263,33 @@ class RefReader:
             found[PACKED_REFS] = f"contains {lines} {_excerpt(self._bad[0])}"
         return found
 
-    def list_ignored(self) -> Sequence[str]:
-        """Return the names that are not valid UTF-8, with a backslash escape for each other byte."""
+    def list_invalid_names(self, prefix: str) -> Sequence[str]:
+        """Return the names that start with ``prefix`` and are not valid UTF-8, with backslash escapes."""
         lines = self._packed_refs()
-        packed = [] if _is_utf8(lines) else [line[41:] for line in lines.split(b"\n")]
-        loose = map(os.fsencode, self._loose("refs", "refs/"))
-        return sorted({name.decode("utf-8", "backslashreplace") for name in (*packed, *loose) if not _is_utf8(name)})
+        packed = [] if is_utf8(lines) else [line[41:] for line in lines.split(b"\n")]
+        loose = map(os.fsencode, self._loose(prefix.rpartition("/")[0], prefix))
+        invalid = {name for name in (*packed, *loose) if name.startswith(prefix.encode()) and not is_utf8(name)}
+        return sorted(name.decode("utf-8", "backslashreplace") for name in invalid)
 
     def _packed_from(self, prefix: str) -> Mapping[str, RefValue]:
         """Return the packed refs whose names, followed by a line feed, start with ``prefix``, in order.
 
         Most processes read few refs, and the file has several lines for each session. So the first reads search the
-        file, and only further reads load it. A sync lists all refs several times, so long lists are kept.
+        file, and only further reads load it. A sync lists all refs several times, so long lists are cached.
         """
         if self._searches < _SEARCHES_MAX and self._packed_status() != self._seen:
             self._searches += 1
             found = _lines_around(self._packed_path, prefix)
             if found is not None:
-                return _packed_from(found, prefix)
+                return _refs_in_lines(found, prefix)
         lines = self._packed_refs()
-        owner, kept = self._listed
-        if owner is not lines:
-            kept = {}
-            self._listed = lines, kept
-        if prefix in kept:
-            return kept[prefix]
-        listed = _packed_from(lines, prefix)
-        if len(listed) >= _KEPT_MIN:
-            kept[prefix] = listed
+        of_lines, lists = self._cached
+        if prefix in lists and of_lines is lines:
+            return lists[prefix]
+        listed = _refs_in_lines(lines, prefix)
+        if len(listed) >= _CACHED_REFS_MIN:
+            older = list(lists.items())[1 - _CACHED_LISTS_MAX :] if of_lines is lines else []
+            self._cached = lines, {**dict(older), prefix: listed}
         return listed
 
     def _packed_refs(self) -> bytes:
@@ -323,10 +323,10 @@ class RefReader:
 def _value(raw: bytes) -> RefValue | None:
     """Return the value in the content of a ref file; ``None`` if git could not have written it, or it is not UTF-8."""
     found = _VALUE.fullmatch(raw)
-    return found[1].decode() if found and _is_utf8(raw) else None
+    return found[1].decode() if found and is_utf8(raw) else None
 
 
-def _is_utf8(data: bytes) -> bool:
+def is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -451,7 +451,7 @@ def _search(fd: int, size: int, wanted: bytes) -> bytes | None:
     return None
 
 
-def _packed_from(data: bytes, prefix: str) -> dict[str, RefValue]:
+def _refs_in_lines(data: bytes, prefix: str) -> dict[str, RefValue]:
     """Return the packed refs whose names, followed by a line feed, start with ``prefix``, in order.
 
     Every character of a name is greater than the line feed, so the lines are in the order of the names. Binary searches
@@ -465,9 +465,10 @@ def _packed_from(data: bytes, prefix: str) -> dict[str, RefValue]:
     bound = wanted.rstrip(b"\xff")  # to increment the last byte gives the first name after all names with the prefix
     end = _find_line(data, bound[:-1] + bytes([bound[-1] + 1])) if bound else len(data)
     found = data[start:end]
-    if not _is_utf8(found):
-        found = b"".join(line for line in found.splitlines(keepends=True) if _is_utf8(line))
-    lines = found.decode().split("\n")
+    try:
+        lines = found.decode().split("\n")
+    except UnicodeDecodeError:
+        lines = [line.decode() for line in found.split(b"\n") if is_utf8(line)]
     return {line[41:]: line[:40] for line in lines[:-1]}
 
 

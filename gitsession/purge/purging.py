@@ -26,7 +26,7 @@ from gitsession.dataclass import dataclass
 from gitsession.durable import replace as replace_file
 from gitsession.durable import sync_directory
 from gitsession.errors import Ambiguous, Corrupt, MissingObject, RefMoved, Refused, Unavailable
-from gitsession.git import process
+from gitsession.git import process, ref_files
 from gitsession.git.types import Kind, Oid, Reader, RefValue
 from gitsession.purge import derived_files, notes, select_objects
 from gitsession.purge.rewriting import Rewriter, rewrite_log
@@ -49,6 +49,7 @@ _NEW_VALUES_MAX = 256
 _WAIT = "when these processes have finished, run `gitsession doctor` to complete the purge"
 _HINT = "solve the problem, then run `gitsession doctor` to complete the purge"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
+_DELETE_REF = "delete the ref with `gitsession git update-ref -d REF`; its name is not valid UTF-8"
 
 _SEPARATE_REFS = (refs.OPLOG, refs.TOMBSTONES)
 _OWN_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")
@@ -146,11 +147,6 @@ def check(store: GitStore) -> None:
         raise Refused(
             "cannot purge: a damaged journal file may contain a copy of the content to purge",
             hint="run `gitsession repair` first",
-        )
-    for ref in store.ignored_refs():
-        raise Refused(
-            f"cannot purge: the content to purge may be reachable from '{ref}', whose name is not valid UTF-8",
-            hint="rename or delete that ref with git",
         )
 
 
@@ -281,7 +277,7 @@ def _move_refs(store: GitStore, tombstones: Tombstones) -> tuple[Rewriter, set[s
     """Execute step 2. Raises ``RefMoved`` if another process moves a ref at the same time."""
     rewriter = Rewriter(store, tombstones)
     ref_oids = _rewritable_refs(store)
-    _refuse_tags(store, rewriter)
+    _refuse_others(store, rewriter)
     scanned = progress.each("Scanning branches", ref_oids.items())
     new = {name: rewriter.ref(name, oid) for name, oid in scanned}
     new |= notes.rewrite_notes(store, tombstones, rewriter, new)
@@ -367,23 +363,25 @@ def _commit_refs(store: GitStore) -> dict[str, Oid]:
 def _is_commit(reader: Reader, oid: Oid) -> bool:
     try:
         kind: Kind = reader.read(oid)[0]
-    except (Corrupt, MissingObject):  # a tag (see ``_refuse_tags``), or a broken ref
+    except (Corrupt, MissingObject):  # a tag (see ``_refuse_others``), or a broken ref
         return False
     return kind == "commit"
 
 
-def _refuse_tags(store: GitStore, rewriter: Rewriter) -> None:
-    """Raise ``Refused`` if purged content is reachable from a tag.
+def _refuse_others(store: GitStore, rewriter: Rewriter) -> None:
+    """Raise ``Refused`` if purged content is reachable from a tag, or from a ref whose name is not valid UTF-8.
 
-    A tag may be signed, so only its owner may remove it.
+    A tag may be signed, so only its owner may remove it. The store ignores refs with such names.
     """
-    result = process.run(
-        store.git_dir, "for-each-ref", "--format=%(refname) %(objecttype) %(*objectname) %(*objecttype)"
-    )
-    for line in result.out.decode("utf-8", "replace").splitlines():
-        name, kind, *target = line.split(" ")
+    fields = "%(refname) %(objecttype) %(objectname) %(*objectname) %(*objecttype)"
+    for line in process.run(store.git_dir, "for-each-ref", f"--format={fields}").out.splitlines():
+        name, _, rest = line.partition(b" ")
+        kind, oid, *target = rest.decode().split(" ")
+        shown = name.decode("utf-8", "backslashreplace")
         if kind == "tag" and target[1:] == ["commit"] and rewriter.commit(target[0]) != target[0]:
-            raise Refused(f"cannot purge: the content to purge is reachable from the tag '{name}'", hint=_DELETE_TAG)
+            raise Refused(f"cannot purge: the content to purge is reachable from the tag '{shown}'", hint=_DELETE_TAG)
+        if kind == "commit" and not ref_files.is_utf8(name) and rewriter.commit(oid) != oid:
+            raise Refused(f"cannot purge: the content to purge is reachable from '{shown}'", hint=_DELETE_REF)
 
 
 @dataclass(frozen=True, slots=True)

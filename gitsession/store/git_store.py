@@ -359,8 +359,8 @@ class GitStore:
         return self._files().state.git.refs.damage()
 
     def ignored_refs(self) -> Sequence[str]:
-        """Return the refs whose names are not valid UTF-8. Only git creates such refs, and only git deletes them."""
-        return self._files().state.git.refs.list_ignored()
+        """Return the session refs whose names are not valid UTF-8. Only git can create and delete them."""
+        return self._files().state.git.refs.list_invalid_names(refs.SESSIONS)
 
     def damage(self) -> list[str]:
         """Return the paths of damaged journal files, relative to the store's control directory.

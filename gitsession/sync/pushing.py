@@ -195,7 +195,7 @@ def _wanted(
     local = store.refs(HEADS)
     if among is not None and refs.TOMBSTONES in local:
         local = _with_tombstones_in_scope(store, remote, local, among)
-    unsent = remote.unseen(local, seen)
+    unsent = _unsent(remote, local, seen)
     for ref, oid in sorted(unsent, key=lambda row: (row[0].startswith(refs.SESSIONS), row[0])):
         if not _is_sendable(remote, ref) or ref in leave or not fits(ref):
             continue
@@ -221,6 +221,15 @@ def _wanted(
             continue  # the remote has this history under the name that the branch had before it was renamed
         found[ref] = (oid, remote.remote_ref(name) or name)
     return seen, found, refused
+
+
+def _unsent(remote: Remote, local: Mapping[str, Oid], seen: Mapping[str, Oid]) -> list[tuple[str, Oid]]:
+    """Return the refs in ``local`` whose remote-tracking refs, in ``seen``, do not have the same values.
+
+    A store can have hundreds of thousands of refs, so names are not built by methods.
+    """
+    tracks, start = remote.tracks, len(HEADS)
+    return [(ref, oid) for ref, oid in local.items() if seen.get(tracks + ref[start:]) != oid]
 
 
 def _holds(store: GitStore, ref: str, new: Oid, old: Oid) -> bool:
@@ -262,7 +271,7 @@ def status_of(store: GitStore, remote: Remote, among: Collection[str] | None = N
     fits = in_scope(store, remote, among)
     sessions = store.refs(refs.SESSIONS).items()
     local = {name: oid for name, oid in sessions if remote.remote_ref(name) is not None and fits(name)}
-    unsent = {name: oid for name, oid in local.items() if seen.get(remote.tracking(name)) != oid}
+    unsent = dict(_unsent(remote, local, seen))
     noted = {name for to, name, _ in published.list_records(store.git_dir) if to == remote.name}
     entries = _count(store.git_dir, unsent.values(), seen.values()) if unsent else 0
     return RemoteStatus(remote, len(seen), tuple(unsent), entries, len(noted))

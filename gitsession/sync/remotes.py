@@ -114,14 +114,6 @@ class Remote:
         """The prefix of the remote-tracking refs of this remote."""
         return f"{refs.TRACKING}{self.name}/"
 
-    def unseen(self, local: Mapping[str, Oid], seen: Mapping[str, Oid]) -> list[tuple[str, Oid]]:
-        """Return the local refs and their values, without those whose remote-tracking refs have the same values.
-
-        ``seen``: the values of the remote-tracking refs. A store can have hundreds of thousands of refs.
-        """
-        tracks, start = self.tracks, len(HEADS)
-        return [(ref, oid) for ref, oid in local.items() if seen.get(tracks + ref[start:]) != oid]
-
     def local_ref_of(self, tracking: str) -> str:
         """Return the name of the local ref for a remote-tracking ref."""
         return HEADS + tracking.removeprefix(self.tracks)

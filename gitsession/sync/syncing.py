@@ -40,8 +40,12 @@ ATTEMPTS = 6
 
 _QUIET = TransportOptions()
 
-_NAMED_MAX = 1_000
-"""Maximum number of refs whose names are in the command line of a fetch."""
+_NAMED_MAX, _NAMED_CHARS_MAX = 300, 100_000
+"""Maximum number of refs that one fetch names, and of the characters of their names.
+
+git compares each name with every ref of the remote, so a fetch of all refs is faster than one of 1,000 names.
+"""
+_NO_REF = "couldn't find remote ref"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,7 @@ def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> Pul
     purging.apply(store)  # tombstones from a plain `git fetch`
     known = _known(store, remote)
     with Quarantine(store.git_dir, remote, known) as quarantine:
-        fetched = _fetched(store, remote, quarantine, options)
+        fetched = _fetched(store, remote, quarantine, known, options)
         accepted = _accepted(store, remote, quarantine, fetched, known)
         merged, moved = _move_in(store, remote, quarantine, fetched, accepted)
     published.forget(store.git_dir, remote.name)
@@ -272,9 +276,11 @@ def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> Pul
     return PullResult([found[ref] for ref in sorted(found)], stale if remote.is_named else {})
 
 
-def _fetched(store: GitStore, remote: Remote, quarantine: Quarantine, options: TransportOptions) -> _Fetched:
+def _fetched(
+    store: GitStore, remote: Remote, quarantine: Quarantine, known: Mapping[str, Oid], options: TransportOptions
+) -> _Fetched:
     """Fetch all refs of the remote. Raises ``Unavailable``, and ``Refused`` if the remote is not a store."""
-    tracking, refused = _fetch(store, quarantine, remote, options)
+    tracking, refused = _fetch(store, quarantine, remote, known, options)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     if ("promisor", "true") in remote.settings:
         fetch_sets(store, quarantine, local, options)
@@ -428,40 +434,49 @@ def _base(read: FetchedReader, local: Oid | None, fetched: Oid) -> Oid | None:
 
 
 def _fetch(
-    store: GitStore, quarantine: Quarantine, remote: Remote, options: TransportOptions
+    store: GitStore, quarantine: Quarantine, remote: Remote, known: Mapping[str, Oid], options: TransportOptions
 ) -> tuple[Mapping[str, Oid], dict[str, SyncedBranch]]:
     """Fetch all refs into ``quarantine``, and cut it off.
 
-    Return the remote-tracking refs, and the refs that git rejected. Raises ``Unavailable``.
+    Return the remote-tracking refs, and the refs that git rejected. ``known``: the refs in the new quarantine.
+    Raises ``Unavailable``.
     """
-    tracked = store.refs(remote.tracks)
+    values = {name: oid for name, oid in known.items() if not oid.startswith(SYMBOLIC)}
+    tracked = {name: oid for name, oid in values.items() if name.startswith(remote.tracks)}
     if remote.is_plain and not (tracked or store.refs(refs.SESSIONS) or store.refs(refs.TRASH)):
         with suppress(RejectedTransfer):
             return {remote.tracking(ref): oid for ref, oid in quarantine.clone(options).items()}, {}
-    if len(tracked) >= transport.TRACKING_REFS_MAX:  # git then takes longer to compare all refs than to connect twice
-        listed = _listed(quarantine, remote, options)
-        moved = [name for name, (_, oid) in listed.items() if tracked.get(name) != oid]
+    # git then takes longer to compare all refs than to connect twice. A repository of code may have many other refs.
+    if len(tracked) >= transport.MANY_TRACKING_REFS and not remote.is_shared:
+        listed = _list_remote_refs(quarantine, remote, options)
+        moved = [far for name, (far, oid) in listed.items() if tracked.get(name) != oid]
         if len(moved) <= _NAMED_MAX:
-            refused = _fetch_named(quarantine, remote, [listed[name][0] for name in moved], options)
+            refused = _fetch_named(quarantine, remote, moved, options)
             quarantine.cut_off()
-            now = quarantine.refs(remote.tracks) if moved else tracked
-            return {name: now[name] for name in listed if name in now}, refused
+            found = quarantine.refs(remote.tracks) if moved else tracked
+            gone = {name for name in found.keys() - listed.keys() if _is_fetched(remote, name)}
+            return {name: oid for name, oid in found.items() if name not in gone}, refused
     refused = {}
     try:
         transport.fetch(quarantine.git_dir, remote, remote.fetched(), options, tracking_refs=len(tracked))
-    except RejectedTransfer as error:
+    except RejectedTransfer:
         tracking = quarantine.refs(remote.tracks)
-        listed = _listed(quarantine, remote, options)
+        listed = _list_remote_refs(quarantine, remote, options)
         missing = [far for name, (far, oid) in listed.items() if tracking.get(name) != oid]
         if not missing:
             raise
-        refused = _fetch_halves(quarantine, remote, missing, options, str(error))
+        refused = _fetch_named(quarantine, remote, missing, options)
     quarantine.cut_off()
     return quarantine.refs(remote.tracks), refused
 
 
-def _listed(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, tuple[str, Oid]]:
-    """Ask the remote for its refs; return their names there and their values by remote-tracking ref."""
+def _is_fetched(remote: Remote, tracking: str) -> bool:
+    """Return whether a pull fetches the ref that this remote-tracking ref belongs to."""
+    return remote.remote_ref(remote.local_ref_of(tracking)) is not None
+
+
+def _list_remote_refs(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, tuple[str, Oid]]:
+    """Return the refs of the remote by remote-tracking ref: their names at the remote, and their values."""
     advertised = transport.advertised(quarantine.git_dir, remote, options)
     named = ((remote.local_ref(far), far, oid) for far, oid in advertised.items())
     return {remote.tracking(ref): (far, oid) for ref, far, oid in named if ref is not None}
@@ -487,25 +502,21 @@ def fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oi
 def _fetch_named(
     quarantine: Quarantine, remote: Remote, names: Sequence[str], options: TransportOptions
 ) -> dict[str, SyncedBranch]:
-    """Fetch the refs with these names at the remote; return the outcomes for those that git rejects."""
-    refused: dict[str, SyncedBranch] = {}
-    for start in range(0, len(names), _NAMED_MAX):
-        chunk = names[start : start + _NAMED_MAX]
-        specs = [f"+{far}:{remote.tracking(remote.local_ref(far) or far)}" for far in chunk]
+    """Fetch the refs with these names at the remote; return the outcomes for those that git rejects.
+
+    If git rejects any of them, or if there are too many for one command, each half is fetched alone.
+    """
+    if len(names) <= _NAMED_MAX and sum(map(len, names)) <= _NAMED_CHARS_MAX:
+        specs = [f"+{far}:{remote.tracking(remote.local_ref(far) or far)}" for far in names]
         try:
-            transport.fetch(quarantine.git_dir, remote, specs, options)
+            if specs:
+                transport.fetch(quarantine.git_dir, remote, specs, options)
+            return {}
         except RejectedTransfer as error:
-            refused |= _fetch_halves(quarantine, remote, chunk, options, str(error))
-    return refused
-
-
-def _fetch_halves(
-    quarantine: Quarantine, remote: Remote, names: Sequence[str], options: TransportOptions, why: str
-) -> dict[str, SyncedBranch]:
-    """Fetch refs that git rejected together. ``why``: the reason of the rejection."""
-    if len(names) == 1:
-        ref = remote.local_ref(names[0]) or names[0]
-        return {ref: SyncedBranch(ref, "refused", why=why)}
+            if len(names) == 1:
+                ref = remote.local_ref(names[0]) or names[0]
+                is_gone = _NO_REF in str(error)  # it was deleted since the refs were listed
+                return {} if is_gone else {ref: SyncedBranch(ref, "refused", why=str(error))}
     middle = len(names) // 2
     first, second = (_fetch_named(quarantine, remote, half, options) for half in (names[:middle], names[middle:]))
     return first | second

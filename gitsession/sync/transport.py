@@ -72,14 +72,13 @@ _CONFIG = """\
 [core]
 	repositoryformatversion = 0
 	bare = true
+	abbrev = 40
+	alternateRefsCommand = true
 [fetch]
 	fsckObjects = true
 	unpackLimit = 1
 [pack]
 	useBitmaps = false
-[core]
-	abbrev = 40
-	alternateRefsCommand = true
 """
 """The configuration of a quarantine.
 
@@ -269,10 +268,11 @@ The remote lists all its refs once per chunk, so many small chunks are slow. In 
 many refs, and a server with gitsession's hooks limits the number of entries.
 """
 
-TRACKING_REFS_MAX = 10_000
-"""Number of remote-tracking refs from which a fetch asks only for refs that have moved, if these are few.
+MANY_TRACKING_REFS = 10_000
+"""Number of remote-tracking refs from which a fetch first lists the refs of the remote.
 
-A fetch of all refs does not show git's progress then, because git prunes faster without it.
+If few of them have moved, it fetches only these. Otherwise it fetches all refs without git's progress, because git
+prunes faster with ``--quiet``.
 """
 
 REJECTED_ENOUGH = 8
@@ -369,7 +369,7 @@ def fetch(
     """
     arguments = ["-c", "core.fsync=objects", "fetch", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"]
     # For each ref that it prunes, git 2.39 reads all refs, to warn of symbolic refs to it, except with --quiet.
-    arguments += ["--quiet"] if tracking_refs >= TRACKING_REFS_MAX else []
+    arguments += ["--quiet"] if tracking_refs >= MANY_TRACKING_REFS else []
     arguments += ["--no-recurse-submodules", "--prune", "--refmap="]
     arguments += [options.progress, "--end-of-options", remote.address]
     result = options.run(git_dir, *arguments, *specs)
@@ -399,8 +399,9 @@ def advertising(git_dir: Path, remote: Remote, options: TransportOptions) -> Ite
             result = answer or transferred()
             if result.code:
                 raise failure(remote, result)
-            lines = (line.split("\t") for line in result.out.decode("utf-8", "replace").splitlines())
-            return {parts[1]: parts[0] for parts in lines if len(parts) == 2}
+            lines = result.out.split(b"\n")
+            rows = (line.decode().split("\t") for line in lines if ref_files.is_utf8(line))
+            return {row[1]: row[0] for row in rows if len(row) == 2}
 
         yield refs_of_remote
 

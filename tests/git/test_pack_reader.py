@@ -297,8 +297,8 @@ def test_pack_that_had_the_last_object_is_searched_first(tmp_path: Path, monkeyp
         return find(index, raw)
 
     monkeypatch.setattr(PackIndex, "find", counted)
-    door = VerifiedRepository(tmp_path)
-    assert all(door.contains(oid) for objects in packs for oid in objects)
+    repository = VerifiedRepository(tmp_path)
+    assert all(repository.contains(oid) for objects in packs for oid in objects)
     assert searched <= 102  # at most one search more when the pack changes
 
 

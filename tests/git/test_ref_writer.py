@@ -32,6 +32,11 @@ def git_dir(tmp_path: Path) -> Path:
     return tmp_path / "store.git"
 
 
+@pytest.fixture(autouse=True, params=[0, 10_000], ids=["cached lists", "no cached lists"])
+def cached_refs_min(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ref_files, "_CACHED_REFS_MIN", request.param)
+
+
 @pytest.fixture
 def refs(git_dir: Path) -> RefReader:
     return RefReader(git_dir)
@@ -635,5 +640,5 @@ def test_packed_refs_with_a_prefix_are_found(names, prefixes):
     valid = [name for name in sorted(names) if b"\xff" not in name]  # names that are not UTF-8 are ignored
     for prefix in prefixes:
         wanted = [name for name in valid if name.startswith(prefix)]
-        found = ref_files._packed_from(lines, os.fsdecode(b"refs/" + prefix))
+        found = ref_files._refs_in_lines(lines, os.fsdecode(b"refs/" + prefix))
         assert found == {f"refs/{name.decode()}": OID for name in wanted}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import zlib
@@ -72,7 +73,7 @@ def two(tmp_path):
 @pytest.fixture(params=[1, 10_000], ids=["many refs", "few refs"])
 def refs_max(request, monkeypatch):
     """Set the number of remote-tracking refs from which only those that have moved are fetched."""
-    monkeypatch.setattr(transport, "TRACKING_REFS_MAX", request.param)
+    monkeypatch.setattr(transport, "MANY_TRACKING_REFS", request.param)
 
 
 # ---- outcomes of refs
@@ -643,7 +644,7 @@ def test_invalid_entry_reaches_no_ref_and_no_pack(two):
 
 @pytest.mark.usefixtures("refs_max")
 def test_ref_rejected_by_fsck_does_not_stop_others(two):
-    """The fetch of all refs fails if fsck rejects an object. Each ref is then fetched alone."""
+    """A fetch of several refs fails if fsck rejects an object. Each ref is then fetched alone."""
     git(two.hub, "config", "transfer.fsckObjects", "false")
     other = begun(two.a, "good").id
     sync(two.a)
@@ -662,9 +663,9 @@ def test_ref_rejected_by_fsck_does_not_stop_others(two):
     assert not two.b.contains(new)
 
 
-@pytest.mark.parametrize("named_max", [1, 3, 1_000])
-def test_of_many_refs_only_those_that_have_moved_are_fetched(two, monkeypatch, named_max):
-    monkeypatch.setattr(transport, "TRACKING_REFS_MAX", 1)
+@pytest.mark.parametrize("named_max", [1, 3, 300])
+def test_with_many_refs_only_moved_refs_are_fetched(two, monkeypatch, named_max):
+    monkeypatch.setattr(transport, "MANY_TRACKING_REFS", 1)
     monkeypatch.setattr(syncing, "_NAMED_MAX", named_max)
     fetched, fetch = [], transport.fetch
 
@@ -685,6 +686,77 @@ def test_of_many_refs_only_those_that_have_moved_are_fetched(two, monkeypatch, n
     assert [sorted(specs) for specs in fetched] == [sorted(named if named_max >= 3 else remote(two.b).fetched())]
     assert said(two.b, two.sid) == {"main": ["hi", "more"]}
     two.clean()
+
+
+def test_ref_that_is_deleted_during_a_pull_is_not_refused(two, monkeypatch):
+    monkeypatch.setattr(transport, "MANY_TRACKING_REFS", 1)
+    gone, kept = begun(two.a, "gone").id, begun(two.a, "kept").id
+    sync(two.a)
+    advertised = transport.advertised
+
+    def then_deleted(*args):
+        listed = advertised(*args)
+        for ref in (refs.leaf(gone), refs.meta(gone)):
+            git(two.hub, "update-ref", "-d", ref)
+        return listed
+
+    monkeypatch.setattr(transport, "advertised", then_deleted)
+    assert not syncing.pull(two.b, remote(two.b)).of("refused")
+    assert said(two.b, kept) == {"main": ["kept"]}
+    assert said(two.b, gone) == {}
+
+
+@pytest.mark.usefixtures("refs_max")
+@pytest.mark.parametrize("name", [b"caf\xe9", "main\u2028x".encode(), "main\u0085x".encode()])
+def test_ref_with_a_strange_name_hides_no_other_ref(two, name):
+    old = there(two.hub)[refs.leaf(two.sid)]
+    say(two.a, two.sid, "more")
+    sync(two.a)
+    with (two.hub / "packed-refs").open("ab") as packed:
+        packed.write(old.encode() + b" " + refs.leaf(two.sid, "").encode() + name + b"\n")
+    refused = syncing.pull(two.b, remote(two.b)).of("refused")
+    assert [one.ref.encode() for one in refused] in ([], [refs.leaf(two.sid, "").encode() + name])
+    assert said(two.b, two.sid)["main"] == ["hi", "more"]
+
+
+@pytest.mark.usefixtures("refs_max")
+def test_tracking_ref_of_plain_git_is_kept(two):
+    git(two.hub, "update-ref", "refs/heads/notes", there(two.hub)[refs.leaf(two.sid)])
+    git(two.b.git_dir, "fetch", "-q", "origin", "+refs/heads/*:refs/remotes/origin/*")
+    say(two.a, two.sid, "more")
+    sync(two.a)
+    sync(two.b)
+    assert two.b.ref("refs/remotes/origin/notes") is not None
+
+
+@pytest.mark.usefixtures("refs_max")
+def test_plain_fetch_at_the_start_of_a_pull_loses_nothing(two, monkeypatch):
+    say(two.a, two.sid, "more")
+    sync(two.a)
+    known = syncing._known
+
+    def then_fetched(*args):
+        found = known(*args)
+        git(two.b.git_dir, "fetch", "-q", "origin", "+refs/heads/*:refs/remotes/origin/*")
+        return found
+
+    monkeypatch.setattr(syncing, "_known", then_fetched)
+    sync(two.b)
+    assert said(two.b, two.sid) == {"main": ["hi", "more"]}
+
+
+def test_git_does_not_search_for_short_object_ids(two, monkeypatch):
+    said_by_git, run = [], process.run_transfer
+
+    def recorded(*args, **more):
+        result = run(*args, **more)
+        said_by_git.append(result.out)
+        return result
+
+    monkeypatch.setattr(process, "run_transfer", recorded)
+    say(two.a, two.sid, "more")
+    sync(two.a)
+    assert re.search(rb"[0-9a-f]{40}\.\.[0-9a-f]{40}", b"".join(said_by_git))
 
 
 NAMES = ["sessions/x/main", "sessions/20260201-aaaaaaaaaaaaa/Main", "sessions/20260201-aaaaaaaaaaaaa/main.lockk"]

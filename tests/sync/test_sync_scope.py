@@ -193,4 +193,5 @@ def test_remote_without_a_scope_is_added_and_synced_without_the_catalog(tmp_path
         remote = store.remotes.add("origin", str(server))
         assert store.remotes.unmatched_scope(remote) == []
         assert store.remotes.sync().pushed
+        assert store.remotes.plan_push("origin").is_empty
     assert not (path / catalogue.FILE).exists()
