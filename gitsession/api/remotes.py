@@ -155,7 +155,7 @@ class Remotes:
         found = self._remote(remote)
         among = self._scope_sids(found)
         sids, archived, updates_archive = pushing.sessions_to_send(self._objects, found, among)
-        listed = self._opened.catalogues.get().sessions() if sids else ()  # as above
+        listed = self._opened.catalogues.get().sessions() if sids else ()  # see unmatched_scope
         rows = tuple(row for row in listed if row.sid in sids)
         unlisted = sorted(sids - {row.sid for row in rows})
         return PushPlan(found.name, rows, tuple(sorted(archived)), tuple(unlisted), updates_archive)

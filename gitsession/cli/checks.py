@@ -107,7 +107,7 @@ def _store_checks(app: App) -> Iterator[Check]:
         yield Check(
             "refs",
             f"{name} is ignored: its name is not valid UTF-8",
-            "delete it with `gitsession git update-ref -d REF`",
+            "delete it with `gitsession git update-ref -d $'REF'`",
         )
     for name, value in objects.refs(refs.SESSIONS).items():
         if not objects.contains(value):

@@ -49,7 +49,7 @@ _NEW_VALUES_MAX = 256
 _WAIT = "when these processes have finished, run `gitsession doctor` to complete the purge"
 _HINT = "solve the problem, then run `gitsession doctor` to complete the purge"
 _DELETE_TAG = "delete the tag with `gitsession git tag -d TAG`"
-_DELETE_REF = "delete the ref with `gitsession git update-ref -d REF`; its name is not valid UTF-8"
+_DELETE_REF = "delete the ref with `gitsession git update-ref -d $'REF'`; its name is not valid UTF-8"
 
 _SEPARATE_REFS = (refs.OPLOG, refs.TOMBSTONES)
 _OWN_PREFIXES = ("refs/heads/", "refs/remotes/", "refs/gitsession/")

@@ -441,8 +441,8 @@ def _fetch(
     Return the remote-tracking refs, and the refs that git rejected. ``known``: the refs in the new quarantine.
     Raises ``Unavailable``.
     """
-    values = {name: oid for name, oid in known.items() if not oid.startswith(SYMBOLIC)}
-    tracked = {name: oid for name, oid in values.items() if name.startswith(remote.tracks)}
+    tracks = remote.tracks
+    tracked = {name: oid for name, oid in known.items() if name.startswith(tracks) and not oid.startswith(SYMBOLIC)}
     if remote.is_plain and not (tracked or store.refs(refs.SESSIONS) or store.refs(refs.TRASH)):
         with suppress(RejectedTransfer):
             return {remote.tracking(ref): oid for ref, oid in quarantine.clone(options).items()}, {}
@@ -454,7 +454,8 @@ def _fetch(
             refused = _fetch_named(quarantine, remote, moved, options)
             quarantine.cut_off()
             found = quarantine.refs(remote.tracks) if moved else tracked
-            gone = {name for name in found.keys() - listed.keys() if _is_fetched(remote, name)}
+            unlisted = found.keys() - listed.keys()
+            gone = {name for name in unlisted if remote.remote_ref(remote.local_ref_of(name)) is not None}
             return {name: oid for name, oid in found.items() if name not in gone}, refused
     refused = {}
     try:
@@ -468,11 +469,6 @@ def _fetch(
         refused = _fetch_named(quarantine, remote, missing, options)
     quarantine.cut_off()
     return quarantine.refs(remote.tracks), refused
-
-
-def _is_fetched(remote: Remote, tracking: str) -> bool:
-    """Return whether a pull fetches the ref that this remote-tracking ref belongs to."""
-    return remote.remote_ref(remote.local_ref_of(tracking)) is not None
 
 
 def _list_remote_refs(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, tuple[str, Oid]]:

@@ -2,9 +2,9 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
+from raw import git
 
 from gitsession import Message, Store
 from gitsession.cli import app as command_line
@@ -13,28 +13,22 @@ from gitsession.cli import exits
 NAME = b"caf\xe9"
 
 
-def git(store: Path, *words: bytes) -> None:
-    subprocess.run([b"git", b"--git-dir=" + os.fsencode(store), *words], check=True, capture_output=True)
-
-
 @pytest.fixture(params=["loose", "packed", "many"])
 def store(request, tmp_path, monkeypatch):
-    """A store with one session, and with a ref of git beside its branch."""
+    """Create a store with two sessions, and a ref of git beside the branch of the first one."""
     path = tmp_path / "store.git"
     with Store.create(path) as made:
         session = made.new_session(agent="pi", cwd=str(tmp_path))
         session.append(Message.user("hello"))
         other = made.new_session(agent="pi", cwd=str(tmp_path))
         other.append(Message.user("another"))
-    beside = os.fsencode(f"refs/heads/sessions/{session.id}/")
-    git(path, b"update-ref", beside + NAME, beside + b"main")
+    beside = f"refs/heads/sessions/{session.id}/"
+    git(path, "update-ref", beside + os.fsdecode(NAME), f"{beside}main")
     if request.param == "many":  # packed-refs is searched if it is large
-        tip = subprocess.run([b"git", b"--git-dir=" + os.fsencode(path), b"rev-parse", beside + b"main"],
-                             check=True, capture_output=True).stdout[:40].decode()  # fmt: skip
-        lines = "".join(f"create {os.fsdecode(beside)}branch-{number:03d} {tip}\n" for number in range(800))
-        subprocess.run(["git", f"--git-dir={path}", "update-ref", "--stdin"], input=lines, text=True, check=True)
+        tip = git(path, "rev-parse", f"{beside}main")
+        git(path, "update-ref", "--stdin", stdin="".join(f"create {beside}branch-{n:03d} {tip}\n" for n in range(800)))
     if request.param != "loose":
-        git(path, b"pack-refs", b"--all")
+        git(path, "pack-refs", "--all")
     monkeypatch.setenv("GITSESSION_DIR", str(path))
     monkeypatch.chdir(tmp_path)
     return path

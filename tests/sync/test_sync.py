@@ -71,7 +71,7 @@ def two(tmp_path):
 
 
 @pytest.fixture(params=[1, 10_000], ids=["many refs", "few refs"])
-def refs_max(request, monkeypatch):
+def many_tracking_refs(request, monkeypatch):
     """Set the number of remote-tracking refs from which only those that have moved are fetched."""
     monkeypatch.setattr(transport, "MANY_TRACKING_REFS", request.param)
 
@@ -79,7 +79,7 @@ def refs_max(request, monkeypatch):
 # ---- outcomes of refs
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_entry_reaches_the_other_store(two):
     say(two.a, two.sid, "more")
     assert sync(two.a) == {"main": "ahead"}
@@ -89,7 +89,7 @@ def test_entry_reaches_the_other_store(two):
     two.clean()
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_new_sessions_and_branches_are_fetched(two):
     begun(two.a, "another")
     session(two.a, two.sid).branch("side")
@@ -469,7 +469,7 @@ def test_plain_git_that_prunes_deletes_no_branch(two, command):
     assert two.everywhere()
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_session_fetched_by_plain_git_survives_its_deletion_at_the_remote(two):
     """Another program's ``push --prune`` may have deleted the only other copy."""
     gone = begun(two.a, "only at the hub").id
@@ -486,7 +486,7 @@ def test_session_fetched_by_plain_git_survives_its_deletion_at_the_remote(two):
     assert refs.leaf(gone) in there(two.hub)
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_remote_that_was_replaced_by_an_empty_one_receives_all_again(two):
     before = there(two.hub)
     shutil.rmtree(two.hub)
@@ -625,7 +625,7 @@ def bad_entry(two, ref):
     return new
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_invalid_entry_reaches_no_ref_and_no_pack(two):
     other = begun(two.a, "good").id
     sync(two.a)
@@ -642,7 +642,7 @@ def test_invalid_entry_reaches_no_ref_and_no_pack(two):
     assert_clean(two.b)
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_ref_rejected_by_fsck_does_not_stop_others(two):
     """A fetch of several refs fails if fsck rejects an object. Each ref is then fetched alone."""
     git(two.hub, "config", "transfer.fsckObjects", "false")
@@ -688,6 +688,23 @@ def test_with_many_refs_only_moved_refs_are_fetched(two, monkeypatch, named_max)
     two.clean()
 
 
+def test_long_names_are_fetched_in_parts(two, monkeypatch):
+    monkeypatch.setattr(transport, "MANY_TRACKING_REFS", 1)
+    monkeypatch.setattr(syncing, "_NAMED_CHARS_MAX", 60)  # one name, but not two
+    numbers, fetch = [], transport.fetch
+    new = begun(two.a, "another").id
+    sync(two.a)
+
+    def counted(git_dir, of, specs, *args, **more):
+        numbers.append(len(specs))
+        return fetch(git_dir, of, specs, *args, **more)
+
+    monkeypatch.setattr(transport, "fetch", counted)
+    sync(two.b)
+    assert numbers == [1, 1]
+    assert said(two.b, new) == {"main": ["another"]}
+
+
 def test_ref_that_is_deleted_during_a_pull_is_not_refused(two, monkeypatch):
     monkeypatch.setattr(transport, "MANY_TRACKING_REFS", 1)
     gone, kept = begun(two.a, "gone").id, begun(two.a, "kept").id
@@ -706,7 +723,7 @@ def test_ref_that_is_deleted_during_a_pull_is_not_refused(two, monkeypatch):
     assert said(two.b, gone) == {}
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 @pytest.mark.parametrize("name", [b"caf\xe9", "main\u2028x".encode(), "main\u0085x".encode()])
 def test_ref_with_a_strange_name_hides_no_other_ref(two, name):
     old = there(two.hub)[refs.leaf(two.sid)]
@@ -719,7 +736,7 @@ def test_ref_with_a_strange_name_hides_no_other_ref(two, name):
     assert said(two.b, two.sid)["main"] == ["hi", "more"]
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_tracking_ref_of_plain_git_is_kept(two):
     git(two.hub, "update-ref", "refs/heads/notes", there(two.hub)[refs.leaf(two.sid)])
     git(two.b.git_dir, "fetch", "-q", "origin", "+refs/heads/*:refs/remotes/origin/*")
@@ -729,7 +746,7 @@ def test_tracking_ref_of_plain_git_is_kept(two):
     assert two.b.ref("refs/remotes/origin/notes") is not None
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_plain_fetch_at_the_start_of_a_pull_loses_nothing(two, monkeypatch):
     say(two.a, two.sid, "more")
     sync(two.a)
@@ -770,7 +787,7 @@ def test_ref_with_an_unknown_name_is_not_fetched(two, name):
     assert f"refs/heads/{name}" not in shared(two.b)
 
 
-@pytest.mark.usefixtures("refs_max")
+@pytest.mark.usefixtures("many_tracking_refs")
 def test_other_branches_of_the_remote_are_ignored(two):
     git(two.hub, "update-ref", "refs/heads/notes", there(two.hub)[refs.leaf(two.sid)])
     git(two.hub, "update-ref", "refs/heads/mainline", there(two.hub)[refs.leaf(two.sid)])
