@@ -148,7 +148,7 @@ class GitReader:
         self, git_dir: Path, known: Mapping[str, Oid], variables: Mapping[str, str] | None = None, *,
         is_portion: bool = False, known_roots: set[Oid] | None = None,
     ) -> None:  # fmt: skip
-        self.known = known
+        self.known = dict(known)
         self._known_roots = known_roots
         self._is_portion = is_portion
         self._archives: dict[Oid, Archive] = {}
@@ -274,40 +274,41 @@ class GitReader:
 
     # -- histories
 
+    def accept(self, values: Mapping[str, Oid]) -> None:
+        """Add ``values``, which were validated, to the known refs. Discard the loaded commits and git's process."""
+        for name, oid in values.items():
+            self._by_session.setdefault(refs.session_of(name), {})[name] = oid
+        self.known |= values
+        self.__dict__.pop("_archived_tips", None)
+        self._commits, self._commits_bytes = {}, 0
+        self.close()  # git may have failed, and is started again when it is needed
+
     def known_of(self, sid: str) -> Sequence[Oid]:
         """Return the values of the known refs of a session."""
-        return self._tips.get(sid, [])
+        return self._known_of(sid, lambda _: True)
 
     def known_branches_of(self, sid: str) -> Sequence[Oid]:
         """Return the known tips of a session's branches, without ``meta`` and ``files``."""
-        return self._branches.get(sid, [])
+        return self._known_of(sid, refs.is_branch)
 
     def known_meta_of(self, sid: str) -> Sequence[Oid]:
         """Return the values of the known ``meta`` refs of a session."""
-        return self._metas.get(sid, [])
+        return self._known_of(sid, refs.is_meta)
+
+    def _known_of(self, sid: str, test: Callable[[str], bool]) -> Sequence[Oid]:
+        """Return the values of the known refs of a session whose names in the session pass a test."""
+        return [oid for name, oid in self._by_session.get(sid, {}).items() if test(name.rpartition("/")[2])]
 
     def archived_of(self, sid: str) -> Sequence[Oid]:
         """Return the known tips of an archived session. The whole archive is read."""
         return self._archived_tips.get(sid, [])
 
     @functools.cached_property
-    def _tips(self) -> Mapping[str, list[Oid]]:
-        return self._known_of(lambda _: True)
-
-    @functools.cached_property
-    def _branches(self) -> Mapping[str, list[Oid]]:
-        return self._known_of(refs.is_branch)
-
-    @functools.cached_property
-    def _metas(self) -> Mapping[str, list[Oid]]:
-        return self._known_of(refs.is_meta)
-
-    def _known_of(self, test: Callable[[str], bool]) -> Mapping[str, list[Oid]]:
-        """Return the known tips of each session whose names in the session pass a test."""
-        found: dict[str, list[Oid]] = {}
+    def _by_session(self) -> dict[str, dict[str, Oid]]:
+        """The known refs of each session."""
+        found: dict[str, dict[str, Oid]] = {}
         for name, oid in self.known.items():
-            if test(name.rpartition("/")[2]):
-                found.setdefault(refs.session_of(name), []).append(oid)
+            found.setdefault(refs.session_of(name), {})[name] = oid
         return found
 
     @functools.cached_property
@@ -329,12 +330,8 @@ class GitReader:
 
         Archived sessions are included.
         """
-        tips = [
-            (sid, oid)
-            for tips_by_session in (self._tips, self._archived_tips)
-            for sid in tips_by_session
-            for oid in tips_by_session[sid]
-        ]
+        tips = [(sid, oid) for sid, known in self._by_session.items() for oid in known.values()]
+        tips += [(sid, oid) for sid, archived in self._archived_tips.items() for oid in archived]
         output = self._run(
             "rev-list", "--ancestry-path", "--stdin", stdin=self._range((oid for _, oid in tips), [root])
         )
@@ -433,6 +430,7 @@ class GitReader:
     def close(self) -> None:
         if self._cat_file is not None:
             self._cat_file.close()
+            self._cat_file = None
 
     def __enter__(self) -> Self:
         return self

@@ -424,18 +424,18 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     """
     tombstones = tombstone_set.read(read.store)
     is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))
-    validated = dict(known)
     found: list[Refusal] = []
     roots: set[Oid] | None = None if any(map(is_validated, known)) else set()
     portions = list(_portions(moves, _sessions_at_once(read, moves)))
-    for portion in portions:
-        with GitReader(read.git_dir, validated, is_portion=len(portions) > 1, known_roots=roots) as reader:
+    with GitReader(read.git_dir, known, is_portion=len(portions) > 1, known_roots=roots) as reader:
+        for portion in portions:
             refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial)
-        refused_refs = {refusal.ref for refusal in refused}
-        validated |= {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}
-        if refs.TOMBSTONES in {move.ref for move in portion} - refused_refs:
-            tombstones |= tombstone_set.at(read, validated[refs.TOMBSTONES])
-        found += refused
+            refused_refs = {refusal.ref for refusal in refused}
+            valid = {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}
+            reader.accept(valid)
+            if refs.TOMBSTONES in valid:
+                tombstones |= tombstone_set.at(read, valid[refs.TOMBSTONES])
+            found += refused
     return found
 
 

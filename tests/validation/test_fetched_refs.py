@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import assert_clean, begun, fork, session
@@ -15,6 +16,7 @@ from gitsession.model.entries import Entry
 from gitsession.sessions.node import Node
 from gitsession.store import create, refs
 from gitsession.validation import validate
+from gitsession.validation.quarantine_reader import GitReader, Refusal
 
 EVERYTHING = ("refs/heads/*:refs/heads/*",)
 
@@ -91,6 +93,29 @@ def test_more_sessions_than_one_batch_are_fetched(
     push(client.path, remote, *EVERYTHING)
     assert {branch.outcome for branch in ours.remotes.pull("origin").branches if branch.ref != create.MAIN} == {"new"}
     assert len(ours.sessions()) == 6
+
+
+def test_failure_of_git_does_not_affect_the_next_sessions(
+    client: Client, remote: Path, ours: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validate, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(validate, "ENTRIES_AT_ONCE", 0)
+    for n in range(3):
+        begun(client.store, str(n))
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING)
+    validate_moves = validate.validate_moves
+
+    def validate_and_kill(read: GitReader, *arguments: Any, **named: Any) -> list[Refusal]:
+        found = validate_moves(read, *arguments, **named)
+        read.heads(["0" * 40])  # starts git if it does not run
+        read._git.kill()
+        return found
+
+    monkeypatch.setattr(validate, "validate_moves", validate_and_kill)
+    report = ours.remotes.pull("origin")
+    assert {branch.outcome for branch in report.branches if branch.ref != create.MAIN} == {"new"}
+    assert len(ours.sessions()) == 4
 
 
 def test_invalid_tombstone_set_is_not_merged(client: Client, remote: Path, ours: Store) -> None:
