@@ -56,6 +56,12 @@ PROCESS_SESSIONS_MIN = 32
 _SESSION_TABLES = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
 """The tables that an update fills by session. In each of them, the rows of a session are near each other."""
 
+REMOVED_MIN, REMOVED_FOR_EACH = 1_000, 10
+"""Number of refs, in all and for each other ref, whose removal makes an update build the catalog again.
+
+To delete the rows of a session takes a tenth of the time to write them, or more if the catalog does not fit in memory.
+"""
+
 UNINDEXED_ENTRIES_MAX = 1_000_000
 """The number of entries that an update adds together to the index by chain digest, if it is not complete yet."""
 
@@ -320,9 +326,19 @@ def _moves(
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())
+    if len(old.keys() - now.keys()) >= max(REMOVED_MIN, REMOVED_FOR_EACH * len(now)):
+        _clear(db)
+        old = {}
     # In order, because sessions of one time share a pack, and a search for an object begins with the last one's pack.
     changed = [name for name in sorted(old.keys() | now.keys()) if old.get(name) != now.get(name)]
     return [Move(name, old.get(name), now.get(name)) for name in changed], loose
+
+
+def _clear(db: sqlite3.Connection) -> None:
+    """Delete the rows of all sessions. SQLite does not visit them if it deletes whole tables."""
+    for table in (*_SESSION_TABLES, "anchors", "entries_by_chain", "unindexed_sessions", "refs"):
+        db.execute(f"DELETE FROM {table}")
+    db.execute("DELETE FROM state WHERE key = 'fingerprint'")  # until this update is complete
 
 
 def _pending(store: ObjectStore) -> Mapping[str, RefValue | None]:

@@ -991,6 +991,42 @@ def test_interrupted_update_keeps_the_sessions_of_its_finished_parts(
         assert_as_if_made_anew(store)
 
 
+@pytest.mark.parametrize(("kept", "is_built"), [(2, True), (3, False)])
+@pytest.mark.parametrize("newest", [None, 1])
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_the_catalog_is_built_again_if_few_sessions_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, is_built: bool, newest: int | None, *,
+    is_interrupted: bool,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(update, "GROUP_SESSIONS", 1)
+    monkeypatch.setattr(update, "SESSIONS", 1)
+    monkeypatch.setattr(update, "PART_SECONDS", -1.0)
+    monkeypatch.setattr(update, "REMOVED_MIN", 8)
+    monkeypatch.setattr(update, "REMOVED_FOR_EACH", 4)
+    cleared: list[object] = []
+    clear = update._clear
+    monkeypatch.setattr(update, "_clear", lambda db: cleared.append(db) or clear(db))
+    with Store.create(tmp_path / "store.git", clock=Clock()) as store:
+        held = [begun(store, f"session {number}") for number in range(10)]
+        store.flush()
+        subprocess.run(["git", "-C", str(store.objects.git_dir), "pack-refs", "--all"], check=True)
+        store.catalogue().remember([(tmp_path / "imported.jsonl", tmp_path.stat(), held[0].id)])
+        with store.objects.transaction() as tx:
+            for name, oid in store.objects.refs(refs.SESSIONS).items():
+                if refs.session_of(name) in {session.id for session in held[kept:]}:
+                    tx.move(name, None, expected=oid)
+        store.flush()
+        if is_interrupted:
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+                patch.setattr(update, "_update_part", interrupting(update._update_part, 1))
+                store.catalogue()
+        listed = store.sessions(newest)
+        assert [row.sid for row in listed] == [session.id for session in held[:kept]][::-1][:newest]
+        assert len(cleared) == is_built
+        assert store.catalogue().seen(tmp_path / "imported.jsonl", tmp_path.stat()) == held[0].id
+        assert_as_if_made_anew(store)
+
+
 def test_progress_of_an_update_counts_the_sessions_that_were_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
