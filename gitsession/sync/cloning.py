@@ -30,7 +30,7 @@ from gitsession.sessions.grow_only_sets import Merged
 from gitsession.sessions.merge_remote_branches import SyncedBranch
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import remotes, syncing, tombstone_sync, transport
+from gitsession.sync import fetching, remotes, syncing, tombstone_sync, transport
 from gitsession.sync.remotes import DEFAULT, Remote, check_is_store
 from gitsession.sync.syncing import SyncReport
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, sync_lock
@@ -122,7 +122,7 @@ def _fill(path: Path, remote: Remote, options: TransportOptions, filter: str) ->
     with Quarantine(path, remote, {}) as fetched, GitStore.open(path) as store:
         found = fetched.clone(options, filter)
         if filter:
-            syncing.fetch_sets(store, fetched, found, options)
+            fetching.fetch_sets(store, fetched, found, options)
         read = FetchedReader(fetched.git_dir, store)
         check_is_store(remote, found, read)
         remote_refs = {ref: oid for ref, oid in found.items() if remote.remote_ref(ref) is not None}

@@ -11,41 +11,29 @@ same result. Other processes can append meanwhile. The rules are in docs/explana
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import field
 
 from gitsession.archive import archive_set, archiving
 from gitsession.dataclass import dataclass
 from gitsession.errors import GitSessionError, Refused, Unavailable
-from gitsession.git.objects import parse_commit
 from gitsession.git.ref_files import SYMBOLIC
 from gitsession.git.types import Oid
 from gitsession.purge import purging
-from gitsession.sessions import tombstone_set
 from gitsession.sessions.merge_remote_branches import SyncedBranch, reconcile
 from gitsession.store import histories, published, refs
 from gitsession.store.git_store import GitStore
 from gitsession.store.interface import Transaction
-from gitsession.sync import tombstone_sync, transport
+from gitsession.sync import fetching, tombstone_sync, transport
 from gitsession.sync.pushing import PushResult, in_scope, send
 from gitsession.sync.remotes import HEADS, Remote, check_is_store, plain
-from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions, flush, sync_lock
+from gitsession.sync.transport import Quarantine, TransportOptions, flush, sync_lock
 from gitsession.validation.quarantine_reader import LOCAL_ARCHIVE, Proposed
-from gitsession.validation.set_rules import COMMITS_MAX
 from gitsession.validation.validate import FetchedReader, validate_fetched
 
 ATTEMPTS = 6
 
 _QUIET = TransportOptions()
-
-_NAMED_MAX, _NAMED_CHARS_MAX = 300, 100_000
-"""Maximum number of refs that one fetch names, and of the characters of their names.
-
-git compares each name with every ref of the remote, so a fetch of all refs is faster than one of 1,000 names.
-"""
-_NO_REF = "couldn't find remote ref"
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +268,10 @@ def _fetched(
     store: GitStore, remote: Remote, quarantine: Quarantine, known: Mapping[str, Oid], options: TransportOptions
 ) -> _Fetched:
     """Fetch all refs of the remote. Raises ``Unavailable``, and ``Refused`` if the remote is not a store."""
-    tracking, refused = _fetch(store, quarantine, remote, known, options)
+    tracking, refused = fetching.fetch(store, quarantine, remote, known, options)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     if ("promisor", "true") in remote.settings:
-        fetch_sets(store, quarantine, local, options)
+        fetching.fetch_sets(store, quarantine, local, options)
     check_is_store(remote, local, FetchedReader(quarantine.git_dir, store))
     tips = {ref: oid for ref, oid in local.items() if remote.remote_ref(ref) is not None and ref not in refused}
     tips |= _only_tracked(store, remote, tracking)
@@ -431,91 +419,6 @@ def _base(read: FetchedReader, local: Oid | None, fetched: Oid) -> Oid | None:
         return None if local is None else histories.find_divergence(read.read, local, fetched).base
     except GitSessionError:
         return None
-
-
-def _fetch(
-    store: GitStore, quarantine: Quarantine, remote: Remote, known: Mapping[str, Oid], options: TransportOptions
-) -> tuple[Mapping[str, Oid], dict[str, SyncedBranch]]:
-    """Fetch all refs into ``quarantine``, and cut it off.
-
-    Return the remote-tracking refs, and the refs that git rejected. ``known``: the refs in the new quarantine.
-    Raises ``Unavailable``.
-    """
-    tracks = remote.tracks
-    tracked = {name: oid for name, oid in known.items() if name.startswith(tracks) and not oid.startswith(SYMBOLIC)}
-    if remote.is_plain and not (tracked or store.refs(refs.SESSIONS) or store.refs(refs.TRASH)):
-        with suppress(RejectedTransfer):
-            return {remote.tracking(ref): oid for ref, oid in quarantine.clone(options).items()}, {}
-    # git then takes longer to compare all refs than to connect twice. A repository of code may have many other refs.
-    if len(tracked) >= transport.MANY_TRACKING_REFS and not remote.is_shared:
-        listed = _list_remote_refs(quarantine, remote, options)
-        moved = [far for name, (far, oid) in listed.items() if tracked.get(name) != oid]
-        if len(moved) <= _NAMED_MAX:
-            refused = _fetch_named(quarantine, remote, moved, options)
-            quarantine.cut_off()
-            found = quarantine.refs(remote.tracks) if moved else tracked
-            unlisted = found.keys() - listed.keys()
-            gone = {name for name in unlisted if remote.remote_ref(remote.local_ref_of(name)) is not None}
-            return {name: oid for name, oid in found.items() if name not in gone}, refused
-    refused = {}
-    try:
-        transport.fetch(quarantine.git_dir, remote, remote.fetched(), options, tracking_refs=len(tracked))
-    except RejectedTransfer:
-        tracking = quarantine.refs(remote.tracks)
-        listed = _list_remote_refs(quarantine, remote, options)
-        missing = [far for name, (far, oid) in listed.items() if tracking.get(name) != oid]
-        if not missing:
-            raise
-        refused = _fetch_named(quarantine, remote, missing, options)
-    quarantine.cut_off()
-    return quarantine.refs(remote.tracks), refused
-
-
-def _list_remote_refs(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, tuple[str, Oid]]:
-    """Return the refs of the remote by remote-tracking ref: their names at the remote, and their values."""
-    advertised = transport.advertised(quarantine.git_dir, remote, options)
-    named = ((remote.local_ref(far), far, oid) for far, oid in advertised.items())
-    return {remote.tracking(ref): (far, oid) for ref, far, oid in named if ref is not None}
-
-
-def fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oid], options: TransportOptions) -> None:
-    """Fetch what a filter left out of the tombstone set and the archive, because both are read completely.
-
-    If the remote refuses, the validation rejects the sets. ``fetched``: the fetched refs. Raises ``Unavailable``.
-    """
-    read = FetchedReader(quarantine.git_dir, store)
-    missing: list[Oid] = []
-    for ref, grow_only_set in ((refs.TOMBSTONES, tombstone_set.SET), (refs.ARCHIVE, archive_set.SET)):
-        with suppress(GitSessionError):  # the validation reports what is wrong
-            commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else iter(())
-            new = (oid for oid in itertools.islice(commits, COMMITS_MAX) if not store.contains(oid))
-            trees = [parse_commit(read.read(oid)[1]).tree for oid in new]
-            missing += quarantine.missing([tree for tree in trees if read.contains(tree)])
-    with suppress(RejectedTransfer):
-        quarantine.fetch_objects(missing, options)
-
-
-def _fetch_named(
-    quarantine: Quarantine, remote: Remote, names: Sequence[str], options: TransportOptions
-) -> dict[str, SyncedBranch]:
-    """Fetch the refs with these names at the remote; return the outcomes for those that git rejects.
-
-    If git rejects any of them, or if there are too many for one command, each half is fetched alone.
-    """
-    if len(names) <= _NAMED_MAX and sum(map(len, names)) <= _NAMED_CHARS_MAX:
-        specs = [f"+{far}:{remote.tracking(remote.local_ref(far) or far)}" for far in names]
-        try:
-            if specs:
-                transport.fetch(quarantine.git_dir, remote, specs, options)
-            return {}
-        except RejectedTransfer as error:
-            if len(names) == 1:
-                ref = remote.local_ref(names[0]) or names[0]
-                is_gone = _NO_REF in str(error)  # it was deleted since the refs were listed
-                return {} if is_gone else {ref: SyncedBranch(ref, "refused", why=str(error))}
-    middle = len(names) // 2
-    first, second = (_fetch_named(quarantine, remote, half, options) for half in (names[:middle], names[middle:]))
-    return first | second
 
 
 def still_listed(store: GitStore, read: FetchedReader, tips: Mapping[str, Oid]) -> set[str]:

@@ -34,7 +34,7 @@ from gitsession.model.entries import Message, Usage
 from gitsession.sessions.active_branch import active
 from gitsession.store import create, histories, published, refs
 from gitsession.store.git_store import GitStore
-from gitsession.sync import cloning, remotes, syncing, transport
+from gitsession.sync import cloning, fetching, remotes, syncing, transport
 
 
 class Two:
@@ -666,7 +666,7 @@ def test_ref_rejected_by_fsck_does_not_stop_others(two):
 @pytest.mark.parametrize("named_max", [1, 3, 300])
 def test_with_many_refs_only_moved_refs_are_fetched(two, monkeypatch, named_max):
     monkeypatch.setattr(transport, "MANY_TRACKING_REFS", 1)
-    monkeypatch.setattr(syncing, "_NAMED_MAX", named_max)
+    monkeypatch.setattr(fetching, "_NAMED_MAX", named_max)
     fetched, fetch = [], transport.fetch
 
     def recorded(git_dir, of, specs, *args, **more):
@@ -690,7 +690,7 @@ def test_with_many_refs_only_moved_refs_are_fetched(two, monkeypatch, named_max)
 
 def test_long_names_are_fetched_in_parts(two, monkeypatch):
     monkeypatch.setattr(transport, "MANY_TRACKING_REFS", 1)
-    monkeypatch.setattr(syncing, "_NAMED_CHARS_MAX", 60)  # one name, but not two
+    monkeypatch.setattr(fetching, "_NAMED_CHARS_MAX", 60)  # one name, but not two
     numbers, fetch = [], transport.fetch
     new = begun(two.a, "another").id
     sync(two.a)
