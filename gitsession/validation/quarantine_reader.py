@@ -274,10 +274,17 @@ class GitReader:
 
     # -- histories
 
+    def copy(self, *, is_portion: bool) -> GitReader:
+        """Return a reader of the same objects and known refs. Refs that it accepts do not become known to this one."""
+        return GitReader(
+            self._git_dir, self.known, self._variables, is_portion=is_portion, known_roots=self._known_roots
+        )
+
     def accept(self, values: Mapping[str, Oid]) -> None:
         """Add ``values``, which were validated, to the known refs. Discard the loaded commits and git's process."""
         for name, oid in values.items():
             self._by_session.setdefault(refs.session_of(name), {})[name] = oid
+        self._validated.update(oid for name, oid in values.items() if is_validated(name))
         self.known |= values
         self.__dict__.pop("_archived_tips", None)
         self._commits, self._commits_bytes = {}, 0
@@ -310,6 +317,11 @@ class GitReader:
         for name, oid in self.known.items():
             found.setdefault(refs.session_of(name), {})[name] = oid
         return found
+
+    @functools.cached_property
+    def _validated(self) -> set[Oid]:
+        """The values of all known refs whose histories are validated."""
+        return {oid for name, oid in self.known.items() if is_validated(name)}
 
     @functools.cached_property
     def _archived_tips(self) -> Mapping[str, list[Oid]]:
@@ -350,9 +362,7 @@ class GitReader:
         If ``known`` is ``None``, the values of all known refs whose histories are validated are used. Returns ``None``
         if there are more than ``count_max`` commits.
         """
-        if known is None:
-            known = [oid for name, oid in self.known.items() if is_validated(name)]
-        tips, old = list(tips), set(known)
+        tips, old = list(tips), self._validated if known is None else set(known)
         found = self._walk(tips, old)
         if found is None:
             arguments = ("--topo-order", "--reverse", "--parents", f"--max-count={count_max + 1}", "--stdin")

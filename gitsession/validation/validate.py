@@ -17,10 +17,11 @@ Fetched objects are validated before any ref of the store moves to them (see ``v
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import islice
 from math import inf
@@ -69,6 +70,7 @@ def validate_moves(
     allowed: Collection[str] = (),
     partial: bool = False,
     keeps_archived: bool = False,
+    divide: Callable[[Sequence[Proposed]], Iterable[Sequence[Proposed]]] = lambda moves: [moves],
 ) -> list[Refusal]:
     """Return a refusal for each ref whose move is not valid; an empty list if all moves are valid.
 
@@ -82,6 +84,7 @@ def validate_moves(
         allowed: Patterns (see ``fnmatch``) of refs that do not belong to gitsession and are not validated.
         partial: Whether blobs may be missing, as in a partial clone.
         keeps_archived: Whether to reject a new ref of an archived session if the archive already contains its value.
+        divide: A function that divides the tips in a new archive into groups, which are validated one after another.
     """
     deadline = Deadline(limits.seconds)
     refusals: dict[str, Refusal] = {}
@@ -109,7 +112,8 @@ def validate_moves(
         if fault is not None:
             refusals[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
-        for refusal in _EntryValidation(read, tombstones, limits, partial, deadline).refusals(archived_tips):
+        groups = list(divide(archived_tips))
+        for refusal in _archived_refusals(read, groups, tombstones, limits, partial, deadline):
             what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
             refusals.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
         for refusal in _EntryValidation(read, tombstones, limits, partial, deadline).refusals(session_moves):
@@ -124,6 +128,27 @@ def validate_moves(
         ]:
             refusals.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
     return list(refusals.values())
+
+
+def _archived_refusals(
+    read: GitReader,
+    groups: Collection[Sequence[Proposed]],
+    tombstones: Tombstones,
+    limits: Limits,
+    partial: bool,
+    deadline: Deadline,
+) -> Iterator[Refusal]:
+    """Yield the refusals of tips in a new archive. Raises ``ValidationTimeout``.
+
+    The tips of the earlier groups are known refs for the later ones. ``read`` does not know them, because the archive
+    may still be refused.
+    """
+    with read.copy(is_portion=len(groups) > 1) as reader:
+        for group in groups:
+            tips = {f"{move.ref}..{move.new}": move.new for move in group if move.new is not None}  # not names of refs
+            reader.load_commits(tips.values())
+            yield from _EntryValidation(reader, tombstones, limits, partial, deadline).refusals(group)
+            reader.accept(tips)
 
 
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
@@ -426,10 +451,11 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     is_partial = any((read.git_dir / "objects" / "pack").glob("*.promisor"))
     found: list[Refusal] = []
     roots: set[Oid] | None = None if any(map(is_validated, known)) else set()
-    portions = list(_portions(moves, _sessions_at_once(read, moves)))
+    divide = functools.partial(_portions, objects=read.fetched_objects)
+    portions = list(divide(moves))
     with GitReader(read.git_dir, known, is_portion=len(portions) > 1, known_roots=roots) as reader:
         for portion in portions:
-            refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial)
+            refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial, divide=divide)
             refused_refs = {refusal.ref for refusal in refused}
             valid = {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}
             reader.accept(valid)
@@ -448,20 +474,16 @@ def unmergeable_reason(read: FetchedReader, remote_tip: Oid) -> str:
     return "" if fault is None else fault.what
 
 
-def _sessions_at_once(read: FetchedReader, moves: Sequence[Proposed]) -> int:
-    """Return the number of sessions to validate together. An entry has at least two objects, and usually three."""
-    sessions = len({refs.session_of(move.ref) for move in moves})
-    return max(SESSIONS_AT_ONCE, sessions * ENTRIES_AT_ONCE * 3 // max(read.fetched_objects, 1))
-
-
-def _portions(moves: Iterable[Proposed], at_once: int) -> Iterator[list[Proposed]]:
+def _portions(moves: Iterable[Proposed], objects: int) -> Iterator[list[Proposed]]:
     """Yield the moves in groups of whole sessions, which limits memory use.
 
-    Moves of refs without a session come first.
+    Moves of refs without a session come first. ``objects``: the number of objects that were received. An entry has at
+    least two of them, and usually three.
     """
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)
+    at_once = max(SESSIONS_AT_ONCE, len(by_session) * ENTRIES_AT_ONCE * 3 // max(objects, 1))
     sids = iter(sorted(by_session))
     while group := list(islice(sids, at_once)):
         yield [move for sid in group for move in by_session[sid]]

@@ -15,6 +15,7 @@ from purged import whole as whole_of
 from raw import git
 from remotes import forge, hub, pull, push, remote, say, shared, store_with, sync, there
 
+from gitsession import Message
 from gitsession.api import Store
 from gitsession.archive import archive_set, archiving
 from gitsession.archive.archive_set import Archive, ArchiveView, UnarchivedStore
@@ -27,6 +28,8 @@ from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, remotes, syncing, transport
 from gitsession.sync.transport import TransportOptions
+from gitsession.validation import validate
+from gitsession.validation.quarantine_reader import Limits
 from gitsession.verify.entry_walk import verify
 
 A, B = "20260101-aaaaaaaaaaaaa", "20260201-bbbbbbbbbbbbb"
@@ -265,6 +268,34 @@ def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
         assert live(store) == {kept}
         archiving.restore(store, old, 2000)
         assert store.refs(refs.session(old)) == ArchiveView(a, archive_set.read(a)).refs(refs.session(old))
+        assert_clean(store)
+
+
+@pytest.mark.parametrize("is_forged", [False, True])
+def test_archive_is_validated_in_portions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_forged: bool) -> None:
+    """The whole archive has more entries than a portion may have. A fork and its origin are in different portions."""
+    monkeypatch.setattr(validate, "SESSIONS_AT_ONCE", 1)
+    monkeypatch.setattr(validate, "ENTRIES_AT_ONCE", 0)
+    monkeypatch.setattr(validate, "FETCH_LIMITS", Limits(entries=6))
+    place = hub(tmp_path / "hub.git")
+    a = store_with(tmp_path / "a.git", place)
+    kept, old = begun(a, "kept").id, [begun(a, f"old {number}").id for number in range(5)]
+    copy = fork(session(a, old[2]))
+    copy.append(Message.user("in the fork"))
+    copy.label(copy.leaf, "a label")
+    a.flush()
+    if is_forged:  # the first session again, under the id of another one
+        with a.transaction() as tx:
+            tx.move(refs.leaf("20260101-zzzzzzzzzzzzz"), a.ref(refs.leaf(old[0])), expected=None)
+    sids = {refs.session_of(name) for name in a.refs(refs.SESSIONS)} - {kept}
+    archiving.archive(a, sorted(sids), 1000)
+    assert sync(a)["archive"] == "ahead"
+    report = cloning.clone(str(place), tmp_path / "clone.git", TransportOptions())
+    refused = [branch.why for branch in report.of("refused")]
+    assert ["another id" in why for why in refused] == [True] * is_forged
+    with GitStore.open(tmp_path / "clone.git") as store:
+        assert live(store) == {kept}
+        assert (store.ref(refs.ARCHIVE) is None) == is_forged
         assert_clean(store)
 
 
