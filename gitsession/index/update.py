@@ -56,10 +56,13 @@ PROCESS_SESSIONS_MIN = 32
 _SESSION_TABLES = ("sessions", "branches", "entries", "answers", "marks", "calls", "results", "changes")
 """The tables that an update fills by session. In each of them, the rows of a session are near each other."""
 
-REMOVED_MIN, REMOVED_FOR_EACH = 1_000, 10
-"""Number of refs, in all and for each other ref, whose removal makes an update build the catalog again.
+REMOVED_MIN = 1_000
+"""Minimum number of removed refs with which an update may build the catalog again."""
 
-To delete the rows of a session takes a tenth of the time to write them, or more if the catalog does not fit in memory.
+REMOVED_FOR_EACH = 10
+"""Number of removed entries, for each entry that is left, from which an update builds the catalog again.
+
+To delete the rows of an entry takes a tenth of the time to write them, or more if the catalog does not fit in memory.
 """
 
 UNINDEXED_ENTRIES_MAX = 1_000_000
@@ -326,7 +329,7 @@ def _moves(
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())
-    if len(old.keys() - now.keys()) >= max(REMOVED_MIN, REMOVED_FOR_EACH * len(now)):
+    if len(old.keys() - now.keys()) >= REMOVED_MIN and _is_mostly_removed(db, {_sid(name) for name in now}):
         _clear(db)
         old = {}
     # In order, because sessions of one time share a pack, and a search for an object begins with the last one's pack.
@@ -334,11 +337,21 @@ def _moves(
     return [Move(name, old.get(name), now.get(name)) for name in changed], loose
 
 
+def _is_mostly_removed(db: sqlite3.Connection, sids: Collection[str]) -> bool:
+    """Return whether the entries of ``sids`` are so few that the others are not worth deleting one by one."""
+    entries: dict[str, int] = dict(db.execute("SELECT sid, entries FROM sessions").fetchall())
+    left = sum(entries.get(sid, 0) for sid in sids)
+    return sum(entries.values()) - left >= REMOVED_FOR_EACH * left
+
+
 def _clear(db: sqlite3.Connection) -> None:
-    """Delete the rows of all sessions. SQLite does not visit them if it deletes whole tables."""
+    """Delete the rows of all sessions, but not the list of imported files.
+
+    Without a condition, SQLite frees the pages of a table instead of deleting row by row.
+    """
     for table in (*_SESSION_TABLES, "anchors", "entries_by_chain", "unindexed_sessions", "refs"):
         db.execute(f"DELETE FROM {table}")
-    db.execute("DELETE FROM state WHERE key = 'fingerprint'")  # until this update is complete
+    db.execute("DELETE FROM state WHERE key = 'fingerprint'")  # the rows no longer match it
 
 
 def _pending(store: ObjectStore) -> Mapping[str, RefValue | None]:

@@ -1,8 +1,8 @@
-"""Fetch of a remote's refs into a quarantine, in the way that takes git the least time.
+"""Fetch the refs of a remote into a quarantine, in the way that takes git the least time.
 
-    clone        an empty store: one `git clone`
-    moved refs   many remote-tracking refs: list the refs of the remote, and fetch those that have moved by name
-    all refs     otherwise; the remote lists its refs, and git compares them
+    clone        if nothing was fetched before, and the store has no sessions
+    moved refs   if there are many remote-tracking refs and few refs have moved: list the refs, and fetch by name
+    all refs     otherwise
 
 If git rejects an object, the refs are fetched in smaller groups, so that only the refs that lead to it are refused.
 """
@@ -36,7 +36,7 @@ git compares each name with every ref of the remote, so a fetch of all refs is f
 _NO_REF = "couldn't find remote ref"
 
 
-def fetch(
+def fetch_refs(
     store: GitStore, quarantine: Quarantine, remote: Remote, known: Mapping[str, Oid], options: TransportOptions
 ) -> tuple[Mapping[str, Oid], dict[str, SyncedBranch]]:
     """Fetch all refs into ``quarantine``, and cut it off.
@@ -54,26 +54,35 @@ def fetch(
         listed = _list_remote_refs(quarantine, remote, options)
         moved = [far for name, (far, oid) in listed.items() if tracked.get(name) != oid]
         if len(moved) <= _NAMED_MAX:
-            refused = _fetch_named(quarantine, remote, moved, options)
-            quarantine.cut_off()
-            found = quarantine.refs(tracks) if moved else tracked
-            return _without_deleted(remote, found, listed), refused
-    refused = _fetch_all(quarantine, remote, len(tracked), options)
+            return _fetch_moved(quarantine, remote, tracked, listed, moved, options)
+    return _fetch_all(quarantine, remote, len(tracked), options)
+
+
+def _fetch_moved(
+    quarantine: Quarantine,
+    remote: Remote,
+    tracked: Mapping[str, Oid],
+    listed: Collection[str],
+    moved: Sequence[str],
+    options: TransportOptions,
+) -> tuple[Mapping[str, Oid], dict[str, SyncedBranch]]:
+    """Fetch the refs ``moved`` by name. The result is that of ``fetch_refs``.
+
+    ``tracked``: the remote-tracking refs before. ``listed``: those of the refs that the remote has now.
+    """
+    refused = _fetch_named(quarantine, remote, moved, options)
     quarantine.cut_off()
-    return quarantine.refs(tracks), refused
-
-
-def _without_deleted(remote: Remote, tracking: Mapping[str, Oid], listed: Collection[str]) -> Mapping[str, Oid]:
-    """Return the remote-tracking refs without those of refs that the remote no longer has."""
+    tracking = quarantine.refs(remote.tracks) if moved else tracked
     unlisted = tracking.keys() - listed
     gone = {name for name in unlisted if remote.remote_ref(remote.local_ref_of(name)) is not None}
-    return {name: oid for name, oid in tracking.items() if name not in gone}
+    return {name: oid for name, oid in tracking.items() if name not in gone}, refused
 
 
 def _fetch_all(
     quarantine: Quarantine, remote: Remote, tracking_refs: int, options: TransportOptions
-) -> dict[str, SyncedBranch]:
-    """Fetch all refs; return the outcomes for those that git rejects. ``tracking_refs``: the number of known refs."""
+) -> tuple[Mapping[str, Oid], dict[str, SyncedBranch]]:
+    """Fetch all refs. The result is that of ``fetch_refs``. ``tracking_refs``: the number of remote-tracking refs."""
+    refused = {}
     try:
         transport.fetch(quarantine.git_dir, remote, remote.fetched(), options, tracking_refs=tracking_refs)
     except RejectedTransfer:
@@ -82,8 +91,9 @@ def _fetch_all(
         missing = [far for name, (far, oid) in listed.items() if tracking.get(name) != oid]
         if not missing:
             raise
-        return _fetch_named(quarantine, remote, missing, options)
-    return {}
+        refused = _fetch_named(quarantine, remote, missing, options)
+    quarantine.cut_off()
+    return quarantine.refs(remote.tracks), refused
 
 
 def _list_remote_refs(quarantine: Quarantine, remote: Remote, options: TransportOptions) -> dict[str, tuple[str, Oid]]:

@@ -268,7 +268,7 @@ def _fetched(
     store: GitStore, remote: Remote, quarantine: Quarantine, known: Mapping[str, Oid], options: TransportOptions
 ) -> _Fetched:
     """Fetch all refs of the remote. Raises ``Unavailable``, and ``Refused`` if the remote is not a store."""
-    tracking, refused = fetching.fetch(store, quarantine, remote, known, options)
+    tracking, refused = fetching.fetch_refs(store, quarantine, remote, known, options)
     local = {remote.local_ref_of(name): oid for name, oid in tracking.items()}
     if ("promisor", "true") in remote.settings:
         fetching.fetch_sets(store, quarantine, local, options)

@@ -11,7 +11,7 @@ import functools
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from types import TracebackType
@@ -140,8 +140,8 @@ class GitReader:
 
     ``known``: the refs that were validated before. ``variables``: environment variables for git that name further
     object directories (see ``process.quarantine``). ``is_portion``: True if only a portion of the received histories
-    is validated, so that the commits of the others are not loaded. ``known_roots``: the roots of all known histories of
-    entries, or ``None`` if they are unknown. ``new`` adds the roots of the new histories.
+    is validated, so that the commits of the others are not loaded. ``known_roots``: at least the roots of all known
+    histories of entries, or ``None`` if they are unknown. ``new`` adds the roots of the new histories.
     """
 
     def __init__(
@@ -274,25 +274,25 @@ class GitReader:
 
     # -- histories
 
-    def copy(self, *, is_portion: bool) -> GitReader:
-        """Return a reader of the same objects and known refs. Refs that it accepts do not become known to this one."""
-        return GitReader(
-            self._git_dir, self.known, self._variables, is_portion=is_portion, known_roots=self._known_roots
-        )
+    def copy(self) -> GitReader:
+        """Return a reader of portions of the same objects, with its own copy of the known refs."""
+        # The roots are shared: too many of them only cost time.
+        return GitReader(self._git_dir, self.known, self._variables, is_portion=True, known_roots=self._known_roots)
 
     def accept(self, values: Mapping[str, Oid]) -> None:
-        """Add ``values``, which were validated, to the known refs. Discard the loaded commits and git's process."""
+        """Add refs to the known refs, discard the loaded commits, and end git's process."""
         for name, oid in values.items():
             self._by_session.setdefault(refs.session_of(name), {})[name] = oid
         self._validated.update(oid for name, oid in values.items() if is_validated(name))
         self.known |= values
-        self.__dict__.pop("_archived_tips", None)
+        if not values.keys().isdisjoint(ARCHIVES):
+            self.__dict__.pop("_archived_tips", None)
         self._commits, self._commits_bytes = {}, 0
-        self.close()  # git may have failed, and is started again when it is needed
+        self.close()  # if git failed, its output cannot be trusted; it starts again when it is needed
 
-    def known_of(self, sid: str) -> Sequence[Oid]:
+    def known_of(self, sid: str) -> Collection[Oid]:
         """Return the values of the known refs of a session."""
-        return self._known_of(sid, lambda _: True)
+        return self._by_session.get(sid, {}).values()
 
     def known_branches_of(self, sid: str) -> Sequence[Oid]:
         """Return the known tips of a session's branches, without ``meta`` and ``files``."""
@@ -302,9 +302,9 @@ class GitReader:
         """Return the values of the known ``meta`` refs of a session."""
         return self._known_of(sid, refs.is_meta)
 
-    def _known_of(self, sid: str, test: Callable[[str], bool]) -> Sequence[Oid]:
-        """Return the values of the known refs of a session whose names in the session pass a test."""
-        return [oid for name, oid in self._by_session.get(sid, {}).items() if test(name.rpartition("/")[2])]
+    def _known_of(self, sid: str, is_wanted: Callable[[str], bool]) -> Sequence[Oid]:
+        """Return the values of a session's known refs whose last part of the name passes ``is_wanted``."""
+        return [oid for name, oid in self._by_session.get(sid, {}).items() if is_wanted(name.rpartition("/")[2])]
 
     def archived_of(self, sid: str) -> Sequence[Oid]:
         """Return the known tips of an archived session. The whole archive is read."""
@@ -320,7 +320,7 @@ class GitReader:
 
     @functools.cached_property
     def _validated(self) -> set[Oid]:
-        """The values of all known refs whose histories are validated."""
+        """The values of all known refs whose histories are validated, also those that ``accept`` has replaced."""
         return {oid for name, oid in self.known.items() if is_validated(name)}
 
     @functools.cached_property

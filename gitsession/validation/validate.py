@@ -84,7 +84,8 @@ def validate_moves(
         allowed: Patterns (see ``fnmatch``) of refs that do not belong to gitsession and are not validated.
         partial: Whether blobs may be missing, as in a partial clone.
         keeps_archived: Whether to reject a new ref of an archived session if the archive already contains its value.
-        divide: A function that divides the tips in a new archive into groups, which are validated one after another.
+        divide: Divides the tips of a new archive into portions, which are validated one after another. By default, all
+            are one portion.
     """
     deadline = Deadline(limits.seconds)
     refusals: dict[str, Refusal] = {}
@@ -112,10 +113,11 @@ def validate_moves(
         if fault is not None:
             refusals[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
     try:
-        groups = list(divide(archived_tips))
-        for refusal in _archived_refusals(read, groups, tombstones, limits, partial, deadline):
+        portions = list(divide(archived_tips))
+        refusal = next(_archived_refusals(read, portions, tombstones, limits, partial, deadline), None)
+        if refusal is not None:
             what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
-            refusals.setdefault(refs.ARCHIVE, Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule))
+            refusals[refs.ARCHIVE] = Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule)
         for refusal in _EntryValidation(read, tombstones, limits, partial, deadline).refusals(session_moves):
             refusals.setdefault(refusal.ref, refusal)
     except ValidationTimeout as error:
@@ -132,23 +134,27 @@ def validate_moves(
 
 def _archived_refusals(
     read: GitReader,
-    groups: Collection[Sequence[Proposed]],
+    portions: Sequence[Sequence[Proposed]],
     tombstones: Tombstones,
     limits: Limits,
     partial: bool,
     deadline: Deadline,
 ) -> Iterator[Refusal]:
-    """Yield the refusals of tips in a new archive. Raises ``ValidationTimeout``.
+    """Yield the refusals of the tips of a new archive, portion by portion. Raises ``ValidationTimeout``.
 
-    The tips of the earlier groups are known refs for the later ones. ``read`` does not know them, because the archive
+    The tips of earlier portions count as known. They are not added to the known refs of ``read``, because the archive
     may still be refused.
     """
-    with read.copy(is_portion=len(groups) > 1) as reader:
-        for group in groups:
-            tips = {f"{move.ref}..{move.new}": move.new for move in group if move.new is not None}  # not names of refs
-            reader.load_commits(tips.values())
-            yield from _EntryValidation(reader, tombstones, limits, partial, deadline).refusals(group)
-            reader.accept(tips)
+    if len(portions) == 1:
+        yield from _EntryValidation(read, tombstones, limits, partial, deadline).refusals(portions[0])
+    elif portions:
+        with read.copy() as reader:
+            for portion in portions:
+                # An archived branch can have several tips, so the name of its ref is not unique. No ref has "..".
+                tips = {f"{move.ref}..{move.new}": move.new for move in portion if move.new is not None}
+                reader.load_commits(tips.values())
+                yield from _EntryValidation(reader, tombstones, limits, partial, deadline).refusals(portion)
+                reader.accept(tips)
 
 
 def is_allowed(ref: str, allowed: Collection[str]) -> bool:
@@ -475,15 +481,15 @@ def unmergeable_reason(read: FetchedReader, remote_tip: Oid) -> str:
 
 
 def _portions(moves: Iterable[Proposed], objects: int) -> Iterator[list[Proposed]]:
-    """Yield the moves in groups of whole sessions, which limits memory use.
+    """Yield the moves in portions of whole sessions, which limits memory use.
 
-    Moves of refs without a session come first. ``objects``: the number of objects that were received. An entry has at
-    least two of them, and usually three.
+    Moves of refs without a session are in the first portion. ``objects``: the number of received objects. An entry has
+    at least two, and usually three.
     """
     by_session: dict[str, list[Proposed]] = {}
     for move in moves:
         by_session.setdefault(refs.session_of(move.ref), []).append(move)
     at_once = max(SESSIONS_AT_ONCE, len(by_session) * ENTRIES_AT_ONCE * 3 // max(objects, 1))
     sids = iter(sorted(by_session))
-    while group := list(islice(sids, at_once)):
-        yield [move for sid in group for move in by_session[sid]]
+    while portion := list(islice(sids, at_once)):
+        yield [move for sid in portion for move in by_session[sid]]

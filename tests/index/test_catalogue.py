@@ -991,23 +991,24 @@ def test_interrupted_update_keeps_the_sessions_of_its_finished_parts(
         assert_as_if_made_anew(store)
 
 
-@pytest.mark.parametrize(("kept", "is_built"), [(2, True), (3, False)])
+@pytest.mark.parametrize(("kept", "first_entries", "is_built"), [(2, 1, True), (3, 1, False), (1, 4, False)])
 @pytest.mark.parametrize("newest", [None, 1])
 @pytest.mark.parametrize("is_interrupted", [False, True])
 def test_the_catalog_is_built_again_if_few_sessions_are_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, is_built: bool, newest: int | None, *,
-    is_interrupted: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int, first_entries: int, is_built: bool,
+    newest: int | None, *, is_interrupted: bool,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(update, "GROUP_SESSIONS", 1)
     monkeypatch.setattr(update, "SESSIONS", 1)
     monkeypatch.setattr(update, "PART_SECONDS", -1.0)
     monkeypatch.setattr(update, "REMOVED_MIN", 8)
-    monkeypatch.setattr(update, "REMOVED_FOR_EACH", 4)
+    monkeypatch.setattr(update, "REMOVED_FOR_EACH", 3)
     cleared: list[object] = []
     clear = update._clear
     monkeypatch.setattr(update, "_clear", lambda db: cleared.append(db) or clear(db))
     with Store.create(tmp_path / "store.git", clock=Clock()) as store:
-        held = [begun(store, f"session {number}") for number in range(10)]
+        held = [begun(store, *(f"message {number}" for number in range(first_entries)))]
+        held += [begun(store, f"session {number}") for number in range(1, 10)]
         store.flush()
         subprocess.run(["git", "-C", str(store.objects.git_dir), "pack-refs", "--all"], check=True)
         store.catalogue().remember([(tmp_path / "imported.jsonl", tmp_path.stat(), held[0].id)])
