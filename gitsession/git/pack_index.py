@@ -23,8 +23,8 @@ _HEAD_BYTES = 8 + 256 * 4
 _TRAILER_BYTES = 40
 _SMALL_BYTES = 1 << 20
 _HASHED_BYTES = 1 << 20
-_SHORT_BYTES = 1 << 12
-"""Size of a list of ids up to which it is searched from its start."""
+_SCANNED_BYTES = 32 * 20
+"""Size of a list of ids up to which it is searched from its start. A larger one is halved first."""
 _CACHED_IDS_MAX = 1 << 13
 """Number of ids up to which a bucket is cached: those of a pack of two million objects."""
 _BLOCK_BYTES = 1 << 14
@@ -142,18 +142,32 @@ class PackIndex:
         if bucket is None:
             begin, count = self._fan[first], self._fan[first + 1] - self._fan[first]
             if count > _CACHED_IDS_MAX:
-                at = bisect_left(range(begin + count), raw, begin, key=self._name)
-                is_there = at < begin + count and self._name(at) == raw
-                return self._offset(self._file.read(self._offsets + at * 4, 4)) if is_there else None
+                return self._find_in_file(raw, begin, count)
             names = self._file.read(_HEAD_BYTES + begin * 20, count * 20)
             bucket = names, self._file.read(self._offsets + begin * 4, count * 4)
             _CACHE.put(self._key | first, bucket)
         names, offsets = bucket
-        begin, end = (0, len(names)) if len(names) < _SHORT_BYTES else _likely_range(names, raw)
-        at = names.find(raw, begin, end)
-        while at % 20 and at > 0:  # skip a match that spans two adjacent ids
-            at = names.find(raw, at + 1, end)
+        at = _position(names, raw)
         return None if at < 0 else self._offset(offsets[at // 5 : at // 5 + 4])
+
+    def _find_in_file(self, raw: bytes, begin: int, count: int) -> int | None:
+        """Return the result of ``find`` for a bucket that is not cached: ``count`` ids from number ``begin`` on.
+
+        Object ids are evenly distributed, so the number of an id can be estimated. The ids near it are read at once.
+        """
+        spread = 8 + 2 * isqrt(count)
+        guess = int.from_bytes(raw[1:5], "big") * count >> 32
+        low, high = max(guess - spread, 0), min(guess + spread, count)
+        names = self._file.read(_HEAD_BYTES + (begin + low) * 20, (high - low) * 20)
+        at = _position(names, raw)
+        number = begin + low + at // 20
+        if at < 0:
+            if names[:20] < raw < names[-20:]:
+                return None
+            number = bisect_left(range(begin + count), raw, begin, key=self._name)
+            if number == begin + count or self._name(number) != raw:
+                return None
+        return self._offset(self._file.read(self._offsets + number * 4, 4))
 
     def _name(self, number: int) -> bytes:
         return self._file.read(_HEAD_BYTES + number * 20, 20)
@@ -197,19 +211,19 @@ class PackIndex:
         return int.from_bytes(self._file.read(far, 8), "big")
 
 
-def _likely_range(names: bytes, raw: bytes) -> tuple[int, int]:
-    """Return a range of bytes in ``names`` that contains ``raw`` if ``names`` contains ``raw``.
-
-    ``names``: sorted object ids of 20 bytes each, all with the same first byte. Object ids are evenly distributed, so
-    the position of an id can be estimated from its value, and the range is usually small.
-    """
-    count = len(names) // 20
-    spread = 8 + 2 * isqrt(count)
-    guess = int.from_bytes(raw[1:5], "big") * count >> 32
-    begin, end = max(guess - spread, 0) * 20, min(guess + spread, count) * 20
-    above = begin == 0 or names[begin : begin + 20] <= raw
-    below = end == len(names) or raw <= names[end - 20 : end]
-    return (begin, end) if above and below else (0, len(names))
+def _position(names: bytes, raw: bytes) -> int:
+    """Return the position of the id ``raw`` in ``names``, sorted ids of 20 bytes each; -1 if it is not there."""
+    begin, end = 0, len(names)
+    while end - begin > _SCANNED_BYTES:
+        middle = (begin + end) // 40 * 20
+        if names[middle : middle + 20] <= raw:
+            begin = middle
+        else:
+            end = middle
+    at = names.find(raw, begin, end)
+    while at % 20 and at > 0:  # skip a match that spans two adjacent ids
+        at = names.find(raw, at + 1, end)
+    return at
 
 
 def checksum_problem(file: RandomAccessFile) -> str:
