@@ -460,8 +460,8 @@ class Catalogue:
             return {}
 
     @contextlib.contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        self.db.execute("BEGIN IMMEDIATE")
+    def transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
+        self.db.execute(begin)
         try:
             yield self.db
         except BaseException:
@@ -469,6 +469,10 @@ class Catalogue:
                 self.db.execute("ROLLBACK")
             raise
         self.db.execute("COMMIT")
+
+    def snapshot(self) -> contextlib.AbstractContextManager[sqlite3.Connection]:
+        """Return a context in which reads do not see what other processes write meanwhile."""
+        return self.transaction("BEGIN")
 
     def close(self) -> None:
         self.db.close()

@@ -301,7 +301,10 @@ def _refresh(db: sqlite3.Connection, catalogue: Catalogue, store: ObjectStore) -
         leaves = json.dumps([*sorted(row.branches.items()), store.ref(refs.meta(row.sid))])
         if seen.get(row.sid) == leaves:
             continue
-        spots, is_complete = _new(db, catalogue, store, row, was_complete=seen.get(row.sid) != _INCOMPLETE)
+        with catalogue.snapshot() as rows:
+            if rows.execute("SELECT 1 FROM sessions WHERE sid = ?", (row.sid,)).fetchone() is None:
+                continue  # another process builds the catalog again; the next search reads the session
+            spots, is_complete = _new(db, catalogue, store, row, was_complete=seen.get(row.sid) != _INCOMPLETE)
         entries += [(row.sid, spot) for spot in (*spots, *_new_side_files(db, store, row.sid))]
         tips.append((row.sid, leaves if is_complete else _INCOMPLETE))
         if len(entries) >= BATCH:

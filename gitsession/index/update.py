@@ -329,7 +329,9 @@ def _moves(
     db.execute("UPDATE refs SET loose = 0 WHERE loose")
     db.executemany("UPDATE refs SET loose = 1 WHERE name = ?", [(name,) for name in loose])
     old = dict(db.execute("SELECT name, value FROM refs").fetchall())
-    if len(old.keys() - now.keys()) >= REMOVED_MIN and _is_mostly_removed(db, {_sid(name) for name in now}):
+    if len(old.keys() - now.keys()) >= REMOVED_MIN and _is_mostly_removed(
+        db, {_sid(name) for name in now if _is_branch(name)}
+    ):
         _clear(db)
         old = {}
     # In order, because sessions of one time share a pack, and a search for an object begins with the last one's pack.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from builders import Clock, entry, pi_file, said, talk
@@ -21,13 +23,15 @@ from gitsession import Store, parallel
 from gitsession.errors import InvalidName, MissingObject, Unavailable
 from gitsession.formats.opencode.agent import opencode
 from gitsession.formats.pi.agent import pi
-from gitsession.index import search
+from gitsession.index import search, update
 from gitsession.index.derived import remove
+from gitsession.index.entry_rows import EntryRow
 from gitsession.index.search import Hit
 from gitsession.index.search_words import KINDS as SEARCHED
 from gitsession.index.search_words import ROLES, expression, matcher, snippet
 from gitsession.model.blocks import Text, ToolCall
 from gitsession.model.entries import KINDS, Compaction, Message
+from gitsession.store import refs
 
 
 @pytest.fixture
@@ -321,6 +325,39 @@ def test_lost_entry_does_not_hide_others(store: Store, tmp_path: Path):
 
 
 # ---- derived data
+
+
+@pytest.mark.parametrize("run", [2, search.RUN])
+def test_index_is_complete_although_the_catalog_was_built_again_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch, run: int
+) -> None:
+    monkeypatch.setattr(search, "RUN", run)
+    monkeypatch.setattr(update, "SESSIONS", 1)
+    monkeypatch.setattr(update, "REMOVED_MIN", 1)
+    monkeypatch.setattr(update, "REMOVED_FOR_EACH", 1)
+    held = [spoken(store, *["bread"] * 5).id for _ in range(9)]
+    store.flush()
+    subprocess.run(["git", "-C", str(store.objects.git_dir), "pack-refs", "--all"], check=True)
+    indexed, read_run = [], search.run_of
+
+    def read_run_and_build_again(db: sqlite3.Connection, sid: str, *arguments: Any) -> list[EntryRow]:
+        found = read_run(db, sid, *arguments)
+        indexed.append(sid)
+        if len(indexed) == 2:
+            with Store.open(store.objects.git_dir) as other, other.objects.transaction() as tx:
+                for name, oid in other.objects.refs(refs.SESSIONS).items():
+                    if refs.session_of(name) in held[4:]:
+                        tx.move(name, None, expected=oid)
+            with Store.open(store.objects.git_dir) as other:
+                other.flush()
+                assert len(other.sessions(1)) == 1
+        return found
+
+    monkeypatch.setattr(search, "run_of", read_run_and_build_again)
+    store.search("bread")
+    monkeypatch.setattr(search, "run_of", read_run)
+    hits = [hit.session.sid for hit in store.search("bread")]
+    assert sorted(hits) == sorted(held[:4] * 5)
 
 
 DAMAGE = {
