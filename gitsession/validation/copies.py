@@ -14,7 +14,7 @@ from gitsession.errors import GitSessionError
 from gitsession.git.types import Oid, Reader
 from gitsession.model.entries import Fork
 from gitsession.sessions import content
-from gitsession.sessions.node import Node, copy_key, copy_problem, load
+from gitsession.sessions.node import Node, copy_key, copy_problem
 from gitsession.store import refs
 from gitsession.validation import entry_rules
 from gitsession.validation.history_rules import possible_ids
@@ -65,8 +65,8 @@ def _existing_children(
         seen.add((sid, joint))
         branches = set(reader.known_branches_of(sid))
         if branches != {joint}:
-            starts = (load(reader, oid) for oid in reader.starts(move.new or ""))
-            others = sessions_that_share(reader, starts) - {sid}
+            starts = (entry_rules.read(reader, oid) for oid in reader.starts(move.new or ""))
+            others = sessions_that_share(reader, (node for node in starts if isinstance(node, Node))) - {sid}
             known = branches.union(*(reader.known_branches_of(other) for other in others), reader.archived_of(sid))
             yield joint, reader.children(joint, known - {joint})
 

@@ -112,24 +112,23 @@ def validate_moves(
             session_moves += [move] if fault is None else []
         if fault is not None:
             refusals[move.ref] = Refusal(move.ref, move.new or "", fault.what, fault.rule)
-    try:
-        portions = list(divide(archived_tips))
-        refusal = next(_archived_refusals(read, portions, tombstones, limits, partial, deadline), None)
-        if refusal is not None:
-            what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
-            refusals[refs.ARCHIVE] = Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule)
-        for refusal in _EntryValidation(read, tombstones, limits, partial, deadline).refusals(session_moves):
-            refusals.setdefault(refusal.ref, refusal)
-    except ValidationTimeout as error:
-        for ref in [*([refs.ARCHIVE] if archived_tips else []), *(move.ref for move in session_moves)]:
-            refusals.setdefault(ref, Refusal(ref, "", str(error), "limit"))
-    except GitSessionError as error:  # git failed, or reports that the sent objects are incomplete
-        for ref, oid in [
-            *([(refs.ARCHIVE, "")] if archived_tips else []),
-            *((move.ref, move.new or "") for move in session_moves),
-        ]:
-            refusals.setdefault(ref, Refusal(ref, oid, str(error), "unreadable"))
+    portions = list(divide(archived_tips))
+    archived = _archived_refusals(read, portions, tombstones, limits, partial, deadline)
+    refusals |= {refusal.ref: refusal for refusal in islice(_with_errors(archived, [refs.ARCHIVE]), 1)}
+    found = _EntryValidation(read, tombstones, limits, partial, deadline).refusals(session_moves)
+    for refusal in _with_errors(found, [move.ref for move in session_moves]):
+        refusals.setdefault(refusal.ref, refusal)
     return list(refusals.values())
+
+
+def _with_errors(found: Iterator[Refusal], names: Iterable[str]) -> Iterator[Refusal]:
+    """Yield the refusals in ``found``. If the validation fails, also yield a refusal of each ref in ``names``."""
+    try:
+        yield from found
+    except ValidationTimeout as error:
+        yield from (Refusal(name, "", str(error), "limit") for name in names)
+    except GitSessionError as error:  # git failed, or reports that the sent objects are incomplete
+        yield from (Refusal(name, "", str(error), "unreadable") for name in names)
 
 
 def _archived_refusals(
@@ -140,20 +139,26 @@ def _archived_refusals(
     partial: bool,
     deadline: Deadline,
 ) -> Iterator[Refusal]:
-    """Yield the refusals of the tips of a new archive, portion by portion. Raises ``ValidationTimeout``.
+    """Yield the refusals of the archive for faults of its new tips, portion by portion. Raises ``ValidationTimeout``.
 
     The tips of earlier portions count as known. They are not added to the known refs of ``read``, because the archive
     may still be refused.
     """
+
+    def refusals(reader: GitReader, portion: Sequence[Proposed]) -> Iterator[Refusal]:
+        for refusal in _EntryValidation(reader, tombstones, limits, partial, deadline).refusals(portion):
+            what = f"{refusal.ref.removeprefix(refs.SESSIONS)}: {refusal.what}"
+            yield Refusal(refs.ARCHIVE, refusal.oid, what, refusal.rule)
+
     if len(portions) == 1:
-        yield from _EntryValidation(read, tombstones, limits, partial, deadline).refusals(portions[0])
+        yield from refusals(read, portions[0])
     elif portions:
         with read.copy() as reader:
             for portion in portions:
                 # An archived branch can have several tips, so the name of its ref is not unique. No ref has "..".
                 tips = {f"{move.ref}..{move.new}": move.new for move in portion if move.new is not None}
                 reader.load_commits(tips.values())
-                yield from _EntryValidation(reader, tombstones, limits, partial, deadline).refusals(portion)
+                yield from refusals(reader, portion)
                 reader.accept(tips)
 
 

@@ -95,6 +95,19 @@ def test_more_sessions_than_one_batch_are_fetched(
     assert len(ours.sessions()) == 6
 
 
+def test_malformed_start_of_a_session_does_not_affect_others(client: Client, remote: Path, ours: Store) -> None:
+    push(client.path, remote, *EVERYTHING)
+    ours.remotes.pull("origin")
+    first = session(client.store, client.sid).history()[0].oid
+    tree = client.git("rev-parse", f"{first}^{{tree}}")
+    bad = client.git("commit-tree", "-m", "fork\n\nEntry: fork\n\nmore", "-p", first, tree)
+    other = begun(client.store, "other").id
+    client.store.flush()
+    push(client.path, remote, *EVERYTHING, f"{bad}:{client.ref('side')}")
+    told = {branch.ref: branch.outcome for branch in ours.remotes.pull("origin").branches}
+    assert (told[client.ref("side")], told[refs.leaf(other)]) == ("refused", "new")
+
+
 def test_failure_of_git_does_not_affect_the_next_sessions(
     client: Client, remote: Path, ours: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
