@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Protocol, TypeVar
 from gitsession import paths
 from gitsession.errors import Ambiguous, NotFound, Refused, require
 from gitsession.git.types import Oid
-from gitsession.index.catalogue import Catalogue, Row
+from gitsession.index.catalogue import SHORT_ID_CHARS, Catalogue, Row
 from gitsession.index.current_folder import CurrentFolder, shared_folders
 from gitsession.sessions import commit_writer, graph
 from gitsession.sessions import session as sessions
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from gitsession.model.entries import Entry
     from gitsession.model.instructions import InstructionSet
     from gitsession.redaction.guard import Guard
-
-_ARCHIVED_ADDRESS_MIN = 8
-
 
 class OpenStore:
     """The state that ``Store`` shares with its attributes: object store, clock, catalogs and context cache."""
@@ -133,11 +130,11 @@ class OpenStore:
     def _archived(self, address: str) -> str:
         """Return the archived session with an id that contains ``address``; "" if there is none.
 
-        A short address matches no session, because it is more likely a typing error than an old session.
+        An address that is shorter than the ids in lists matches no session, because it is more likely a typing error.
         """
         from gitsession.archive import archive_set  # not at the top, because nearly every session has refs
 
-        if len(address) < _ARCHIVED_ADDRESS_MIN:
+        if len(address) < SHORT_ID_CHARS:
             return ""
         found = [sid for sid in archive_set.read(self.objects) if address.lower() in sid]
         if len(found) > 1:

@@ -357,7 +357,7 @@ class Store:
 
         Args:
             address: A unique part of a session id, the beginning of the agent's own id with or without ``<agent>:``
-                before it, ``@`` or ``-``. If no other session matches, and the address has at least eight characters
+                before it, ``@`` or ``-``. If no other session matches, and the address has at least seven characters
                 of the id of an archived session, that session is restored.
             cwd: The folder to which ``@`` and ``-`` refer. Defaults to the working directory of the process.
 

@@ -161,11 +161,14 @@ class ArchivedSessions:
         """Return the archived sessions, the newest first.
 
         Args:
-            number: The maximum number of sessions. If there are more, the sessions that began last are returned. By
-                default, all sessions are returned.
+            number: The maximum number of sessions. If there are more, sessions that began on later days come first.
+                By default, all sessions are returned.
         """
         archive = archive_set.read(self._opened.objects)
-        return described(ArchiveView(self._opened.objects, archive), sorted(archive, reverse=True)[:number])
+        sids = sorted(archive, reverse=True)
+        oldest = sids[:number][-1].partition("-")[0] if sids[:number] else ""  # the ids of one day are not in order
+        later = [sid for sid in sids if sid >= oldest]
+        return described(ArchiveView(self._opened.objects, archive), later)[:number]
 
     def catalogue(self) -> Catalogue:
         """Return a new catalog, in memory, of only the archived sessions. All of their entries are read."""

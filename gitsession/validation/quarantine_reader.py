@@ -150,7 +150,7 @@ class GitReader:
     ) -> None:  # fmt: skip
         self.known = dict(known)
         self._known_roots = known_roots
-        self._is_portion = is_portion
+        self.is_portion = is_portion
         self._archives: dict[Oid, Archive] = {}
         self._git_dir = git_dir
         self._variables = dict(variables or {})
@@ -204,7 +204,7 @@ class GitReader:
     def load_commits(self, tips: Iterable[Oid]) -> None:
         """Load the commits in the received packs, unless they are too large to keep, and the headers of ``tips``."""
         tips = list(tips)
-        if self._is_portion:
+        if self.is_portion:
             self._load_histories(tips)
         elif not self._keep(self._packs.commits(_LISTED_MAX)):
             self._commits = {}

@@ -154,7 +154,7 @@ def _archived_refusals(
         yield from refusals(read, portions[0])
     elif portions:
         with read.copy() as reader:
-            for portion in portions:
+            for portion in progress.each("Validating archived entries", portions):
                 # An archived branch can have several tips, so the name of its ref is not unique. No ref has "..".
                 tips = {f"{move.ref}..{move.new}": move.new for move in portion if move.new is not None}
                 reader.load_commits(tips.values())
@@ -260,7 +260,8 @@ class _EntryValidation:
     def _check_all(self, oids: Sequence[Oid]) -> dict[Oid, EntryFacts | Fault]:
         """Return the facts or the fault of each entry. Raises ``ValidationTimeout``."""
         found: dict[Oid, EntryFacts | Fault] = {}
-        for at in progress.each("Validating entries", range(0, len(oids), _WINDOW)):
+        windows = range(0, len(oids), _WINDOW)
+        for at in windows if self._read.is_portion else progress.each("Validating entries", windows):
             self._deadline.check()
             self._read.load_entries(oids[at : at + _WINDOW])
             found |= {oid: self._check(oid) for oid in oids[at : at + _WINDOW]}
@@ -465,7 +466,7 @@ def validate_fetched(read: FetchedReader, moves: list[Proposed], known: Mapping[
     divide = functools.partial(_portions, objects=read.fetched_objects)
     portions = list(divide(moves))
     with GitReader(read.git_dir, known, is_portion=len(portions) > 1, known_roots=roots) as reader:
-        for portion in portions:
+        for portion in progress.each("Validating entries", portions) if reader.is_portion else portions:
             refused = validate_moves(reader, portion, tombstones, FETCH_LIMITS, partial=is_partial, divide=divide)
             refused_refs = {refusal.ref for refusal in refused}
             valid = {move.ref: move.new for move in portion if move.new is not None and move.ref not in refused_refs}

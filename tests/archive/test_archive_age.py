@@ -17,6 +17,7 @@ from gitsession.api.opened import OpenStore
 from gitsession.archive import archive_set, archiving
 from gitsession.cli import app as command_line
 from gitsession.cli import exits
+from gitsession.index.catalogue import short_sid
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 
@@ -223,10 +224,24 @@ def test_short_or_ambiguous_address_restores_nothing(store: Store) -> None:
     assert other.startswith(date)
     with pytest.raises(Ambiguous):
         store.session(date)
-    for address in (one[-7:], "@", "me:1", "9" * 8):
+    for address in (short_sid(one)[:-1], "@", "me:1", "9" * 8):
         with pytest.raises(NotFound):
             store.session(address)
     assert live(store) == set()
+
+
+def test_short_id_of_a_list_restores_its_session(store: Store) -> None:
+    one, other = begun(store, "one").id, begun(store, "two").id
+    store.archive.put(one, other)
+    assert store.session(short_sid(one)).id == one
+    assert live(store) == {one}
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 5, 9, None])
+def test_the_newest_archived_sessions_are_listed(store: Store, number: int | None) -> None:
+    store.archive.put(*(begun(store, f"session {at}").id for at in range(6)))
+    newest = store.archive.list()
+    assert store.archive.list(number) == newest[:number]
 
 
 def test_read_only_store_restores_nothing(store: Store) -> None:
@@ -375,5 +390,5 @@ def test_address_that_matches_several_live_sessions_restores_no_archived_one(sto
 def test_address_of_too_few_characters_hints_at_the_archive(store: Store, run, capsys) -> None:
     sid = begun(store, "a question").id
     store.archive.put(sid)
-    assert command_line.run(["log", sid[:7]]) == 3
+    assert command_line.run(["log", sid[:6]]) == 3
     assert "`gitsession ls --archived`" in capsys.readouterr().err

@@ -166,6 +166,8 @@ def test_changes_of_the_archive_are_announced_and_reported(run: Run, here: Path,
     assert "would" not in run("sync", "--dry-run")
     told = run("--store", str(tmp_path / "other.git"), "sync")
     assert "          2 sessions archived: `gitsession ls --archived`\n" in told
+    told = run("--store", str(tmp_path / "third.git"), "clone", "hub.git", str(tmp_path / "third.git"))
+    assert told.endswith(": 1 session\n2 sessions archived: `gitsession ls --archived`\n")
     run("restore", sids[0])
     run("sync")
     assert "          1 session restored\n" in run("--store", str(tmp_path / "other.git"), "sync")

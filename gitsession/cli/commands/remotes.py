@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,9 @@ from gitsession.errors import GitSessionError, NotFound, Refused
 from gitsession.line_text import count, on_a_line, shorten
 from gitsession.model.headline import clean
 from gitsession.store import refs
+
+if TYPE_CHECKING:
+    from gitsession.store.git_store import GitStore
 
 yes_option = option(
     "--yes", "consent", is_flag=True, help="Do not ask for confirmation before the first push to a remote."
@@ -254,6 +257,9 @@ def clone_command(app: App, url: str, folder: Path | None, filter: str, namespac
         emit("clone", {"store": str(path), "branches": branches})
         sids = {refs.session_of(branch.ref) for branch in report.of("new")} - {""}
         say(f"created a store at {path}: {count(len(sids), 'session')}")
+        for archive in (one.new for one in report.of("new") if one.ref == refs.ARCHIVE and one.new):
+            for line in _changes_of_archive(store.objects, None, archive):
+                say(line)
         if not report.branches:
             say("the remote has no sessions yet: `gitsession sync` sends yours", dim=True)
         for one in refused:
@@ -477,13 +483,13 @@ def _style(outcome: str) -> dict[str, str]:
     return {"fg": _COLORS[outcome]} if outcome in _COLORS else {}
 
 
-def _changes_of_archive(app: App, old: str | None, new: str) -> Iterator[str]:
+def _changes_of_archive(objects: GitStore, old: str | None, new: str) -> Iterator[str]:
     """Yield the numbers of sessions that a new value of the archive archives and restores."""
     from gitsession.archive import archive_set
 
     try:
-        before = set(archive_set.at(app.objects(), old) if old else ())
-        after = set(archive_set.at(app.objects(), new))
+        before = set(archive_set.at(objects, old) if old else ())
+        after = set(archive_set.at(objects, new))
     except GitSessionError:
         return  # `verify` reports damage
     if after - before:
@@ -501,7 +507,7 @@ def _more(app: App, branch: gitsession.SyncedBranch) -> list[str]:
         suffix = f" (in this store, the branch is named {branch.beside.rpartition('/')[2]})" if branch.beside else ""
         return [f"{branch.why}{suffix}"]
     if branch.ref == refs.ARCHIVE and branch.new is not None:
-        return list(_changes_of_archive(app, branch.old, branch.new))
+        return list(_changes_of_archive(app.objects(), branch.old, branch.new))
     if branch.outcome != "forked" or parsed is None:
         return [branch.why] if branch.why else []
     name = branch.beside.rpartition("/")[2]

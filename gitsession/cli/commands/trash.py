@@ -55,7 +55,7 @@ def archive_command(
 
     Archived sessions stay complete and share one ref. `gitsession search` does not list them, and
     `gitsession ls` lists them only with --archived. To restore a session from the archive, run `gitsession restore
-    SESSION`, or name it by at least eight characters of its id in another command.
+    SESSION`, or name it by at least seven characters of its id in another command.
     """
     rules = before is not None or keep is not None
     if bool(sessions) == rules:
