@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gitsession.model.instructions import InstructionSet
     from gitsession.redaction.guard import Guard
 
+
 class OpenStore:
     """The state that ``Store`` shares with its attributes: object store, clock, catalogs and context cache."""
 

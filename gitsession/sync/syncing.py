@@ -242,8 +242,22 @@ class _Accepted:
 def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> PullResult:
     """Fetch all refs of the remote, and merge them into the store.
 
-    The fetched tombstones are applied first. Then one transaction moves the packs, the remote-tracking refs and the
-    refs into the store.
+    The fetched tombstones are applied first. This can remove entries that the remote did not send because the store had
+    them, such as those of a purged session that a new fork continues. The refs that require them are fetched again.
+    """
+    first, has_purged = _pull_once(store, remote, options)
+    if not (has_purged and any(branch.outcome == "refused" for branch in first.branches)):
+        return first
+    second, _ = _pull_once(store, remote, options)
+    found = {branch.ref: branch for branch in first.branches}
+    found |= {branch.ref: _summed(found.get(branch.ref), branch) for branch in second.branches}
+    return PullResult([found[ref] for ref in sorted(found)], second.stale)
+
+
+def _pull_once(store: GitStore, remote: Remote, options: TransportOptions) -> tuple[PullResult, bool]:
+    """Fetch and merge all refs once; return the outcomes, and whether fetched tombstones were applied to the store.
+
+    One transaction moves the packs, the remote-tracking refs and the refs into the store.
     """
     flush(store)
     purging.apply(store)  # tombstones from a plain `git fetch`
@@ -261,7 +275,8 @@ def pull_refs(store: GitStore, remote: Remote, options: TransportOptions) -> Pul
     found = {ref: SyncedBranch(ref, "same", oid, oid) for ref, oid in same.items()}
     found |= {branch.ref: branch for branch in (*accepted.joined, *archived, *moved)}
     found |= accepted.refused
-    return PullResult([found[ref] for ref in sorted(found)], stale if remote.is_named else {})
+    result = PullResult([found[ref] for ref in sorted(found)], stale if remote.is_named else {})
+    return result, bool(accepted.joined)
 
 
 def _fetched(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import assert_clean, assert_git_agrees, begun, session
-from purged import SECRET, find, keys, purge, traces
+from builders import assert_clean, assert_git_agrees, begun, fork, session
+from purged import SECRET, find, keys, purge, traces, whole
 from raw import git
-from remotes import everywhere, hub, push, say, shared, store_with, sync, there
+from remotes import everywhere, hub, pull, push, say, shared, store_with, sync, there
 
 from gitsession.api import Store
+from gitsession.archive import archiving
 from gitsession.model.entries import BranchSummary, Message
 from gitsession.purge import purging
 from gitsession.server import server
@@ -20,6 +22,8 @@ from gitsession.sessions import graph, tombstone_set
 from gitsession.sessions import session as sessions
 from gitsession.store import create, refs
 from gitsession.store.git_store import GitStore
+
+Verb = Callable[[GitStore], dict[str, str]]
 
 
 @pytest.fixture
@@ -52,6 +56,31 @@ def plain_push(store: GitStore) -> str:
     )
     assert done.returncode != 0, done.stderr
     return done.stderr
+
+
+@pytest.mark.parametrize("verb", [pull, sync])
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_a_new_fork_of_a_session_that_was_purged_meanwhile_is_fetched(
+    tmp_path: Path, place: Path, verb: Verb, *, is_archived: bool
+) -> None:
+    """The remote does not send the entries that the store had before it applied the tombstones."""
+    with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
+        origin, other = begun(a, "first", "second"), begun(a, "another session")
+        sync(a)
+        sync(b)
+        copy = fork(origin)
+        copy.append(Message.user("in the fork"))
+        other.append(Message.user("more"))
+        purging.add(a, whole(a, origin.id), 1000)
+        sync(a)
+        if is_archived:
+            archiving.archive(b, [origin.id], 1000)
+        told = verb(b)
+        assert "refused" not in told.values()
+        assert b.ref(refs.leaf(copy.id)) == a.ref(refs.leaf(copy.id)) is not None
+        assert b.ref(refs.leaf(other.id)) == a.ref(refs.leaf(other.id))
+        assert tombstone_set.SESSION + origin.id in tombstone_set.read(b)
+        assert_clean(b)
 
 
 def test_a_purge_reaches_every_store_and_the_hub_and_stays(tmp_path: Path, place: Path) -> None:
