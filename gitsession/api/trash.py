@@ -161,8 +161,8 @@ class ArchivedSessions:
         """Return the archived sessions, the newest first.
 
         Args:
-            number: The maximum number of sessions. If there are more, sessions that began on later days come first.
-                By default, all sessions are returned.
+            number: The maximum number of sessions. If there are more, those that began on the latest days are
+                returned. By default, all sessions are returned.
         """
         archive = archive_set.read(self._opened.objects)
         sids = sorted(archive, reverse=True)
