@@ -147,7 +147,7 @@ class OpenStore:
         """Restore a session that may be archived; return whether it can be found now."""
         from gitsession.archive import archiving
 
-        return archiving.restore_if_archived(self.objects, sid, self.clock())
+        return archiving.restore_if_archived(self.objects, sid)
 
     def forget(self) -> None:
         """Close the catalogs and clear the context cache, because objects were removed or rewritten."""

@@ -959,7 +959,7 @@ class Store:
         if age_ms is not None:
             unchanged = self.objects.refs(refs.SESSIONS)  # before the catalog, which may be newer
             old = archiving.select_old(self.objects, self.sessions(), self._opened.clock() - age_ms)
-            old = old and archiving.archive(self.objects, old, self._opened.clock(), unchanged=unchanged)
+            old = old and archiving.archive(self.objects, old, unchanged=unchanged)
         return replace(maintain(self.objects), archived=tuple(old))
 
     def flush(self) -> None:

@@ -138,7 +138,7 @@ class ArchivedSessions:
             NotFound: One of the sessions does not exist.
             Refused: A ref of a session is not a branch that can be archived.
         """
-        return archiving.archive(self._opened.objects, sessions, self._opened.clock())
+        return archiving.archive(self._opened.objects, sessions)
 
     def restore(self, part: str) -> str:
         """Restore a session from the archive.
@@ -154,7 +154,7 @@ class ArchivedSessions:
             Ambiguous: Several sessions match.
         """
         sid = _find(part, archive_set.read(self._opened.objects), "the archive", "--archived")
-        archiving.restore(self._opened.objects, sid, self._opened.clock())
+        archiving.restore(self._opened.objects, sid)
         return sid
 
     def list(self, number: int | None = None) -> list[RemovedSession]:

@@ -15,7 +15,7 @@ thousands of parents.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ TIPS = 500
 End = tuple[str, Oid]
 """A branch name, and a commit that was the tip of the branch."""
 
-_MESSAGE = re.compile(rb"[0-9]{1,9} archived\n\nGoes-on-from: ([012])\n")
+_MESSAGE = re.compile(rb"([0-9]{1,9}) archived\n\nGoes-on-from: ([012])\n")
 _FILE = re.compile(r"[0-9]{6}\.tsv")
 _TURN = re.compile(r"[1-9][0-9]{0,8}")
 _OID = re.compile(r"[0-9a-f]{40}")
@@ -103,15 +103,21 @@ def at(reader: Reader, oid: Oid) -> Archive:
     return at_tree(reader, _tree(reader, oid))
 
 
+def at_tree(reader: Reader, tree: Oid) -> Archive:
+    """Return the set in the tree of an archive commit. Raises the errors of ``at``."""
+    return _joined(reader, files_of(reader, tree))
+
+
 def of_sessions(reader: Reader, tips: Iterable[Oid], sids: Iterable[str]) -> Archive:
     """Return a part of the union of the sets in the commits ``tips``: at least the elements of the sessions ``sids``.
 
     Only the months of these sessions are read. Raises the errors of ``at``.
     """
-    files = {_file_of(sid) for sid in sids}
+    wanted = {_file_of(sid) for sid in sids}
     found = NONE
     for tip in tips:
-        found = found | at_tree(reader, _tree(reader, tip), files)
+        files = files_of(reader, _tree(reader, tip))
+        found = found | _joined(reader, {name: files[name] for name in wanted & files.keys()})
     return found
 
 
@@ -122,41 +128,51 @@ def _tree(reader: Reader, oid: Oid) -> Oid:
     return parse_commit(data).tree
 
 
-def at_tree(reader: Reader, tree: Oid, files: Collection[str] | None = None) -> Archive:
-    """Return the set in the tree of an archive commit. Raises the errors of ``at``.
+def _joined(reader: Reader, files: Mapping[str, Oid]) -> Archive:
+    turns: dict[str, int] = {}
+    ends: dict[str, frozenset[End]] = {}
+    for name, blob in files.items():
+        part = read_file(reader, name, blob)
+        turns |= part.turns
+        ends |= part.ends
+    return Archive(turns, ends)
 
-    ``files``: the names of the files to read; ``None`` for all.
-    """
+
+def files_of(reader: Reader, tree: Oid) -> dict[str, Oid]:
+    """Return the blobs of the files in the tree of an archive commit, by name. Raises the errors of ``at``."""
     kind, data = reader.read(tree)
     if kind != "tree":
         raise Malformed(f"expected a tree, found a {kind}", where=tree)
-    turns: dict[str, int] = {}
-    ends: dict[str, set[End]] = {}
+    files = {}
     for mode, name, blob in parse_tree(data):
         if mode != layout.FILE_MODE or not _FILE.fullmatch(name):
             raise Malformed(f"unexpected file {name[:80]!r} in the archive set", where=tree, hint="upgrade gitsession")
-        if files is None or name in files:
-            _read_rows(reader.read(blob)[1], f"{blob}: {name}", turns, ends)
-    for sid in ends:
-        if sid not in turns:
-            raise Malformed(f"the archive set has branches but no archive count for session {sid}", where=tree)
-    return Archive(turns, {sid: frozenset(found) for sid, found in ends.items()})
+        files[name] = blob
+    return files
 
 
-def _read_rows(data: bytes, where: str, turns: dict[str, int], ends: dict[str, set[End]]) -> None:
+def read_file(reader: Reader, name: str, blob: Oid) -> Archive:
+    """Return the part of the set that is in the file ``name``. Raises the errors of ``at``."""
+    where = f"{blob}: {name}"
     try:
-        text = data.decode("ascii")
+        text = reader.read(blob)[1].decode("ascii")
     except UnicodeDecodeError:
         raise Malformed("not ASCII text", where=where) from None
+    turns: dict[str, int] = {}
+    ends: dict[str, set[End]] = {}
     for row in text.splitlines():
-        name, _, value = row.partition("\t")
-        sid, _, branch = name.partition("/")
-        if refs.is_sid(name) and _TURN.fullmatch(value):
+        key, _, value = row.partition("\t")
+        sid, _, branch = key.partition("/")
+        if refs.is_sid(key) and _TURN.fullmatch(value):
             turns[sid] = int(value)
-        elif refs.is_session_ref(refs.SESSIONS + name) and _OID.fullmatch(value):
+        elif refs.is_session_ref(refs.SESSIONS + key) and _OID.fullmatch(value):
             ends.setdefault(sid, set()).add((branch, value))
         else:
             raise Malformed(f"invalid row in the archive set: {row[:80]!r}", where=where)
+    for sid in ends:
+        if sid not in turns:
+            raise Malformed(f"the archive set has branches but no archive count for session {sid}", where=where)
+    return Archive(turns, {sid: frozenset(found) for sid, found in ends.items()})
 
 
 def _file_of(sid: str) -> str:
@@ -164,22 +180,37 @@ def _file_of(sid: str) -> str:
     return f"{sid[:6]}.tsv"
 
 
-def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
-    """Return the tree of a set, and the objects of this tree. The bytes are the same in every store."""
+def encode_files(archive: Archive) -> dict[str, bytes]:
+    """Return the files of a set by name. The bytes are the same in every store."""
     months: dict[str, list[str]] = {}
     for sid in sorted(archive.turns):
         rows = months.setdefault(_file_of(sid), [])
         rows.append(f"{sid}\t{archive.turns[sid]}\n")
         rows += [f"{sid}/{branch}\t{oid}\n" for branch, oid in sorted(archive.of(sid))]
+    return {name: "".join(rows).encode() for name, rows in months.items()}
+
+
+def encode_tree_of(files: Mapping[str, Oid]) -> bytes:
+    """Return the bytes of the tree with these files (see ``files_of``)."""
+    return encode_tree({name: (layout.FILE_MODE, blob) for name, blob in files.items()})
+
+
+def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
+    """Return the tree of a set, and the objects of this tree."""
     objects = NewObjects()
-    tree = {name: (layout.FILE_MODE, objects.put("blob", "".join(rows).encode())) for name, rows in months.items()}
-    return objects.put("tree", encode_tree(tree)), objects
+    files = {name: objects.put("blob", data) for name, data in encode_files(archive).items()}
+    return objects.put("tree", encode_tree_of(files)), objects
 
 
 class ArchiveCommit(NamedTuple):
-    """A commit of the archive. ``before``: the archive commits that it continues; ``tips``: the other parents."""
+    """A commit of the archive.
+
+    ``length``: the number of archived sessions; ``before``: the archive commits that it continues; ``tips``: the other
+    parents.
+    """
 
     tree: Oid
+    length: int
     before: tuple[Oid, ...]
     tips: tuple[Oid, ...]
     seconds: int
@@ -194,40 +225,88 @@ def link(data: bytes) -> ArchiveCommit | None:
     match = _MESSAGE.fullmatch(commit.message)
     if match is None or commit.author_name != AUTHOR:
         return None
-    count = int(match[1])
-    return ArchiveCommit(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
+    length, count = int(match[1]), int(match[2])
+    return ArchiveCommit(commit.tree, length, commit.parents[:count], commit.parents[count:], commit.author_seconds)
 
 
-def added(reader: Reader, tip: Oid | None, after: Archive, at_ms: int) -> Merged:
+class _Part(NamedTuple):
+    """A part of a set, with the tips and the time of the commit that adds it."""
+
+    archive: Archive
+    tips: Sequence[Oid]
+    seconds: int
+
+
+def added(reader: Reader, tip: Oid | None, after: Archive) -> Merged:
     """Return the commits that extend the set at ``tip`` to its superset ``after``; or no commit if the sets are equal.
 
-    If there are more new tips than one commit can have, several commits are made. Each of them contains the sessions
-    whose tips are reachable from that commit. Raises ``Malformed``.
+    A commit has the time of its newest tip, because git walks a history in the order of time, and keeps a list of the
+    commits to visit. If the commits of the archive were newer, a walk would put the tips of all sessions into the list
+    before it visits any entry.
+
+    If there are more new tips than one commit can have, the commit of each part has only its own sessions. These
+    commits are merged in pairs, like the sets of two stores, and at the end with ``tip``. In a chain of commits, each
+    one would write the rows of all former parts again. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
         return Merged(tip)
-    seconds = max(0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1, at_ms // 1000)
+    earliest = 0 if tip is None else grow_only_sets.seconds_of(reader, tip) + 1
+    parts = list(_parts(reader, before, after))
+    if len(parts) == 1:
+        parents = [] if tip is None else [tip]
+        return Merged(*SET.commit(after, parents, max(earliest, parts[0].seconds), parts[0].tips))
     objects: dict[Oid, tuple[Kind, bytes]] = {}
-    for archive, tips in _steps(before, after):
-        commit = SET.commit(archive, [] if tip is None else [tip], seconds, tips)
-        objects |= commit.objects
-        tip, seconds = commit.oid, seconds + 1
-    return Merged(tip, objects)
+    oid, part = _write_union(parts, objects)
+    if tip is not None:
+        oid, joined = SET.commit(after, sorted([tip, oid]), max(earliest, part.seconds + 1))
+        objects.update(joined)
+    return Merged(oid, objects)
 
 
-def _steps(before: Archive, after: Archive) -> Iterable[tuple[Archive, list[Oid]]]:
-    """Yield the sets of the commits from ``before`` to ``after``, each with the tips that are new in its commit."""
-    turns, ends = {**before.turns}, {**before.ends}
+def _write_union(parts: Sequence[_Part], objects: dict[Oid, tuple[Kind, bytes]]) -> tuple[Oid, _Part]:
+    """Add a commit of each part, and their unions in pairs, to ``objects``; return the commit of the whole union."""
+    if len(parts) == 1:
+        part, parents = parts[0], list[Oid]()
+    else:
+        middle = len(parts) // 2
+        (one, ours), (other, theirs) = (_write_union(half, objects) for half in (parts[:middle], parts[middle:]))
+        part = _Part(ours.archive | theirs.archive, (), max(ours.seconds, theirs.seconds) + 1)
+        parents = sorted([one, other])
+    oid, written = SET.commit(part.archive, parents, part.seconds, part.tips)
+    objects.update(written)
+    return oid, part
+
+
+def _parts(reader: Reader, before: Archive, after: Archive) -> Iterator[_Part]:
+    """Yield what ``before`` lacks of ``after``, ordered by time, in parts of at most ``TIPS`` tips.
+
+    A session is not divided.
+    """
+    new = {sid: after.of(sid) - before.of(sid) for sid in after.turns}
+    newest = {sid: max(_seconds_of(reader, oid) for _, oid in ends) for sid, ends in new.items() if ends}
+    turns: dict[str, int] = {}
+    ends: dict[str, frozenset[End]] = {}
     tips: dict[Oid, None] = {}
-    for sid in sorted(after.turns):
-        new = after.of(sid) - before.of(sid)
-        if tips and len(tips) + len(new) > TIPS:
-            yield Archive({**turns}, {**ends}), list(tips)
-            tips = {}
-        turns[sid], ends[sid] = after.turns[sid], after.of(sid)
-        tips |= dict.fromkeys(oid for _, oid in sorted(new))
-    yield Archive(turns, ends), list(tips)
+    seconds = 0
+    for sid in sorted(after.turns, key=lambda sid: (newest.get(sid, 0), sid)):
+        if not new[sid] and after.turns[sid] == before.turns.get(sid):
+            continue
+        if tips and len(tips) + len(new[sid]) > TIPS:
+            yield _Part(Archive(turns, ends), list(tips), seconds)
+            turns, ends, tips = {}, {}, {}
+        turns[sid], ends[sid] = after.turns[sid], new[sid]
+        tips |= dict.fromkeys(oid for _, oid in sorted(new[sid]))
+        seconds = newest.get(sid, 0)
+    yield _Part(Archive(turns, ends), list(tips), seconds)
+
+
+def _seconds_of(reader: Reader, oid: Oid) -> int:
+    """Return the time of a commit; 0 if it cannot be read."""
+    try:
+        return grow_only_sets.seconds_of(reader, oid)
+    except DAMAGE:
+        return 0
 
 
 def _before(reader: Reader, oid: Oid) -> tuple[Oid, ...]:
@@ -244,7 +323,7 @@ SET = GrowOnlySet(
     at=at,
     before=_before,
     tree_of=tree_of,
-    message=lambda said, before: f"{len(said)} archived\n\nGoes-on-from: {len(before)}\n",
+    message=lambda length, before: f"{length} archived\n\nGoes-on-from: {len(before)}\n",
 )
 
 read, is_ancestor, merge, encode = SET.read, SET.is_ancestor, SET.merge, SET.encode

@@ -48,9 +48,7 @@ _AGE = re.compile(r"([1-9][0-9]{0,4})([dw])")
 _AGE_UNITS_MS = {"d": 86_400_000, "w": 604_800_000}
 
 
-def archive(
-    store: ObjectStore, sids: Iterable[str], at_ms: int, *, unchanged: Mapping[str, RefValue] | None = None
-) -> list[str]:
+def archive(store: ObjectStore, sids: Iterable[str], *, unchanged: Mapping[str, RefValue] | None = None) -> list[str]:
     """Archive sessions; return their ids. Raises ``NotFound`` or ``Refused``; in this case, nothing is changed.
 
     ``unchanged``: refs of sessions. A session with other refs in the store is left as it is.
@@ -78,25 +76,25 @@ def archive(
             done.append(sid)
         if not done:
             return []
-        _write_archive(store, tx, Archive(turns, ends), at_ms)
+        _write_archive(store, tx, Archive(turns, ends))
         for name, value in removed_refs.items():
             tx.move(name, None, expected=value)
         _forget_choices(store, tx, done)
     return done
 
 
-def restore(store: ObjectStore, sid: str, at_ms: int) -> None:
+def restore(store: ObjectStore, sid: str) -> None:
     """Restore a session from the archive. Raises ``NotFound``."""
     with store.transaction() as tx:
         archived = archive_set.read(store)
         if sid not in archived:
             hint = "run `gitsession ls --archived` to list the archived sessions"
             raise NotFound(f"cannot restore session {sid!r}: it is not archived", hint=hint)
-        _write_archive(store, tx, archived.with_turn(sid), at_ms)
+        _write_archive(store, tx, archived.with_turn(sid))
         _restore_refs(store, tx, [sid], archived)
 
 
-def restore_if_archived(store: GitStore, sid: str, at_ms: int) -> bool:
+def restore_if_archived(store: GitStore, sid: str) -> bool:
     """Restore a session that was not found when it was used; return whether it can be found now.
 
     Another process may have restored it meanwhile. A session that the user removed stays in the trash, even if another
@@ -108,7 +106,7 @@ def restore_if_archived(store: GitStore, sid: str, at_ms: int) -> bool:
     archived = archive_set.of_sessions(store, [tip], [sid])
     if sid in archived:
         with suppress(NotFound):
-            restore(store, sid, at_ms)
+            restore(store, sid)
         return True
     return sid in archived.turns and bool(store.refs(refs.session(sid)))
 
@@ -176,7 +174,7 @@ def join(store: ObjectStore, reader: Reader, remote_tip: Oid | None) -> list[Syn
     return [SyncedBranch(refs.ARCHIVE, "forwarded" if local_tip else "new", local_tip, merged.oid)]
 
 
-def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True) -> list[str]:
+def drop_archived_refs(store: ObjectStore, *, grow: bool = True) -> list[str]:
     """Delete the refs of archived sessions; return the names of the deleted refs.
 
     If a session has entries that are not in the archive, its refs are not deleted. If ``grow`` is set, such a session
@@ -207,7 +205,7 @@ def drop_archived_refs(store: ObjectStore, at_ms: int = 0, *, grow: bool = True)
             before = archived
             for sid in continued:
                 archived = archived.with_turn(sid)
-            _write_archive(store, tx, archived, at_ms)
+            _write_archive(store, tx, archived)
             _restore_refs(store, tx, continued, before)
     return removed_refs
 
@@ -271,9 +269,9 @@ def _forget_choices(store: ObjectStore, tx: Transaction, sids: Iterable[str]) ->
             tx.move(name, None, expected=value)
 
 
-def _write_archive(store: ObjectStore, tx: Transaction, archived: Archive, at_ms: int) -> None:
+def _write_archive(store: ObjectStore, tx: Transaction, archived: Archive) -> None:
     tip = store.ref(refs.ARCHIVE)
-    commit = archive_set.added(store, tip, archived, at_ms)
+    commit = archive_set.added(store, tip, archived)
     if commit.oid is None:
         raise Unavailable("cannot change the archive: it does not exist, because no session was archived yet")
     tx.put_all(commit.objects)

@@ -12,11 +12,13 @@ from gitsession.git.types import Kind, Oid, Reader
 from gitsession.store.interface import ObjectStore
 
 
-class _Joinable(Protocol):
+class _Set(Protocol):
     def __or__(self, other: Self, /) -> Self: ...
 
+    def __len__(self) -> int: ...
 
-Value = TypeVar("Value", bound=_Joinable)
+
+Value = TypeVar("Value", bound=_Set)
 Objects: TypeAlias = Mapping[Oid, tuple[Kind, bytes]]
 
 
@@ -42,8 +44,8 @@ class GrowOnlySet(Generic[Value]):
 
     Four functions define the format of the set. ``at`` returns the value in a commit. ``before`` returns the parents of
     a commit that are commits of the set. ``tree_of`` returns the tree of a value, and its objects. ``message`` returns
-    the message of a commit from its value and parents. All methods raise ``Malformed``, ``MissingObject`` or
-    ``Corrupt`` if ``at`` or ``before`` does.
+    the message of a commit from the length of its value and its parents. All methods raise ``Malformed``,
+    ``MissingObject`` or ``Corrupt`` if ``at`` or ``before`` does.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class GrowOnlySet(Generic[Value]):
         at: Callable[[Reader, Oid], Value],
         before: Callable[[Reader, Oid], Sequence[Oid]],
         tree_of: Callable[[Value], tuple[Oid, Objects]],
-        message: Callable[[Value, Sequence[Oid]], str],
+        message: Callable[[int, Sequence[Oid]], str],
     ) -> None:
         self._ref, self._empty, self._author = ref, empty, author
         self._at, self._before, self._tree_of, self._message = at, before, tree_of, message
@@ -71,32 +73,32 @@ class GrowOnlySet(Generic[Value]):
             newest = self._newest = oid, self._at(store, oid)
         return newest[1]
 
-    def encode(
-        self, value: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = (), *, tree: Oid = ""
-    ) -> bytes:
-        """Return the bytes of a commit with the value ``value`` and the parents ``before``.
+    def encode(self, tree: Oid, length: int, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> bytes:
+        """Return the bytes of a commit with the parents ``before``.
 
-        ``seconds``: the time of the commit, Unix time in seconds. ``tips``: further parents. ``tree``: the tree of the
-        value, if ``tree_of`` was called already.
+        ``tree``, ``length``: the tree and the length of the value. ``seconds``: the time of the commit, Unix time in
+        seconds. ``tips``: further parents.
         """
         return encode_commit(
-            tree=tree or self._tree_of(value)[0],
+            tree=tree,
             parents=[*before, *tips],
             author_name=self._author,
             author_seconds=seconds,
             committer_seconds=seconds,
-            message=self._message(value, before).encode(),
+            message=self._message(length, before).encode(),
         )
 
-    def commit(self, value: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()) -> Merged:
-        """Return a new commit of the set, and its objects. See ``encode`` for the arguments.
+    def commit(
+        self, value: Value, before: Sequence[Oid], seconds: int, tips: Sequence[Oid] = ()
+    ) -> tuple[Oid, Objects]:
+        """Return the oid of a new commit of the set, and its objects. See ``encode`` for the arguments.
 
         The time is limited to the range that git supports.
         """
         tree, objects = self._tree_of(value)
-        data = self.encode(value, before, min(max(seconds, 0), SECONDS_MAX), tips, tree=tree)
+        data = self.encode(tree, len(value), before, min(max(seconds, 0), SECONDS_MAX), tips)
         oid = oid_of("commit", data)
-        return Merged(oid, {**objects, oid: ("commit", data)})
+        return oid, {**objects, oid: ("commit", data)}
 
     def merge(self, reader: Reader, ours: Oid | None, theirs: Oid | None) -> Merged:
         """Return the tip that is a descendant of the other tip, or else a commit with the union of both sets.
@@ -112,7 +114,7 @@ class GrowOnlySet(Generic[Value]):
             return Merged(ours)
         one, other = parents = sorted([ours, theirs])
         seconds = max(seconds_of(reader, one), seconds_of(reader, other)) + 1
-        return self.commit(self._at(reader, one) | self._at(reader, other), parents, seconds)
+        return Merged(*self.commit(self._at(reader, one) | self._at(reader, other), parents, seconds))
 
     def is_ancestor(self, reader: Reader, old: Oid, new: Oid) -> bool:
         """Return whether ``old`` is an ancestor of ``new`` among the commits of the set."""

@@ -239,7 +239,7 @@ SET = GrowOnlySet(
     at=at,
     before=_parents,
     tree_of=tree_of,
-    message=lambda said, _: f"{len(said)} purged\n",
+    message=lambda length, _: f"{length} purged\n",
 )
 
 read, is_ancestor, merge = SET.read, SET.is_ancestor, SET.merge
@@ -314,7 +314,7 @@ def add(reader: Reader, tip: Oid | None, more: Tombstones, at_ms: int, seen: Col
     published = NONE
     for oid in parents:
         published |= at(reader, oid)
-    return SET.commit(_without_intermediates(after, published), parents, max(earliest, at_ms // 1000))
+    return Merged(*SET.commit(_without_intermediates(after, published), parents, max(earliest, at_ms // 1000)))
 
 
 def _without_intermediates(tombstones: Tombstones, published: Tombstones) -> Tombstones:

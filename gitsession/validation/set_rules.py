@@ -6,7 +6,10 @@ tombstone set may lead only to the set.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import operator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from gitsession.archive import archive_set
 from gitsession.archive.archive_set import NONE, Archive
@@ -31,10 +34,14 @@ from gitsession.validation.quarantine_reader import (
 
 COMMITS_MAX = 10_000
 TIPS_MAX = 2 * archive_set.TIPS
+_KEPT = 4
+"""Number of trees and of files that are kept in memory."""
 FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
-def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple[Fault | None, list[Proposed]]:
+def validate_archive(
+    reader: GitReader, move: Proposed, limits: Limits, deadline: Deadline
+) -> tuple[Fault | None, list[Proposed]]:
     """Return the fault of a new value of the archive's ref, and the new tips in the archive.
 
     The new tips are returned as proposed refs, to be validated like other refs.
@@ -45,15 +52,14 @@ def validate_archive(reader: GitReader, move: Proposed, limits: Limits) -> tuple
         known = {oid for name, oid in reader.known.items() if name in ARCHIVES}
         if move.old is not None:
             known.add(move.old)
-        archive = _Walk(reader, limits, known).archive_at(move.new)
+        tips = _Walk(reader, limits, deadline, known).new_tips(move.new)
         if move.old is not None and not archive_set.is_ancestor(reader, move.old, move.new):
             return Fault("rewind", "it does not continue this repository's archive: run `gitsession sync`"), []
-        known_archive = NONE
-        for oid in sorted(known):
-            known_archive = known_archive | archive_set.at(reader, oid)
+    except ValidationTimeout as error:
+        return Fault("limit", str(error)), []
     except GitSessionError as error:
         return Fault("archive", str(error)), []
-    return None, [move for move in new_tips(archive, known_archive) if reader.known.get(move.ref) != move.new]
+    return None, [tip for tip in tips if reader.known.get(tip.ref) != tip.new]
 
 
 def archived_fault(reader: GitReader, move: Proposed, archive: Oid) -> Fault | None:
@@ -73,29 +79,42 @@ def archived_fault(reader: GitReader, move: Proposed, archive: Oid) -> Fault | N
 
 
 class _Walk:
-    """A walk over the new commits of the archive. Each commit is read after its parents."""
+    """A walk over the new commits of the archive. Each commit is read after its parents.
 
-    def __init__(self, reader: GitReader, limits: Limits, known: Iterable[Oid]) -> None:
-        self._reader, self._limits = reader, limits
-        self._archives: dict[Oid, Archive] = {oid: archive_set.at(reader, oid) for oid in known if reader.contains(oid)}
-        self._steps = 0
+    Each commit has the whole set. Therefore only the files that differ from those of its parents are read.
+    """
 
-    def archive_at(self, tip: Oid) -> Archive:
+    def __init__(self, reader: GitReader, limits: Limits, deadline: Deadline, known: Iterable[Oid]) -> None:
+        self._reader, self._limits, self._deadline = reader, limits, deadline
+        self._known = [oid for oid in sorted(known) if reader.contains(oid)]
+        self._trees = {oid: self._link(oid).tree for oid in self._known}
+        """The trees of the known and the validated commits."""
+        self._facts_of = functools.cache(self._validate_file)
+        self._files_of = functools.lru_cache(_KEPT)(functools.partial(archive_set.files_of, reader))
+        self._read_file = functools.lru_cache(_KEPT)(functools.partial(archive_set.read_file, reader))
+
+    def new_tips(self, tip: Oid) -> list[Proposed]:
+        """Validate the commits from the known ones to ``tip``; return the tips in ``tip`` that no known commit has.
+
+        Raises ``Malformed`` if a commit is invalid, and ``ValidationTimeout``.
+        """
         stack = [tip]
         while stack:
             oid = stack[-1]
-            if oid in self._archives:
+            if oid in self._trees:
                 stack.pop()
                 continue
             commit = self._link(oid)
-            missing = [parent for parent in commit.before if parent not in self._archives]
+            missing = [parent for parent in commit.before if parent not in self._trees]
             if missing:
                 stack += missing
-                if len(stack) > COMMITS_MAX:
-                    raise Malformed(f"more than {COMMITS_MAX:,} new commits")
-                continue
-            self._archives[oid] = self._validate(oid, commit)
-        return self._archives[tip]
+            else:
+                self._validate(oid, commit)
+                self._trees[oid] = commit.tree
+            if len(self._trees) + len(stack) > self._limits.entries:
+                raise Malformed(f"more than {self._limits.entries:,} new commits")
+        changed = self._changed_files(self._trees[tip], [self._trees[oid] for oid in self._known])
+        return [found for part, known in changed for found in new_tips(part, known)]
 
     def _link(self, oid: Oid) -> archive_set.ArchiveCommit:
         _check_size(self._reader, oid, "commit", COMMIT_BYTES_MAX)
@@ -104,36 +123,67 @@ class _Walk:
             raise Malformed("not the canonical form of an archive commit", where=oid)
         return commit
 
-    def _validate(self, oid: Oid, commit: archive_set.ArchiveCommit) -> Archive:
-        """Return the archive of a commit. Raises ``Malformed`` if it is invalid."""
-        reader = self._reader
-        self._steps += 1
-        if self._steps > COMMITS_MAX:
-            raise Malformed(f"more than {COMMITS_MAX:,} new commits")
+    def _validate(self, oid: Oid, commit: archive_set.ArchiveCommit) -> None:
+        """Raise ``Malformed`` if a commit is invalid."""
+        self._deadline.check()
         if len(commit.tips) > TIPS_MAX:
             raise Malformed(f"more than {TIPS_MAX:,} tips in one commit", where=oid)
-        _check_size(reader, commit.tree, "tree", COMMIT_BYTES_MAX)
-        room = self._limits.whole_bytes
-        for _, name, blob in parse_tree(reader.read(commit.tree)[1]):
-            room -= _check_size(reader, blob, "blob", FILE_BYTES_MAX)
-            if room < 0:
-                raise Malformed(f"more than {self._limits.whole_bytes:,} bytes", where=name[:80])
-        archive = archive_set.at_tree(reader, commit.tree)
-        encoded = archive_set.encode(archive, commit.before, commit.seconds, commit.tips)
-        if oid_of("commit", encoded) != oid:
+        _check_size(self._reader, commit.tree, "tree", COMMIT_BYTES_MAX)
+        files = self._files_of(commit.tree)
+        size = length = 0
+        for name, blob in files.items():
+            facts = self._facts_of(name, blob)
+            size, length = size + facts.size, length + facts.length
+            if size > self._limits.whole_bytes:
+                raise Malformed(f"more than {self._limits.whole_bytes:,} bytes", where=name)
+        encoded = archive_set.encode(commit.tree, length, commit.before, commit.seconds, commit.tips)
+        if oid_of("commit", encoded) != oid or oid_of("tree", archive_set.encode_tree_of(files)) != commit.tree:
             raise Malformed("not the canonical form of an archive commit", where=oid)
-        base = NONE
-        for parent in commit.before:
-            if not self._archives[parent] <= archive:
+        base_trees = [self._trees[parent] for parent in commit.before]
+        new: set[Oid | None] = set()
+        listed: set[Oid] = set()
+        for part, base in self._changed_files(commit.tree, base_trees):
+            if not base <= part:
                 raise Malformed("the archive lacks elements of its parents", where=oid)
-            base = base | self._archives[parent]
-        listed_tips = {end for ends in archive.ends.values() for _, end in ends}
-        new = {move.new for move in new_tips(archive, base)}
-        if not new <= set(commit.tips) | {end for ends in base.ends.values() for _, end in ends}:
+            new |= {tip.new for tip in new_tips(part, base)}
+            listed |= _ends_of(part)
+        tips = set(commit.tips)
+        if not new <= tips and not new <= tips | self._all_ends(base_trees):
             raise Malformed("the archive lists tips that are not reachable from its commit", where=oid)
-        if not set(commit.tips) <= listed_tips:
+        if not tips <= listed and not tips <= self._all_ends([commit.tree]):
             raise Malformed("the archive does not list all tips that are reachable from its commit", where=oid)
-        return archive
+
+    def _changed_files(self, tree: Oid, base_trees: Iterable[Oid]) -> Iterator[tuple[Archive, Archive]]:
+        """Yield the set in each file that is not as in ``base_trees``, and the union of the sets of the file there."""
+        files, bases = self._files_of(tree), [self._files_of(base) for base in base_trees]
+        for name in sorted(files.keys() | {name for base in bases for name in base}):
+            blob, others = files.get(name), {base[name] for base in bases if name in base}
+            if others != {blob}:
+                base = functools.reduce(operator.or_, (self._read_file(name, other) for other in sorted(others)), NONE)
+                yield NONE if blob is None else self._read_file(name, blob), base
+
+    def _all_ends(self, trees: Iterable[Oid]) -> set[Oid]:
+        files = {file for tree in trees for file in self._files_of(tree).items()}
+        return {end for name, blob in files for end in _ends_of(self._read_file(name, blob))}
+
+    def _validate_file(self, name: str, blob: Oid) -> _FileFacts:
+        size = _check_size(self._reader, blob, "blob", FILE_BYTES_MAX)
+        part = self._read_file(name, blob)
+        encoded = {name: oid_of("blob", data) for name, data in archive_set.encode_files(part).items()}
+        if encoded != {name: blob}:
+            raise Malformed("not the canonical form of a file of the archive", where=name)
+        return _FileFacts(size, len(part))
+
+
+class _FileFacts(NamedTuple):
+    """The size of a file in bytes, and the number of archived sessions in it."""
+
+    size: int
+    length: int
+
+
+def _ends_of(archive: Archive) -> set[Oid]:
+    return {end for ends in archive.ends.values() for _, end in ends}
 
 
 def new_tips(archive: Archive, before: Archive = NONE) -> list[Proposed]:
@@ -188,7 +238,8 @@ def _read_set(reader: GitReader, oid: Oid, limits: Limits) -> Tombstones:
     commit = parse_commit(data)
     _check_sizes(reader, commit.tree, limits)
     tombstones = tombstone_set.at(reader, oid)
-    expected = tombstone_set.SET.encode(tombstones, commit.parents, commit.author_seconds)
+    tree, _ = tombstone_set.tree_of(tombstones)
+    expected = tombstone_set.SET.encode(tree, len(tombstones), commit.parents, commit.author_seconds)
     if oid_of("commit", expected) != oid:
         raise Malformed("not the canonical form of a tombstone set", where=oid)
     return tombstones

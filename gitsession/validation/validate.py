@@ -103,7 +103,7 @@ def validate_moves(
         elif move.ref == refs.TOMBSTONES:
             fault, tombstones = set_rules.validate_tombstones(read, move, tombstones, limits, deadline)
         elif move.ref == refs.ARCHIVE:
-            fault, archived_tips = set_rules.validate_archive(read, move, limits)
+            fault, archived_tips = set_rules.validate_archive(read, move, limits, deadline)
             archive = move.new if fault is None and keeps_archived else archive
         elif move.ref == create.MAIN:
             fault = _main_fault(read, move)

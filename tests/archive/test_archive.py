@@ -19,7 +19,7 @@ from gitsession import Message
 from gitsession.api import Store
 from gitsession.archive import archive_set, archiving
 from gitsession.archive.archive_set import Archive, ArchiveView, UnarchivedStore
-from gitsession.errors import NotFound
+from gitsession.errors import MissingObject, NotFound
 from gitsession.git import process
 from gitsession.purge import purging
 from gitsession.server import server
@@ -60,6 +60,18 @@ def everywhere(*stores: GitStore) -> None:
         sync(store)
 
 
+class Objects:
+    """A reader of objects in memory."""
+
+    def __init__(self, objects) -> None:
+        self._objects = objects
+
+    def read(self, oid):
+        if oid not in self._objects:
+            raise MissingObject(oid)
+        return self._objects[oid]
+
+
 def live(store: GitStore) -> set[str]:
     return {refs.session_of(name) for name in store.refs(refs.SESSIONS)}
 
@@ -79,7 +91,7 @@ def test_merged_sets_have_all_rows_of_both_in_any_order():
 
 def test_only_the_months_of_the_named_sessions_are_read():
     ends = {A: frozenset({("main", ONE)}), B: frozenset({("main", TWO)})}
-    written = archive_set.added(None, None, Archive({A: 1, B: 1}, ends), 1)  # type: ignore[arg-type] - reads nothing
+    written = archive_set.added(Objects({}), None, Archive({A: 1, B: 1}, ends))
     seen: list[bytes] = []
 
     class Reader:
@@ -96,25 +108,21 @@ def test_sync_with_nothing_new_reads_no_month_without_refs(stores: list[GitStore
     kept, old = begun(a, "kept", clock=Clock(1_767_000_000_000)).id, begun(a, "old", clock=Clock(1_760_000_000_000)).id
     assert kept[:6] != old[:6]
     everywhere(a, b)
-    archiving.archive(a, [old], 1)
+    archiving.archive(a, [old])
     everywhere(a, b)
-    rows, read_rows = [], archive_set._read_rows
-    monkeypatch.setattr(archive_set, "_read_rows", lambda data, *rest: rows.append(data) or read_rows(data, *rest))
+    names, read_file = [], archive_set.read_file
+    monkeypatch.setattr(archive_set, "read_file", lambda *given: names.append(given[1]) or read_file(*given))
     say(a, kept, "more")
     for store in stores:
         sync(store)
-    assert rows == []
+    assert names == []
 
 
 def test_archive_tree_is_read_as_written(tmp_path):
     said = Archive({A: 1, B: 2}, {A: frozenset({("main", ONE), ("meta", TWO)}), B: frozenset()})
     tree, objects = archive_set.tree_of(said)
 
-    class Reader:
-        def read(self, oid):
-            return objects[oid]
-
-    found = archive_set.at_tree(Reader(), tree)
+    found = archive_set.at_tree(Objects(objects), tree)
     assert (found.turns, found.of(A), found.of(B)) == (said.turns, said.of(A), said.of(B))
     assert sorted(data for kind, data in objects.values() if kind == "blob") == [
         f"{A}\t1\n{A}/main\t{ONE}\n{A}/meta\t{TWO}\n".encode(),
@@ -125,14 +133,47 @@ def test_archive_tree_is_read_as_written(tmp_path):
 def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(archive_set, "TIPS", 6)
     with store_with(tmp_path / "s.git") as store:
-        sids = [begun(store, f"{number}").id for number in range(8)]
-        archiving.archive(store, sids, 1000)
-        store.flush()
+        for step in range(2):
+            sids = [begun(store, f"{step}, {number}").id for number in range(8)]
+            archiving.archive(store, sids)
+            store.flush()
         tip = store.ref(refs.ARCHIVE)
-        steps = git(store.git_dir, "rev-list", "--first-parent", "--author=archive", tip).split()
-        tips = [archive_set.link(store.read(oid)[1]).tips for oid in steps]
-        assert sorted(len(found) for found in tips) == [4, 6, 6]
+        commits = [archive_set.link(store.read(oid)[1]) for oid in archive_set.SET.commits(store, tip)]
+        assert sorted(len(commit.tips) for commit in commits) == [0] * 5 + [4, 4, 6, 6, 6, 6]
+        assert max(commit.length for commit in commits) == len(archive_set.read(store)) == 16
         assert_git_agrees(store)
+        assert_clean(store)
+
+
+def test_commit_has_the_time_of_its_newest_tip(tmp_path, monkeypatch):
+    """git lists commits in the order of time. So it can visit an archived session when it reaches its newest entry."""
+    monkeypatch.setattr(archive_set, "TIPS", 2)
+    day_ms = 86_400_000
+    with store_with(tmp_path / "s.git") as store:
+        sids = [begun(store, f"{day}", clock=Clock(1_760_000_000_000 + day * day_ms)).id for day in (3, 0, 4, 1, 2)]
+        store.flush()
+        newest = {sid: int(git(store.git_dir, "log", "-1", "--format=%ct", refs.leaf(sid))) for sid in sids}
+        archiving.archive(store, sids[:4])
+        archiving.archive(store, sids[4:])
+        store.flush()
+        rows = git(store.git_dir, "log", "--format=%an %ct %s", refs.ARCHIVE).splitlines()
+        times = [int(row.split()[1]) for row in rows if row.startswith("archive ")]
+        assert times == sorted(times, reverse=True)
+        assert times[0] < max(newest.values()) + 10
+        places = [rows.index(row) for row in rows if row.startswith("archive ")]
+        assert places[-1] > len(rows) // 2, rows
+        assert_git_agrees(store)
+
+
+def test_a_row_is_written_a_few_times_if_many_sessions_are_archived_together(monkeypatch):
+    monkeypatch.setattr(archive_set, "TIPS", 1)
+    sids = ["20260201-" + f"{number:013b}".replace("0", "a").replace("1", "b") for number in range(256)]
+    ends = {sid: frozenset({("main", f"{number:040x}")}) for number, sid in enumerate(sids)}
+    said = Archive(dict.fromkeys(ends, 1), ends)
+    merged = archive_set.added(Objects({}), None, said)
+    rows = sum(data.count(b"/main") for kind, data in merged.objects.values() if kind == "blob")
+    assert archive_set.at(Objects(merged.objects), merged.oid) == said
+    assert rows == 256 * (1 + 8)
 
 
 # ---- one store
@@ -143,17 +184,17 @@ def test_archived_session_is_kept_and_not_listed_until_it_is_restored(tmp_path):
         first, second = begun(store, "one", "two"), begun(store, "three")
         first.branch("side", first.leaf)
         before = dict(store.refs(refs.session(first.id)))
-        archiving.archive(store, [first.id], 1000)
+        archiving.archive(store, [first.id])
         assert live(store) == {second.id}
         assert ArchiveView(store, archive_set.read(store)).refs(refs.SESSIONS) == before
         assert UnarchivedStore.of(store).refs(refs.session(first.id)) == before
         git(store.git_dir, "gc", "-q", "--prune=now")
         assert_clean(store)
         assert verify(store).checked == 7
-        archiving.restore(store, first.id, 2000)
+        archiving.restore(store, first.id)
         assert store.refs(refs.session(first.id)) == before
         with pytest.raises(NotFound, match="is not archived"):
-            archiving.restore(store, first.id, 2000)
+            archiving.restore(store, first.id)
         assert_clean(store)
 
 
@@ -161,7 +202,7 @@ def test_a_session_that_does_not_exist_archives_none(tmp_path):
     with store_with(tmp_path / "s.git") as store:
         sid = begun(store, "one").id
         with pytest.raises(NotFound):
-            archiving.archive(store, [sid, A], 1000)
+            archiving.archive(store, [sid, A])
         assert live(store) == {sid}
         assert store.ref(refs.ARCHIVE) is None
 
@@ -174,7 +215,7 @@ def test_archive_and_restore_reach_every_store(stores, place):
     kept, old = begun(a, "kept").id, begun(a, "old", "words").id
     everywhere(a, b)
     assert live(b) == {kept, old}
-    archiving.archive(a, [old], 1000)
+    archiving.archive(a, [old])
     pull(a)
     assert live(a) == {kept}
     everywhere(a, b)
@@ -182,7 +223,7 @@ def test_archive_and_restore_reach_every_store(stores, place):
     assert shared(a) == shared(b)
     assert {refs.session_of(name) for name in there(place)} - {""} == {kept}
     assert not a.refs(f"refs/remotes/origin/sessions/{old}")
-    archiving.restore(b, old, 2000)
+    archiving.restore(b, old)
     everywhere(b, a)
     assert live(a) == live(b) == {kept, old}
     assert shared(a) == shared(b) == there(place)
@@ -197,7 +238,7 @@ def test_continuing_an_archived_session_restores_it_everywhere(stores, place):
     session(a, sid).branch("side", session(a, sid).leaf)
     everywhere(a, b)
     say(b, sid, "went on")
-    archiving.archive(a, [sid], 1000)
+    archiving.archive(a, [sid])
     sync(a)
     everywhere(b, a)
     assert live(a) == live(b) == {sid}
@@ -215,12 +256,12 @@ def test_branches_that_diverged_before_the_archive_are_both_restored(tmp_path):
     everywhere(a, b)
     for store, words in ((a, "of a"), (b, "of b")):
         say(store, sid, words)
-        archiving.archive(store, [sid], 1000)
+        archiving.archive(store, [sid])
     ends = {end for store in stores for _, end in archive_set.read(store).of(sid)}
     everywhere(a, b)
     assert live(a) == live(b) == set()
     assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE)
-    archiving.restore(a, sid, 2000)
+    archiving.restore(a, sid)
     everywhere(a, b)
     held = set(a.refs(refs.session(sid)).values())
     assert {end for end in ends if any(find_words(a, end, words) for words in ("of a", "of b"))} <= held
@@ -238,8 +279,8 @@ def test_archive_merged_by_a_third_store_is_the_same_commit(tmp_path):
     a, b, c = made
     sids = [begun(a, f"{number}").id for number in range(3)]
     everywhere(*made)
-    archiving.archive(a, sids[:1], 1000)
-    archiving.archive(b, sids[1:2], 5000)
+    archiving.archive(a, sids[:1])
+    archiving.archive(b, sids[1:2])
     joined = archive_set.merge(Both(a, b), a.ref(refs.ARCHIVE), b.ref(refs.ARCHIVE)).oid
     assert joined == archive_set.merge(Both(b, a), b.ref(refs.ARCHIVE), a.ref(refs.ARCHIVE)).oid
     everywhere(*made)
@@ -261,12 +302,12 @@ def test_a_clone_has_the_archive_and_lists_none_of_it(tmp_path):
     place = hub(tmp_path / "hub.git")
     a = store_with(tmp_path / "a.git", place)
     kept, old = begun(a, "kept").id, begun(a, "old").id
-    archiving.archive(a, [old], 1000)
+    archiving.archive(a, [old])
     assert sync(a)["archive"] == "ahead"
     cloning.clone(str(place), tmp_path / "clone.git", TransportOptions())
     with GitStore.open(tmp_path / "clone.git") as store:
         assert live(store) == {kept}
-        archiving.restore(store, old, 2000)
+        archiving.restore(store, old)
         assert store.refs(refs.session(old)) == ArchiveView(a, archive_set.read(a)).refs(refs.session(old))
         assert_clean(store)
 
@@ -288,7 +329,7 @@ def test_archive_is_validated_in_portions(tmp_path: Path, monkeypatch: pytest.Mo
         with a.transaction() as tx:
             tx.move(refs.leaf("20260101-zzzzzzzzzzzzz"), a.ref(refs.leaf(old[0])), expected=None)
     sids = {refs.session_of(name) for name in a.refs(refs.SESSIONS)} - {kept}
-    archiving.archive(a, sorted(sids), 1000)
+    archiving.archive(a, sorted(sids))
     assert sync(a)["archive"] == "ahead"
     report = cloning.clone(str(place), tmp_path / "clone.git", TransportOptions())
     refused = [branch.why for branch in report.of("refused")]
@@ -306,7 +347,7 @@ def test_outdated_clone_restores_nothing_on_a_server_and_its_new_entries_are_acc
         sid = begun(a, "old").id
         everywhere(a)
         sync(b)
-        archiving.archive(a, [sid], 1000)
+        archiving.archive(a, [sid])
         sync(a)
         first = a.ref(refs.ARCHIVE)
         assert sid not in {refs.session_of(name) for name in there(place)}
@@ -318,8 +359,8 @@ def test_outdated_clone_restores_nothing_on_a_server_and_its_new_entries_are_acc
         everywhere(a, b)
         assert live(a) == live(b) == {sid}
         second = begun(b, "another").id
-        archiving.archive(b, [second], 1000)
-        other = archive_set.added(b, None, archive_set.read(b), 1000)
+        archiving.archive(b, [second])
+        other = archive_set.added(b, None, archive_set.read(b))
         with b.transaction() as tx:
             tx.put_all(other.objects)
             tx.move("refs/gitsession/other", other.oid, expected=None)
@@ -339,7 +380,7 @@ def test_unpublished_archived_session_is_scanned_for_secrets(tmp_path):
         git(a.git_dir, "config", "gitsession.redact", "false")
         with GitStore.open(a.git_dir) as store:
             sid = begun(store, f"the key is {KEY}").id
-            archiving.archive(store, [sid], 1000)
+            archiving.archive(store, [sid])
             assert sync(store)["archive"] == "refused"
         assert refs.ARCHIVE not in there(place)
 
@@ -349,7 +390,7 @@ def test_remote_without_deletions_only_keeps_listing_the_session(tmp_path):
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
         kept, old = begun(a, "kept").id, begun(a, "old").id
         everywhere(a, b)
-        archiving.archive(a, [old], 1000)
+        archiving.archive(a, [old])
         everywhere(a, b)
         assert live(a) == live(b) == {kept}
         assert old in {refs.session_of(name) for name in there(place)}
@@ -389,7 +430,7 @@ def test_refs_of_all_archived_sessions_are_deleted_in_one_transaction(tmp_path: 
         remotes.add(a.git_dir, "origin", str(place), namespace=namespace)
         kept, *old = (begun(a, f"session {number}").id for number in range(6))
         sync(a)
-        archiving.archive(a, old, 1)
+        archiving.archive(a, old)
         sync(a)
         [arguments] = between[1]
         assert {"push", "--atomic", "--force-with-lease"} <= {*arguments}
@@ -406,7 +447,7 @@ def test_refs_that_another_store_pushes_meanwhile_are_kept(tmp_path: Path, betwe
     with store_with(tmp_path / "a.git", place) as a, store_with(tmp_path / "b.git", place) as b:
         kept, old, other = (begun(a, text).id for text in ("kept", "old", "other"))
         everywhere(a, b)
-        archiving.archive(a, [old, other], 1)
+        archiving.archive(a, [old, other])
         pushed = {"archived session": other, "other session": kept}.get(case) or begun(b, "new").id
         if case != "new session":
             say(b, pushed, "in b")
@@ -427,7 +468,7 @@ def test_refs_that_another_store_deletes_meanwhile_are_not_created_again(tmp_pat
     with store_with(tmp_path / "a.git", place) as a:
         kept, old, gone = (begun(a, text).id for text in ("kept", "old", "gone"))
         sync(a)
-        archiving.archive(a, [old], 1)
+        archiving.archive(a, [old])
         between[0].append(lambda: [git(place, "update-ref", "-d", name) for name in there(place) if gone in name])
         sync(a)
         assert {refs.session_of(name) for name in there(place)} - {""} == {kept}
@@ -438,7 +479,7 @@ def test_remote_that_forbids_deletion_is_asked_once(tmp_path: Path, between) -> 
     with store_with(tmp_path / "a.git", place) as a:
         old = [begun(a, text).id for text in ("old", "older")]
         sync(a)
-        archiving.archive(a, old, 1)
+        archiving.archive(a, old)
         sync(a)
         assert len(between[1]) == 1
         assert {refs.session_of(name) for name in there(place)} - {""} == {*old}
@@ -452,7 +493,7 @@ def test_continued_session_merges_with_refs_that_a_remote_keeps(tmp_path: Path) 
         everywhere(a, b)
         say(a, held.id, "in a")
         sync(a)
-        archiving.archive(a, [held.id], 1)
+        archiving.archive(a, [held.id])
         say(b, held.id, "in b")
         everywhere(a, b)
         assert [name.partition(".")[0] for name in graph.branches(b, held.id)] == ["main", "main"]
@@ -464,7 +505,7 @@ def test_continuing_an_archived_fork_restores_it_everywhere(stores: list[GitStor
     held = begun(a, "one")
     made = fork(session(a, held.id), session(a, held.id).history()[-1])
     everywhere(a, b)
-    archiving.archive(a, [made.id], 1)
+    archiving.archive(a, [made.id])
     sync(a)
     say(b, made.id, "in b")
     everywhere(b, a)
@@ -481,7 +522,7 @@ def test_a_branch_of_a_fork_that_both_archive_is_archived_everywhere(stores: lis
     session(b, made.id).branch("side", at=session(b, held.id).history()[0])
     said = say(b, made.id, "behind what the fork shares", "side")
     for store in (a, b):
-        archiving.archive(store, [made.id], 1)
+        archiving.archive(store, [made.id])
     everywhere(a, b, a)
     assert shared(a) == shared(b)
     assert said in {oid for store in stores for _, oid in archive_set.read(store).of(made.id)}
@@ -498,11 +539,11 @@ def test_branches_restored_from_two_archives_have_one_name_each(stores: list[Git
     sync(b)
     for sid in sids:
         say(a, sid, "in a")
-    archiving.archive(a, sids, 1)
-    archiving.archive(b, sids, 1)
+    archiving.archive(a, sids)
+    archiving.archive(b, sids)
     for sid in sids:
-        archiving.restore(b, sid, 1)
-    archiving.archive(b, sids, 1)
+        archiving.restore(b, sid)
+    archiving.archive(b, sids)
     everywhere(a, b)
     assert shared(a) == shared(b)
     for sid in sids:
@@ -524,7 +565,7 @@ def test_a_sync_that_ends_midway_is_finished_by_the_next(tmp_path, monkeypatch, 
     kept, old = begun(a, "kept").id, begun(a, "old").id
     everywhere(a, b)
     say(b, kept, "meanwhile")
-    archiving.archive(a, [old], 1000)
+    archiving.archive(a, [old])
     for store in (a, b):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(syncing if step == "retire" else archiving, step, die)
@@ -552,7 +593,7 @@ def test_purge_in_the_archive_leaves_no_trace(tmp_path):
         one = begun(a, "first", SECRET, "last").id
         secret = find(a)
         whole = begun(a, "this goes", "as a whole").id
-        archiving.archive(a, [one, whole], 1000)
+        archiving.archive(a, [one, whole])
         everywhere(a, b)
         purge(a, secret)
         assert traces(a) == []
@@ -568,9 +609,9 @@ def test_purge_in_the_archive_leaves_no_trace(tmp_path):
         everywhere(a, b)
         assert traces(b, "as a whole") == []
         assert a.ref(refs.ARCHIVE) == b.ref(refs.ARCHIVE) == there(place)[refs.ARCHIVE]
-        archiving.restore(b, whole, 2000)
+        archiving.restore(b, whole)
         assert set(b.refs(refs.session(whole))) == {refs.leaf(whole), refs.meta(whole)}
-        archiving.restore(b, one, 2000)
+        archiving.restore(b, one)
         assert [node.kind for node in session(b, one).history()].count("tombstone") == 1
         assert_clean(b)
 
@@ -592,15 +633,15 @@ def test_active_branch_leaves_no_dangling_symbolic_ref(stores, place, leave):
         return
     if leave == "settle":
         everywhere(store, other)
-        archiving.archive(other, [made.id], 0)
+        archiving.archive(other, [made.id])
         everywhere(other, store)
     else:
-        archiving.archive(store, [made.id], 0)
+        archiving.archive(store, [made.id])
     store.flush()
     assert made.id not in live(store)
     assert store.ref(refs.active(made.id)) is None
     assert git(store.git_dir, "fsck", "--strict", "--no-dangling") == ""
-    archiving.restore(store, made.id, 1)
+    archiving.restore(store, made.id)
     assert store.ref(refs.active(made.id)) == refs.symbolic(refs.leaf(made.id, "side"))
     assert verify(store).problems == []
 
@@ -611,6 +652,6 @@ def test_active_branch_that_is_not_in_the_log_is_not_restored(stores):
     made.branch("side", made.history()[1])
     with store.transaction() as tx:  # as `sync` makes it
         tx.move(refs.active(made.id), refs.symbolic(refs.leaf(made.id, "side")), expected=None)
-    archiving.archive(store, [made.id], 0)
-    archiving.restore(store, made.id, 1)
+    archiving.archive(store, [made.id])
+    archiving.restore(store, made.id)
     assert store.ref(refs.active(made.id)) is None

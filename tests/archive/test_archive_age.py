@@ -304,11 +304,11 @@ def test_months_without_the_session_are_not_read(store: Store, days: Days, monke
     days.advance(40)
     second = begun(store, "two")
     store.archive.put(first.id, second.id)
-    rows: list[bytes] = []
-    read_rows = archive_set._read_rows
-    monkeypatch.setattr(archive_set, "_read_rows", lambda data, *rest: rows.append(data) or read_rows(data, *rest))
+    names: list[str] = []
+    read_file = archive_set.read_file
+    monkeypatch.setattr(archive_set, "read_file", lambda *given: names.append(given[1]) or read_file(*given))
     assert store._opened.restore("20990101-aaaaaaaaaaaaa") is False
-    assert rows == []
+    assert names == []
 
 
 # ---- commands

@@ -74,7 +74,7 @@ def test_a_new_fork_of_a_session_that_was_purged_meanwhile_is_fetched(
         purging.add(a, whole(a, origin.id), 1000)
         sync(a)
         if is_archived:
-            archiving.archive(b, [origin.id], 1000)
+            archiving.archive(b, [origin.id])
         told = verb(b)
         assert "refused" not in told.values()
         assert b.ref(refs.leaf(copy.id)) == a.ref(refs.leaf(copy.id)) is not None

@@ -260,12 +260,12 @@ class Simulation:
         self.contents[oid_of("blob", text.encode())] = text, session.id
 
     def archive(self, machine: Machine) -> None:
-        archiving.archive(machine.store, [self.session(machine).id], machine.clock())
+        archiving.archive(machine.store, [self.session(machine).id])
 
     def restore(self, machine: Machine) -> None:
         found = list(archive_set.read(machine.store))
         if found:
-            archiving.restore(machine.store, self.chance.choice(found), machine.clock())
+            archiving.restore(machine.store, self.chance.choice(found))
 
     def undo(self, machine: Machine) -> None:
         """Undo or redo an operation. Unpublished entries that are undone need not be kept."""

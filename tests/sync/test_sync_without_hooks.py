@@ -283,7 +283,7 @@ def test_purge_in_a_session_that_is_archived_or_in_the_trash_reaches_a_forge(thr
     """
     store, going = three.a, keys(three.a, find(three.a))
     if away == "archive":
-        archiving.archive(store, [three.sid], 1000)
+        archiving.archive(store, [three.sid])
     else:
         Store(store, tends=False).trash.put(three.sid)
     sync(store)

@@ -613,7 +613,7 @@ def filed(
     made, objects = archive_set.tree_of(said)
     for kind, data in objects.values():
         client.put(kind, data)
-    data = archive_set.encode(said, before, 1_800_000_000, tips, tree=tree or made)
+    data = archive_set.encode(tree or made, len(said), before, 1_800_000_000, tips)
     assert old in data
     return client.put("commit", data.replace(old, new, 1) if old else data)
 
