@@ -99,7 +99,9 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     for _, old, archive in [move for move in moves if move.ref == refs.ARCHIVE]:
         # These sessions are sent with the archive.
         moves += set_rules.new_tips(_archive_at(store, archive), _archive_at(store, old))
-    tips, olds = [move.new for move in moves if move.new], {*known, *(move.old for move in moves if move.old)}
+    olds = {*known, *(move.old for move in moves if move.old)}
+    # The receiver has most archived tips already: the sync that sends the archive deletes their refs.
+    tips = [move.new for move in moves if move.new and move.new not in olds]
     near = _walk_back(store, tips, olds)
     if near is not None and not near:
         return []

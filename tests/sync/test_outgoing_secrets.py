@@ -89,6 +89,20 @@ def test_entry_that_only_another_branch_of_the_remote_has_is_not_scanned_again(s
     assert [hit.oid for hit in secret_scan.scan_new(store, [move])] == [sent]
 
 
+def test_tips_that_the_remote_has_are_not_walked(store, monkeypatch) -> None:
+    """The archive lists the tips of all archived sessions, and the remote usually has nearly all of them."""
+    monkeypatch.setattr(secret_scan, "_WALKED_MAX", 0)
+    monkeypatch.setattr(secret_scan, "_TIPS_TOGETHER", 1)
+    sessions = [begun(store, f"the key is {KEY}") for _ in range(4)]
+    store.flush()
+    olds = [oid for session in sessions[:3] for oid in store.refs(refs.session(session.id)).values()]
+    walked: list[str] = []
+    run = process.run
+    monkeypatch.setattr(process, "run", lambda *given, **named: walked.append(given[1]) or run(*given, **named))
+    assert told(store, *olds) == [(sessions[3].id, RULE, "")]
+    assert walked.count("rev-list") == len(store.refs(refs.session(sessions[3].id))) + 1
+
+
 def test_scan_of_a_few_entries_starts_no_git(store, monkeypatch) -> None:
     said = begun(store, "hi", "thanks")
     store.flush()
