@@ -5,11 +5,10 @@ contains the number of times that the session was archived or restored, and ever
 The number only grows, and no tip is ever removed, so sets can be merged by union in any order.
 docs/reference/format.md, "The archive", defines the bytes.
 
-A commit of the archive contains the whole set. Histories that are new in the set are reachable from the commit. The
-first parents of the commit are the archive commits that it continues: none, one, or two that were merged. The commit
-message states their number. The other parents are tips that no earlier archive commit contains. So git keeps these
-tips, and a fetch transfers them. A commit has at most ``TIPS`` of them, because git and its tools are slow with
-thousands of parents.
+The set in a commit of the archive is the union of the sets in the commits that it continues, and of what it adds. These
+commits are its first parents: none, one, or two that were merged. The commit message states their number. The other
+parents are tips that no earlier archive commit contains. So git keeps these tips, and a fetch transfers them. A commit
+has at most ``TIPS`` of them, because git and its tools are slow with thousands of parents.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ TIPS = 500
 End = tuple[str, Oid]
 """A branch name, and a commit that was the tip of the branch."""
 
-_MESSAGE = re.compile(rb"([0-9]{1,9}) archived\n\nGoes-on-from: ([012])\n")
+_MESSAGE = re.compile(rb"[0-9]{1,9} archived\n\nGoes-on-from: ([012])\n")
 _FILE = re.compile(r"[0-9]{6}\.tsv")
 _TURN = re.compile(r"[1-9][0-9]{0,8}")
 _OID = re.compile(r"[0-9a-f]{40}")
@@ -105,7 +104,7 @@ def at(reader: Reader, oid: Oid) -> Archive:
 
 def at_tree(reader: Reader, tree: Oid) -> Archive:
     """Return the set in the tree of an archive commit. Raises the errors of ``at``."""
-    return _joined(reader, files_of(reader, tree))
+    return _read_files(reader, read_tree(reader, tree))
 
 
 def of_sessions(reader: Reader, tips: Iterable[Oid], sids: Iterable[str]) -> Archive:
@@ -116,8 +115,8 @@ def of_sessions(reader: Reader, tips: Iterable[Oid], sids: Iterable[str]) -> Arc
     wanted = {_file_of(sid) for sid in sids}
     found = NONE
     for tip in tips:
-        files = files_of(reader, _tree(reader, tip))
-        found = found | _joined(reader, {name: files[name] for name in wanted & files.keys()})
+        files = read_tree(reader, _tree(reader, tip))
+        found = found | _read_files(reader, {name: files[name] for name in wanted & files.keys()})
     return found
 
 
@@ -128,7 +127,7 @@ def _tree(reader: Reader, oid: Oid) -> Oid:
     return parse_commit(data).tree
 
 
-def _joined(reader: Reader, files: Mapping[str, Oid]) -> Archive:
+def _read_files(reader: Reader, files: Mapping[str, Oid]) -> Archive:
     turns: dict[str, int] = {}
     ends: dict[str, frozenset[End]] = {}
     for name, blob in files.items():
@@ -138,7 +137,7 @@ def _joined(reader: Reader, files: Mapping[str, Oid]) -> Archive:
     return Archive(turns, ends)
 
 
-def files_of(reader: Reader, tree: Oid) -> dict[str, Oid]:
+def read_tree(reader: Reader, tree: Oid) -> dict[str, Oid]:
     """Return the blobs of the files in the tree of an archive commit, by name. Raises the errors of ``at``."""
     kind, data = reader.read(tree)
     if kind != "tree":
@@ -190,27 +189,17 @@ def encode_files(archive: Archive) -> dict[str, bytes]:
     return {name: "".join(rows).encode() for name, rows in months.items()}
 
 
-def encode_tree_of(files: Mapping[str, Oid]) -> bytes:
-    """Return the bytes of the tree with these files (see ``files_of``)."""
-    return encode_tree({name: (layout.FILE_MODE, blob) for name, blob in files.items()})
-
-
 def tree_of(archive: Archive) -> tuple[Oid, dict[Oid, tuple[Kind, bytes]]]:
     """Return the tree of a set, and the objects of this tree."""
     objects = NewObjects()
-    files = {name: objects.put("blob", data) for name, data in encode_files(archive).items()}
-    return objects.put("tree", encode_tree_of(files)), objects
+    tree = {name: (layout.FILE_MODE, objects.put("blob", data)) for name, data in encode_files(archive).items()}
+    return objects.put("tree", encode_tree(tree)), objects
 
 
 class ArchiveCommit(NamedTuple):
-    """A commit of the archive.
-
-    ``length``: the number of archived sessions; ``before``: the archive commits that it continues; ``tips``: the other
-    parents.
-    """
+    """A commit of the archive. ``before``: the archive commits that it continues; ``tips``: the other parents."""
 
     tree: Oid
-    length: int
     before: tuple[Oid, ...]
     tips: tuple[Oid, ...]
     seconds: int
@@ -225,12 +214,12 @@ def link(data: bytes) -> ArchiveCommit | None:
     match = _MESSAGE.fullmatch(commit.message)
     if match is None or commit.author_name != AUTHOR:
         return None
-    length, count = int(match[1]), int(match[2])
-    return ArchiveCommit(commit.tree, length, commit.parents[:count], commit.parents[count:], commit.author_seconds)
+    count = int(match[1])
+    return ArchiveCommit(commit.tree, commit.parents[:count], commit.parents[count:], commit.author_seconds)
 
 
 class _Part(NamedTuple):
-    """A part of a set, with the tips and the time of the commit that adds it."""
+    """New elements of a set, and the tips and the time of their commit."""
 
     archive: Archive
     tips: Sequence[Oid]
@@ -240,13 +229,8 @@ class _Part(NamedTuple):
 def added(reader: Reader, tip: Oid | None, after: Archive) -> Merged:
     """Return the commits that extend the set at ``tip`` to its superset ``after``; or no commit if the sets are equal.
 
-    A commit has the time of its newest tip, because git walks a history in the order of time, and keeps a list of the
-    commits to visit. If the commits of the archive were newer, a walk would put the tips of all sessions into the list
-    before it visits any entry.
-
-    If there are more new tips than one commit can have, the commit of each part has only its own sessions. These
-    commits are merged in pairs, like the sets of two stores, and at the end with ``tip``. In a chain of commits, each
-    one would write the rows of all former parts again. Raises ``Malformed``.
+    docs/decisions/0096 explains the times of the commits, and why more new tips than one commit can have are merged in
+    pairs. Raises ``Malformed``.
     """
     before = NONE if tip is None else at(reader, tip)
     if after == before:
@@ -265,7 +249,7 @@ def added(reader: Reader, tip: Oid | None, after: Archive) -> Merged:
 
 
 def _write_union(parts: Sequence[_Part], objects: dict[Oid, tuple[Kind, bytes]]) -> tuple[Oid, _Part]:
-    """Add a commit of each part, and their unions in pairs, to ``objects``; return the commit of the whole union."""
+    """Add the commits of all parts and of their unions, in pairs, to ``objects``; return the last one and its part."""
     if len(parts) == 1:
         part, parents = parts[0], list[Oid]()
     else:
@@ -284,14 +268,13 @@ def _parts(reader: Reader, before: Archive, after: Archive) -> Iterator[_Part]:
     A session is not divided.
     """
     new = {sid: after.of(sid) - before.of(sid) for sid in after.turns}
-    newest = {sid: max(_seconds_of(reader, oid) for _, oid in ends) for sid, ends in new.items() if ends}
+    newest = {sid: max(_seconds_or_zero(reader, oid) for _, oid in ends) for sid, ends in new.items() if ends}
     turns: dict[str, int] = {}
     ends: dict[str, frozenset[End]] = {}
     tips: dict[Oid, None] = {}
     seconds = 0
-    for sid in sorted(after.turns, key=lambda sid: (newest.get(sid, 0), sid)):
-        if not new[sid] and after.turns[sid] == before.turns.get(sid):
-            continue
+    changed = [sid for sid in after.turns if new[sid] or after.turns[sid] != before.turns.get(sid)]
+    for sid in sorted(changed, key=lambda sid: (newest.get(sid, 0), sid)):
         if tips and len(tips) + len(new[sid]) > TIPS:
             yield _Part(Archive(turns, ends), list(tips), seconds)
             turns, ends, tips = {}, {}, {}
@@ -301,7 +284,7 @@ def _parts(reader: Reader, before: Archive, after: Archive) -> Iterator[_Part]:
     yield _Part(Archive(turns, ends), list(tips), seconds)
 
 
-def _seconds_of(reader: Reader, oid: Oid) -> int:
+def _seconds_or_zero(reader: Reader, oid: Oid) -> int:
     """Return the time of a commit; 0 if it cannot be read."""
     try:
         return grow_only_sets.seconds_of(reader, oid)

@@ -181,7 +181,7 @@ class Rewriter:
             return data
         tree, objects = archive_set.tree_of(after)
         self.objects |= {oid: new_object for oid, new_object in objects.items() if not self._reader.contains(oid)}
-        return archive_set.encode(tree, link.length, before, link.seconds, list(tips))
+        return archive_set.encode(tree, len(after), before, link.seconds, list(tips))
 
     def read(self, oid: Oid) -> tuple[Kind, bytes]:
         """Read a new or an existing object."""

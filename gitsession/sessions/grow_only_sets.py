@@ -1,4 +1,4 @@
-"""Grow-only sets. Each commit contains the whole set, and every store computes the same union."""
+"""Grow-only sets. A commit contains the union of the sets of its parents, and every store computes the same union."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ If git rejects an object, the refs are fetched in smaller groups, so that only t
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
@@ -25,7 +24,6 @@ from gitsession.store.git_store import GitStore
 from gitsession.sync import transport
 from gitsession.sync.remotes import Remote
 from gitsession.sync.transport import Quarantine, RejectedTransfer, TransportOptions
-from gitsession.validation.set_rules import COMMITS_MAX
 from gitsession.validation.validate import FetchedReader
 
 _NAMED_MAX, _NAMED_CHARS_MAX = 300, 100_000
@@ -136,7 +134,7 @@ def fetch_sets(store: GitStore, quarantine: Quarantine, fetched: Mapping[str, Oi
     for ref, grow_only_set in ((refs.TOMBSTONES, tombstone_set.SET), (refs.ARCHIVE, archive_set.SET)):
         with suppress(GitSessionError):  # the validation reports what is wrong
             commits = grow_only_set.commits(read, fetched[ref]) if ref in fetched else iter(())
-            new = (oid for oid in itertools.islice(commits, COMMITS_MAX) if not store.contains(oid))
+            new = (oid for oid in commits if not store.contains(oid))
             trees = [parse_commit(read.read(oid)[1]).tree for oid in new]
             missing += quarantine.missing([tree for tree in trees if read.contains(tree)])
     with suppress(RejectedTransfer):

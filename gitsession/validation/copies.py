@@ -24,7 +24,7 @@ from gitsession.validation.quarantine_reader import Deadline, Fault, GitReader, 
 def faults(
     reader: GitReader, moves: Iterable[Proposed], parents: Mapping[Oid, tuple[Oid, ...]], deadline: Deadline
 ) -> Iterator[tuple[Oid, Fault]]:
-    """Yield each new entry that is a forged copy, with its fault. Raises ``ValidationTimeout``.
+    """Yield each new entry that is a forged copy, with its fault. Raises ``LimitExceeded``.
 
     ``parents``: the new entries with their parents; parents come before their children.
     """

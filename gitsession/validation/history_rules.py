@@ -139,7 +139,7 @@ def refusals(
     accepted: Mapping[Oid, AcceptedEntry],
     deadline: Deadline,
 ) -> Iterator[Refusal]:
-    """Yield a refusal for each invalid branch whose entries are valid. Raises ``ValidationTimeout``."""
+    """Yield a refusal for each invalid branch whose entries are valid. Raises ``LimitExceeded``."""
     known_valid: set[Oid] = set()
     for proposed in branches:
         fault = rewind_fault(reader, proposed) or _misplaced_entry_fault(

@@ -87,8 +87,8 @@ class Fault(NamedTuple):
     what: str
 
 
-class ValidationTimeout(GitSessionError):
-    """A validation that took longer than its limit."""
+class LimitExceeded(GitSessionError):
+    """A validation that took longer, or found more new commits, than its limits allow."""
 
 
 class Deadline:
@@ -99,9 +99,9 @@ class Deadline:
         self._until = time.monotonic() + seconds
 
     def check(self) -> None:
-        """Raise ``ValidationTimeout`` if the deadline has passed."""
+        """Raise ``LimitExceeded`` if the deadline has passed."""
         if time.monotonic() > self._until:
-            raise ValidationTimeout(f"validation took longer than {self._seconds:g} s: push fewer refs at a time")
+            raise LimitExceeded(f"validation took longer than {self._seconds:g} s: push fewer refs at a time")
 
 
 COMMIT_BYTES_MAX = 64 << 10

@@ -27,15 +27,15 @@ from gitsession.validation.quarantine_reader import (
     Deadline,
     Fault,
     GitReader,
+    LimitExceeded,
     Limits,
     Proposed,
-    ValidationTimeout,
 )
 
-COMMITS_MAX = 10_000
 TIPS_MAX = 2 * archive_set.TIPS
-_KEPT = 4
-"""Number of trees and of files that are kept in memory."""
+_CACHE_SIZE = 4
+"""Number of trees and of files of the archive that are kept in memory."""
+_TOMBSTONE_COMMITS_MAX = 10_000
 FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
@@ -55,7 +55,7 @@ def validate_archive(
         tips = _Walk(reader, limits, deadline, known).new_tips(move.new)
         if move.old is not None and not archive_set.is_ancestor(reader, move.old, move.new):
             return Fault("rewind", "it does not continue this repository's archive: run `gitsession sync`"), []
-    except ValidationTimeout as error:
+    except LimitExceeded as error:
         return Fault("limit", str(error)), []
     except GitSessionError as error:
         return Fault("archive", str(error)), []
@@ -81,7 +81,7 @@ def archived_fault(reader: GitReader, move: Proposed, archive: Oid) -> Fault | N
 class _Walk:
     """A walk over the new commits of the archive. Each commit is read after its parents.
 
-    Each commit has the whole set. Therefore only the files that differ from those of its parents are read.
+    A file that a parent has too is not compared again.
     """
 
     def __init__(self, reader: GitReader, limits: Limits, deadline: Deadline, known: Iterable[Oid]) -> None:
@@ -90,29 +90,30 @@ class _Walk:
         self._trees = {oid: self._link(oid).tree for oid in self._known}
         """The trees of the known and the validated commits."""
         self._facts_of = functools.cache(self._validate_file)
-        self._files_of = functools.lru_cache(_KEPT)(functools.partial(archive_set.files_of, reader))
-        self._read_file = functools.lru_cache(_KEPT)(functools.partial(archive_set.read_file, reader))
+        self._read_tree = functools.lru_cache(_CACHE_SIZE)(functools.partial(archive_set.read_tree, reader))
+        self._read_file = functools.lru_cache(_CACHE_SIZE)(functools.partial(archive_set.read_file, reader))
 
     def new_tips(self, tip: Oid) -> list[Proposed]:
         """Validate the commits from the known ones to ``tip``; return the tips in ``tip`` that no known commit has.
 
-        Raises ``Malformed`` if a commit is invalid, and ``ValidationTimeout``.
+        Raises ``Malformed`` if a commit is invalid, and ``LimitExceeded``.
         """
-        stack = [tip]
+        stack, new = [tip], set[Oid]()
         while stack:
             oid = stack[-1]
             if oid in self._trees:
                 stack.pop()
                 continue
             commit = self._link(oid)
+            new.add(oid)
+            if len(new) > self._limits.entries:
+                raise LimitExceeded(f"more than {self._limits.entries:,} new commits")
             missing = [parent for parent in commit.before if parent not in self._trees]
             if missing:
                 stack += missing
             else:
                 self._validate(oid, commit)
                 self._trees[oid] = commit.tree
-            if len(self._trees) + len(stack) > self._limits.entries:
-                raise Malformed(f"more than {self._limits.entries:,} new commits")
         changed = self._changed_files(self._trees[tip], [self._trees[oid] for oid in self._known])
         return [found for part, known in changed for found in new_tips(part, known)]
 
@@ -129,7 +130,7 @@ class _Walk:
         if len(commit.tips) > TIPS_MAX:
             raise Malformed(f"more than {TIPS_MAX:,} tips in one commit", where=oid)
         _check_size(self._reader, commit.tree, "tree", COMMIT_BYTES_MAX)
-        files = self._files_of(commit.tree)
+        files = self._read_tree(commit.tree)
         size = length = 0
         for name, blob in files.items():
             facts = self._facts_of(name, blob)
@@ -137,7 +138,7 @@ class _Walk:
             if size > self._limits.whole_bytes:
                 raise Malformed(f"more than {self._limits.whole_bytes:,} bytes", where=name)
         encoded = archive_set.encode(commit.tree, length, commit.before, commit.seconds, commit.tips)
-        if oid_of("commit", encoded) != oid or oid_of("tree", archive_set.encode_tree_of(files)) != commit.tree:
+        if oid_of("commit", encoded) != oid:
             raise Malformed("not the canonical form of an archive commit", where=oid)
         base_trees = [self._trees[parent] for parent in commit.before]
         new: set[Oid | None] = set()
@@ -148,25 +149,29 @@ class _Walk:
             new |= {tip.new for tip in new_tips(part, base)}
             listed |= _ends_of(part)
         tips = set(commit.tips)
-        if not new <= tips and not new <= tips | self._all_ends(base_trees):
+        if not new <= tips and not new <= tips | self._read_ends(base_trees):
             raise Malformed("the archive lists tips that are not reachable from its commit", where=oid)
-        if not tips <= listed and not tips <= self._all_ends([commit.tree]):
+        if not tips <= listed and not tips <= self._read_ends([commit.tree]):
             raise Malformed("the archive does not list all tips that are reachable from its commit", where=oid)
 
     def _changed_files(self, tree: Oid, base_trees: Iterable[Oid]) -> Iterator[tuple[Archive, Archive]]:
-        """Yield the set in each file that is not as in ``base_trees``, and the union of the sets of the file there."""
-        files, bases = self._files_of(tree), [self._files_of(base) for base in base_trees]
+        """Yield two sets for each file that differs from ``base_trees``.
+
+        They are the set in the file, and the union of the sets in the files of that name in ``base_trees``.
+        """
+        files, bases = self._read_tree(tree), [self._read_tree(base) for base in base_trees]
         for name in sorted(files.keys() | {name for base in bases for name in base}):
             blob, others = files.get(name), {base[name] for base in bases if name in base}
             if others != {blob}:
                 base = functools.reduce(operator.or_, (self._read_file(name, other) for other in sorted(others)), NONE)
                 yield NONE if blob is None else self._read_file(name, blob), base
 
-    def _all_ends(self, trees: Iterable[Oid]) -> set[Oid]:
-        files = {file for tree in trees for file in self._files_of(tree).items()}
+    def _read_ends(self, trees: Iterable[Oid]) -> set[Oid]:
+        files = {file for tree in trees for file in self._read_tree(tree).items()}
         return {end for name, blob in files for end in _ends_of(self._read_file(name, blob))}
 
     def _validate_file(self, name: str, blob: Oid) -> _FileFacts:
+        self._deadline.check()
         size = _check_size(self._reader, blob, "blob", FILE_BYTES_MAX)
         part = self._read_file(name, blob)
         encoded = {name: oid_of("blob", data) for name, data in archive_set.encode_files(part).items()}
@@ -214,9 +219,9 @@ def validate_tombstones(
         if move.old is not None and not reader.is_ancestor(move.new, move.old):
             return Fault("rewind", "it does not continue this repository's tombstone set: run `gitsession sync`"), known
         current_tips = [oid for name, oid in reader.known.items() if name == refs.TOMBSTONES]
-        new = reader.new([move.new], current_tips, COMMITS_MAX)
+        new = reader.new([move.new], current_tips, _TOMBSTONE_COMMITS_MAX)
         if new is None:
-            return Fault("limit", f"more than {COMMITS_MAX:,} new commits"), known
+            return Fault("limit", f"more than {_TOMBSTONE_COMMITS_MAX:,} new commits"), known
         new_set = _read_set(reader, move.new, limits)
         for oid in new:
             deadline.check()
@@ -224,7 +229,7 @@ def validate_tombstones(
                 return Fault("tombstones", f"the set lacks elements of its ancestor {oid[:10]}"), known
         if move.old is not None and not tombstone_set.at(reader, move.old) <= new_set:
             return Fault("tombstones", "the set lacks elements of this repository's set"), known
-    except ValidationTimeout as error:
+    except LimitExceeded as error:
         return Fault("limit", str(error)), known
     except GitSessionError as error:
         return Fault("tombstones", str(error)), known

@@ -48,10 +48,10 @@ from gitsession.validation.quarantine_reader import (
     Deadline,
     Fault,
     GitReader,
+    LimitExceeded,
     Limits,
     Proposed,
     Refusal,
-    ValidationTimeout,
     is_validated,
 )
 
@@ -125,7 +125,7 @@ def _with_errors(found: Iterator[Refusal], names: Iterable[str]) -> Iterator[Ref
     """Yield the refusals in ``found``. If the validation fails, also yield a refusal of each ref in ``names``."""
     try:
         yield from found
-    except ValidationTimeout as error:
+    except LimitExceeded as error:
         yield from (Refusal(name, "", str(error), "limit") for name in names)
     except GitSessionError as error:  # git failed, or reports that the sent objects are incomplete
         yield from (Refusal(name, "", str(error), "unreadable") for name in names)
@@ -139,7 +139,7 @@ def _archived_refusals(
     partial: bool,
     deadline: Deadline,
 ) -> Iterator[Refusal]:
-    """Yield the refusals of the archive for faults of its new tips, portion by portion. Raises ``ValidationTimeout``.
+    """Yield the refusals of the archive for faults of its new tips, portion by portion. Raises ``LimitExceeded``.
 
     The tips of earlier portions count as known. They are not added to the known refs of ``read``, because the archive
     may still be refused.
@@ -226,7 +226,7 @@ class _EntryValidation:
         """
 
     def refusals(self, moves: Sequence[Proposed]) -> Iterator[Refusal]:
-        """Yield the refusals of session refs. Raises ``ValidationTimeout``."""
+        """Yield the refusals of session refs. Raises ``LimitExceeded``."""
         if not moves:
             return
         known_tips = [self._read.known_of(sid) for sid in {refs.session_of(move.ref) for move in moves}]
@@ -258,7 +258,7 @@ class _EntryValidation:
             yield from self._refuse_purged_history(others)
 
     def _check_all(self, oids: Sequence[Oid]) -> dict[Oid, EntryFacts | Fault]:
-        """Return the facts or the fault of each entry. Raises ``ValidationTimeout``."""
+        """Return the facts or the fault of each entry. Raises ``LimitExceeded``."""
         found: dict[Oid, EntryFacts | Fault] = {}
         windows = range(0, len(oids), _WINDOW)
         for at in windows if self._read.is_portion else progress.each("Validating entries", windows):

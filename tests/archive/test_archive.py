@@ -24,6 +24,7 @@ from gitsession.git import process
 from gitsession.purge import purging
 from gitsession.server import server
 from gitsession.sessions import graph
+from gitsession.sessions.grow_only_sets import seconds_of
 from gitsession.store import refs
 from gitsession.store.git_store import GitStore
 from gitsession.sync import cloning, remotes, syncing, transport
@@ -61,14 +62,15 @@ def everywhere(*stores: GitStore) -> None:
 
 
 class Objects:
-    """A reader of objects in memory."""
+    """A reader of objects in memory. ``seen``: the content of the objects that were read."""
 
     def __init__(self, objects) -> None:
-        self._objects = objects
+        self._objects, self.seen = objects, []
 
     def read(self, oid):
         if oid not in self._objects:
             raise MissingObject(oid)
+        self.seen.append(self._objects[oid][1])
         return self._objects[oid]
 
 
@@ -92,15 +94,9 @@ def test_merged_sets_have_all_rows_of_both_in_any_order():
 def test_only_the_months_of_the_named_sessions_are_read():
     ends = {A: frozenset({("main", ONE)}), B: frozenset({("main", TWO)})}
     written = archive_set.added(Objects({}), None, Archive({A: 1, B: 1}, ends))
-    seen: list[bytes] = []
-
-    class Reader:
-        def read(self, oid):
-            seen.append(written.objects[oid][1])
-            return written.objects[oid]
-
-    assert archive_set.of_sessions(Reader(), [written.oid], [A, ""]) == Archive({A: 1}, {A: ends[A]})
-    assert not any(B.encode() in data for data in seen)
+    reader = Objects(written.objects)
+    assert archive_set.of_sessions(reader, [written.oid], [A, ""]) == Archive({A: 1}, {A: ends[A]})
+    assert reader.seen and not any(B.encode() in data for data in reader.seen)
 
 
 def test_sync_with_nothing_new_reads_no_month_without_refs(stores: list[GitStore], monkeypatch) -> None:
@@ -130,6 +126,11 @@ def test_archive_tree_is_read_as_written(tmp_path):
     ]
 
 
+def archive_commits(store: GitStore) -> dict[str, archive_set.ArchiveCommit]:
+    oids = archive_set.SET.commits(store, store.ref(refs.ARCHIVE))
+    return {oid: archive_set.link(store.read(oid)[1]) for oid in oids}
+
+
 def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tmp_path, monkeypatch):
     monkeypatch.setattr(archive_set, "TIPS", 6)
     with store_with(tmp_path / "s.git") as store:
@@ -137,43 +138,50 @@ def test_thousands_of_ends_are_several_commits_each_of_which_leads_to_its_own(tm
             sids = [begun(store, f"{step}, {number}").id for number in range(8)]
             archiving.archive(store, sids)
             store.flush()
-        tip = store.ref(refs.ARCHIVE)
-        commits = [archive_set.link(store.read(oid)[1]) for oid in archive_set.SET.commits(store, tip)]
-        assert sorted(len(commit.tips) for commit in commits) == [0] * 5 + [4, 4, 6, 6, 6, 6]
-        assert max(commit.length for commit in commits) == len(archive_set.read(store)) == 16
+        commits = archive_commits(store)
+        assert sorted(len(commit.tips) for commit in commits.values()) == [0] * 5 + [4, 4, 6, 6, 6, 6]
+        assert all(list(commit.before) == sorted(commit.before) for commit in commits.values())
+        assert max(len(archive_set.at(store, oid)) for oid in commits) == len(archive_set.read(store)) == 16
         assert_git_agrees(store)
         assert_clean(store)
-
-
-def test_commit_has_the_time_of_its_newest_tip(tmp_path, monkeypatch):
-    """git lists commits in the order of time. So it can visit an archived session when it reaches its newest entry."""
-    monkeypatch.setattr(archive_set, "TIPS", 2)
-    day_ms = 86_400_000
-    with store_with(tmp_path / "s.git") as store:
-        sids = [begun(store, f"{day}", clock=Clock(1_760_000_000_000 + day * day_ms)).id for day in (3, 0, 4, 1, 2)]
-        store.flush()
-        newest = {sid: int(git(store.git_dir, "log", "-1", "--format=%ct", refs.leaf(sid))) for sid in sids}
-        archiving.archive(store, sids[:4])
-        archiving.archive(store, sids[4:])
-        store.flush()
-        rows = git(store.git_dir, "log", "--format=%an %ct %s", refs.ARCHIVE).splitlines()
-        times = [int(row.split()[1]) for row in rows if row.startswith("archive ")]
-        assert times == sorted(times, reverse=True)
-        assert times[0] < max(newest.values()) + 10
-        places = [rows.index(row) for row in rows if row.startswith("archive ")]
-        assert places[-1] > len(rows) // 2, rows
-        assert_git_agrees(store)
 
 
 def test_a_row_is_written_a_few_times_if_many_sessions_are_archived_together(monkeypatch):
     monkeypatch.setattr(archive_set, "TIPS", 1)
     sids = ["20260201-" + f"{number:013b}".replace("0", "a").replace("1", "b") for number in range(256)]
     ends = {sid: frozenset({("main", f"{number:040x}")}) for number, sid in enumerate(sids)}
-    said = Archive(dict.fromkeys(ends, 1), ends)
-    merged = archive_set.added(Objects({}), None, said)
+    archive = Archive(dict.fromkeys(ends, 1), ends)
+    merged = archive_set.added(Objects({}), None, archive)
     rows = sum(data.count(b"/main") for kind, data in merged.objects.values() if kind == "blob")
-    assert archive_set.at(Objects(merged.objects), merged.oid) == said
+    assert archive_set.at(Objects(merged.objects), merged.oid) == archive
     assert rows == 256 * (1 + 8)
+
+
+def test_commit_has_the_time_of_its_newest_tip(tmp_path, monkeypatch):
+    """The sessions that began first end last. The second archiving has older sessions than the first one."""
+    monkeypatch.setattr(archive_set, "TIPS", 4)
+    day_ms = 86_400_000
+    with store_with(tmp_path / "s.git") as store:
+        for start in (20_000, 19_000):
+            clocks = [Clock((start + day) * day_ms) for day in range(6)]
+            sessions = [begun(store, clock=clock) for clock in clocks]
+            for day, (clock, made) in enumerate(zip(clocks, sessions, strict=True)):
+                clock.at_ms = (start + 100 - day) * day_ms
+                made.append(Message.user("the last words"))
+            archiving.archive(store, [made.id for made in sessions])
+        store.flush()
+        commits = archive_commits(store)
+        for commit in commits.values():
+            assert commit.seconds >= max(seconds_of(store, oid) for oid in (*commit.before, *commit.tips))
+        parts = {oid: commit for oid, commit in commits.items() if not commit.before}
+        assert len(parts) == 6
+        newest = []
+        for oid, commit in sorted(parts.items(), key=lambda part: part[1].seconds):
+            ends = archive_set.at(store, oid).ends.values()
+            found = sorted(max(seconds_of(store, tip) for _, tip in tips) for tips in ends)
+            assert commit.seconds == found[-1]
+            newest += found
+        assert newest == sorted(newest)
 
 
 # ---- one store

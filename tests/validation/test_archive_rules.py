@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,9 +15,10 @@ from gitsession.archive.archive_set import Archive
 from gitsession.git.objects import encode_tree
 from gitsession.store import refs
 from gitsession.validation import set_rules
-from gitsession.validation.quarantine_reader import ARCHIVES, Deadline, GitReader, Limits, Proposed
+from gitsession.validation.quarantine_reader import LOCAL_ARCHIVE, Deadline, Fault, GitReader, Limits, Proposed
 
 SIDS = [f"2026{month:02}01-{letter * 13}" for month in (1, 2, 3) for letter in "ab"]
+LIMITS = Limits()
 TIPS = [f"{number:040x}" for number in range(1, 7)]
 
 
@@ -26,6 +28,8 @@ class Made(NamedTuple):
     oid: str
     archive: Archive
     is_valid: bool
+    ancestors: frozenset[str]
+    """The commit and the commits of the archive that it continues."""
 
 
 class Repository:
@@ -46,23 +50,29 @@ class Repository:
         base = Archive()
         for parent in parents:
             base = base | parent.archive
-        said = self.changed(base)
-        new = [end for sid, ends in said.ends.items() for _, end in ends - base.of(sid)]
+        archive = self.changed(base)
+        new = [end for sid, ends in archive.ends.items() for _, end in ends - base.of(sid)]
         tips = [*dict.fromkeys(tip for tip in new if not self.happens(0.1))]
         tips += [self.chance.choice(TIPS)] if self.happens(0.15) else []
-        tree, files = self.tree(said)
-        length = len(said) + self.happens(0.05)
+        tree, files = self.tree(archive)
+        length = len(archive) + self.happens(0.05)
         data = archive_set.encode(tree, length, [parent.oid for parent in parents], 1000 + len(self.commits), tips)
         known = {end for parent in parents for ends in parent.archive.ends.values() for _, end in ends}
-        listed = {end for ends in said.ends.values() for _, end in ends}
+        listed = {end for ends in archive.ends.values() for _, end in ends}
         is_valid = (
-            all(parent.is_valid and parent.archive <= said for parent in parents)
+            all(parent.is_valid and parent.archive <= archive for parent in parents)
             and {*new} <= {*tips} | known
             and {*tips} <= listed
-            and length == len(said)
-            and files == archive_set.encode_files(said)
+            and length == len(archive)
+            and files == archive_set.encode_files(archive)
         )
-        self.commits.append(Made(self.put("commit", data), said, is_valid))
+        oid = self.put("commit", data)
+        self.commits.append(Made(oid, archive, is_valid, frozenset({oid}).union(*(each.ancestors for each in parents))))
+
+    def written(self, archive: Archive, parents: Sequence[str] = (), tips: Sequence[str] = ()) -> str:
+        """Write a commit of the archive with these parents and tips."""
+        tree = self.tree_of(archive_set.encode_files(archive))
+        return self.put("commit", archive_set.encode(tree, len(archive), parents, 1000, tips))
 
     def changed(self, base: Archive) -> Archive:
         turns, ends = dict(base.turns), dict(base.ends)
@@ -80,16 +90,24 @@ class Repository:
             ends.pop(sid, None)
         return Archive(turns, ends)
 
-    def tree(self, said: Archive) -> tuple[str, dict[str, bytes]]:
+    def tree(self, archive: Archive) -> tuple[str, dict[str, bytes]]:
         """Write the tree of an archive, sometimes with a row that is elsewhere or twice; return it and its files."""
-        files = archive_set.encode_files(said)
+        files = archive_set.encode_files(archive)
         for name in list(files):
             if self.happens(0.03):
                 files["202604.tsv"] = files.pop(name)
             elif self.happens(0.03):
                 files[name] += files[name].splitlines(keepends=True)[0]
+        return self.tree_of(files), files
+
+    def tree_of(self, files: Mapping[str, bytes]) -> str:
         rows = {name: ("100644", self.put("blob", data)) for name, data in files.items()}
-        return self.put("tree", encode_tree(rows)), files
+        return self.put("tree", encode_tree(rows))
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Repository:
+    return Repository(tmp_path / "r.git", random.Random(0))
 
 
 @pytest.fixture(params=range(6))
@@ -100,39 +118,58 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Repository:
     return made
 
 
+def validated(
+    repository: Repository, new: str, old: str | None = None, local: str | None = None, limits: Limits = LIMITS
+) -> tuple[Fault | None, list[Proposed]]:
+    """Validate a move of the archive's ref. ``local``: the store's own archive during a fetch."""
+    known = {refs.ARCHIVE: old, LOCAL_ARCHIVE: local}
+    with GitReader(repository.path, {name: oid for name, oid in known.items() if oid is not None}) as reader:
+        return set_rules.validate_archive(reader, Proposed(refs.ARCHIVE, old, new), limits, Deadline(limits.seconds))
+
+
 def test_validation_agrees_with_the_definition(repository: Repository) -> None:
-    kinds = [commit.is_valid for commit in repository.commits]
-    assert 8 < sum(kinds) < 36
     valid = [commit for commit in repository.commits if commit.is_valid]
+    assert 8 < len(valid) < 36
+    nothing = Made("", Archive(), True, frozenset())
     for commit in repository.commits:
-        for known in (None, repository.chance.choice(valid)):
-            by_name = {} if known is None else {ARCHIVES[1]: known.oid}
-            with GitReader(repository.path, by_name) as reader:
-                move = Proposed(refs.ARCHIVE, None, commit.oid)
-                fault, tips = set_rules.validate_archive(reader, move, Limits(), Deadline(60))
-            assert (fault is None) == commit.is_valid, fault
-            before = Archive() if known is None else known.archive
-            new = {(sid, end) for sid, ends in commit.archive.ends.items() for end in ends - before.of(sid)}
+        for old in (nothing, repository.chance.choice(valid), repository.chance.choice(valid)):
+            local = repository.chance.choice([nothing, *valid])
+            fault, tips = validated(repository, commit.oid, old.oid or None, local.oid or None)
+            is_continued = old is nothing or (old.oid in commit.ancestors and old.oid != commit.oid)
+            assert (fault is None) == (commit.is_valid and is_continued), fault
+            assert not commit.is_valid or is_continued or fault.rule == "rewind"
+            known = old.archive | local.archive
+            new = {(sid, end) for sid, ends in commit.archive.ends.items() for end in ends - known.of(sid)}
             assert fault or {(refs.session_of(tip.ref), ("main", tip.new)) for tip in tips} == new
 
 
-def test_known_commit_is_continued(repository: Repository) -> None:
-    """The refusal of a commit that does not continue the archive of the repository."""
-    valid = [commit for commit in repository.commits if commit.is_valid]
-    pairs = [(one, other) for one in valid for other in valid if one.oid != other.oid]
-    for old, new in pairs[:100]:
-        with GitReader(repository.path, {refs.ARCHIVE: old.oid}) as reader:
-            move = Proposed(refs.ARCHIVE, old.oid, new.oid)
-            fault, _ = set_rules.validate_archive(reader, move, Limits(), Deadline(60))
-            is_descendant = old.oid in archive_set.SET.commits(reader, new.oid)
-        assert (fault.rule if fault else "") == ("" if is_descendant else "rewind")
+def test_union_has_the_elements_of_both_parents(empty: Repository) -> None:
+    one, other = (empty.written(Archive({sid: 1})) for sid in SIDS[:2])
+    for parents in ([one, other], [other, one]):
+        for sid in SIDS[:2]:
+            fault, _ = validated(empty, empty.written(Archive({sid: 1}), parents))
+            assert fault is not None and "lacks elements of its parents" in fault.what
+        assert validated(empty, empty.written(Archive(dict.fromkeys(SIDS[:2], 1)), parents)) == (None, [])
 
 
-def test_time_and_number_of_commits_are_limited(repository: Repository) -> None:
-    new = next(commit for commit in repository.commits if commit.is_valid)
-    with GitReader(repository.path, {}) as reader:
-        move = Proposed(refs.ARCHIVE, None, new.oid)
-        fault, _ = set_rules.validate_archive(reader, move, Limits(), Deadline(-1))
-        assert fault is not None and fault.rule == "limit"
-        fault, _ = set_rules.validate_archive(reader, move, Limits(entries=0), Deadline(60))
-        assert fault is not None and "more than 0 new commits" in fault.what
+def test_known_archive_that_is_missing_is_ignored(empty: Repository) -> None:
+    assert validated(empty, empty.written(Archive({SIDS[0]: 1})), local=TIPS[0]) == (None, [])
+
+
+def test_time_size_and_number_of_commits_are_limited(empty: Repository) -> None:
+    first = empty.written(Archive({SIDS[0]: 1}))
+    new = empty.written(Archive({SIDS[0]: 2}), [first])
+    assert validated(empty, new, limits=Limits(entries=2)) == (None, [])
+    assert validated(empty, new, old=first, limits=Limits(entries=1)) == (None, [])
+    for limits, rule, what in (
+        (Limits(seconds=-1), "limit", "took longer"),
+        (Limits(entries=1), "limit", "more than 1 new commits"),
+        (Limits(whole_bytes=10), "archive", "more than 10 bytes"),
+    ):
+        fault, _ = validated(empty, new, limits=limits)
+        assert fault is not None and fault.rule == rule and what in fault.what
+    tips = [f"{number:040x}" for number in range(1, 1002)]
+    crowd = Archive({SIDS[0]: 1}, {SIDS[0]: frozenset(("main", tip) for tip in tips)})
+    fault, _ = validated(empty, empty.written(crowd, tips=tips))
+    assert fault is not None and "more than 1,000 tips in one commit" in fault.what
+    assert validated(empty, empty.written(crowd, tips=tips[1:]))[0] != fault
