@@ -99,7 +99,7 @@ NONE = Archive()
 
 def at(reader: Reader, oid: Oid) -> Archive:
     """Return the set in a commit of the archive. Raises ``Malformed``, ``MissingObject`` or ``Corrupt``."""
-    return at_tree(reader, _tree(reader, oid))
+    return at_tree(reader, tree_at(reader, oid))
 
 
 def at_tree(reader: Reader, tree: Oid) -> Archive:
@@ -115,12 +115,13 @@ def of_sessions(reader: Reader, tips: Iterable[Oid], sids: Iterable[str]) -> Arc
     wanted = {_file_of(sid) for sid in sids}
     found = NONE
     for tip in tips:
-        files = read_tree(reader, _tree(reader, tip))
+        files = read_tree(reader, tree_at(reader, tip))
         found = found | _read_files(reader, {name: files[name] for name in wanted & files.keys()})
     return found
 
 
-def _tree(reader: Reader, oid: Oid) -> Oid:
+def tree_at(reader: Reader, oid: Oid) -> Oid:
+    """Return the tree of a commit of the archive. Raises the errors of ``at``."""
     kind, data = reader.read(oid)
     if kind != "commit":
         raise Malformed(f"expected a commit of the archive set, found a {kind}", where=oid)
@@ -263,25 +264,26 @@ def _write_union(parts: Sequence[_Part], objects: dict[Oid, tuple[Kind, bytes]])
 
 
 def _parts(reader: Reader, before: Archive, after: Archive) -> Iterator[_Part]:
-    """Yield what ``before`` lacks of ``after``, ordered by time, in parts of at most ``TIPS`` tips.
-
-    A session is not divided.
-    """
-    new = {sid: after.of(sid) - before.of(sid) for sid in after.turns}
-    newest = {sid: max(_seconds_or_zero(reader, oid) for _, oid in ends) for sid, ends in new.items() if ends}
+    """Yield what ``before`` lacks of ``after``, ordered by time, in parts of at most ``TIPS`` tips."""
+    pieces: list[tuple[int, str, list[End]]] = []
+    for sid, turn in after.turns.items():
+        new = sorted(after.of(sid) - before.of(sid))
+        if new or turn != before.turns.get(sid):
+            for at in range(0, max(1, len(new)), TIPS):
+                piece = new[at : at + TIPS]
+                pieces.append((max((_seconds_or_zero(reader, oid) for _, oid in piece), default=0), sid, piece))
     turns: dict[str, int] = {}
     ends: dict[str, frozenset[End]] = {}
     tips: dict[Oid, None] = {}
-    seconds = 0
-    changed = [sid for sid in after.turns if new[sid] or after.turns[sid] != before.turns.get(sid)]
-    for sid in sorted(changed, key=lambda sid: (newest.get(sid, 0), sid)):
-        if tips and len(tips) + len(new[sid]) > TIPS:
-            yield _Part(Archive(turns, ends), list(tips), seconds)
+    newest = 0
+    for seconds, sid, piece in sorted(pieces):
+        if tips and len(tips) + len(piece) > TIPS:
+            yield _Part(Archive(turns, ends), list(tips), newest)
             turns, ends, tips = {}, {}, {}
-        turns[sid], ends[sid] = after.turns[sid], new[sid]
-        tips |= dict.fromkeys(oid for _, oid in sorted(new[sid]))
-        seconds = newest.get(sid, 0)
-    yield _Part(Archive(turns, ends), list(tips), seconds)
+        turns[sid], ends[sid] = after.turns[sid], ends.get(sid, frozenset()) | frozenset(piece)
+        tips |= dict.fromkeys(oid for _, oid in piece)
+        newest = seconds
+    yield _Part(Archive(turns, ends), list(tips), newest)
 
 
 def _seconds_or_zero(reader: Reader, oid: Oid) -> int:

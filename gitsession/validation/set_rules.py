@@ -35,7 +35,8 @@ from gitsession.validation.quarantine_reader import (
 TIPS_MAX = 2 * archive_set.TIPS
 _CACHE_SIZE = 4
 """Number of trees and of files of the archive that are kept in memory."""
-_TOMBSTONE_COMMITS_MAX = 10_000
+_COMMITS_MAX = 10_000
+"""Number of new commits that a set may have. The archive may have more, if a push may have more entries."""
 FILE_BYTES_MAX = TREE_BYTES_MAX = 64 * MEBIBYTE
 
 
@@ -87,7 +88,7 @@ class _Walk:
     def __init__(self, reader: GitReader, limits: Limits, deadline: Deadline, known: Iterable[Oid]) -> None:
         self._reader, self._limits, self._deadline = reader, limits, deadline
         self._known = [oid for oid in sorted(known) if reader.contains(oid)]
-        self._trees = {oid: self._link(oid).tree for oid in self._known}
+        self._trees = {oid: archive_set.tree_at(reader, oid) for oid in self._known}
         """The trees of the known and the validated commits."""
         self._facts_of = functools.cache(self._validate_file)
         self._read_tree = functools.lru_cache(_CACHE_SIZE)(functools.partial(archive_set.read_tree, reader))
@@ -98,16 +99,17 @@ class _Walk:
 
         Raises ``Malformed`` if a commit is invalid, and ``LimitExceeded``.
         """
-        stack, new = [tip], set[Oid]()
+        stack, new, new_max = [tip], set[Oid](), max(_COMMITS_MAX, self._limits.entries)
         while stack:
+            self._deadline.check()
             oid = stack[-1]
             if oid in self._trees:
                 stack.pop()
                 continue
             commit = self._link(oid)
             new.add(oid)
-            if len(new) > self._limits.entries:
-                raise LimitExceeded(f"more than {self._limits.entries:,} new commits")
+            if len(new) > new_max:
+                raise LimitExceeded(f"more than {new_max:,} new commits")
             missing = [parent for parent in commit.before if parent not in self._trees]
             if missing:
                 stack += missing
@@ -126,7 +128,6 @@ class _Walk:
 
     def _validate(self, oid: Oid, commit: archive_set.ArchiveCommit) -> None:
         """Raise ``Malformed`` if a commit is invalid."""
-        self._deadline.check()
         if len(commit.tips) > TIPS_MAX:
             raise Malformed(f"more than {TIPS_MAX:,} tips in one commit", where=oid)
         _check_size(self._reader, commit.tree, "tree", COMMIT_BYTES_MAX)
@@ -219,9 +220,9 @@ def validate_tombstones(
         if move.old is not None and not reader.is_ancestor(move.new, move.old):
             return Fault("rewind", "it does not continue this repository's tombstone set: run `gitsession sync`"), known
         current_tips = [oid for name, oid in reader.known.items() if name == refs.TOMBSTONES]
-        new = reader.new([move.new], current_tips, _TOMBSTONE_COMMITS_MAX)
+        new = reader.new([move.new], current_tips, _COMMITS_MAX)
         if new is None:
-            return Fault("limit", f"more than {_TOMBSTONE_COMMITS_MAX:,} new commits"), known
+            return Fault("limit", f"more than {_COMMITS_MAX:,} new commits"), known
         new_set = _read_set(reader, move.new, limits)
         for oid in new:
             deadline.check()

@@ -157,6 +157,22 @@ def test_a_row_is_written_a_few_times_if_many_sessions_are_archived_together(mon
     assert rows == 256 * (1 + 8)
 
 
+def test_session_with_many_tips_is_divided(tmp_path, monkeypatch):
+    monkeypatch.setattr(archive_set, "TIPS", 3)
+    with store_with(tmp_path / "s.git") as store:
+        made = begun(store)
+        for number in range(7):
+            made.branch(f"branch-{number}")
+        wanted = dict(store.refs(refs.session(made.id)))
+        archiving.archive(store, [made.id])
+        store.flush()
+        assert max(len(commit.tips) for commit in archive_commits(store).values()) <= 3
+        assert len(archive_set.read(store)) == 1
+        archiving.restore(store, made.id)
+        assert store.refs(refs.session(made.id)) == wanted
+        assert_clean(store)
+
+
 def test_commit_has_the_time_of_its_newest_tip(tmp_path, monkeypatch):
     """The sessions that began first end last. The second archiving has older sessions than the first one."""
     monkeypatch.setattr(archive_set, "TIPS", 4)

@@ -156,7 +156,15 @@ def test_known_archive_that_is_missing_is_ignored(empty: Repository) -> None:
     assert validated(empty, empty.written(Archive({SIDS[0]: 1})), local=TIPS[0]) == (None, [])
 
 
-def test_time_size_and_number_of_commits_are_limited(empty: Repository) -> None:
+def test_known_archive_is_not_validated_again(empty: Repository) -> None:
+    """Its commit may have more tips than a new one."""
+    tips = [f"{number:040x}" for number in range(1, 1402)]
+    known = empty.written(Archive({SIDS[0]: 1}, {SIDS[0]: frozenset(("main", tip) for tip in tips)}), tips=tips)
+    assert validated(empty, empty.written(Archive({SIDS[1]: 1})), local=known) == (None, [])
+
+
+def test_time_size_and_number_of_commits_are_limited(empty: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(set_rules, "_COMMITS_MAX", 1)
     first = empty.written(Archive({SIDS[0]: 1}))
     new = empty.written(Archive({SIDS[0]: 2}), [first])
     assert validated(empty, new, limits=Limits(entries=2)) == (None, [])
