@@ -107,6 +107,17 @@ def at_tree(reader: Reader, tree: Oid) -> Archive:
     return _read_files(reader, read_tree(reader, tree))
 
 
+def in_changed_files(reader: Reader, old: Oid | None, new: Oid | None) -> tuple[Archive, Archive]:
+    """Return the parts of the sets in two commits that are in files that differ. Raises the errors of ``at``.
+
+    ``None`` is a commit without files.
+    """
+    before, after = ({} if oid is None else read_tree(reader, tree_at(reader, oid)) for oid in (old, new))
+    equal = before.items() & after.items()
+    one, other = (_read_files(reader, dict(files.items() - equal)) for files in (before, after))
+    return one, other
+
+
 def of_sessions(reader: Reader, tips: Iterable[Oid], sids: Iterable[str]) -> Archive:
     """Return a part of the union of the sets in the commits ``tips``: at least the elements of the sessions ``sids``.
 

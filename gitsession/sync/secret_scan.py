@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from gitsession import parallel, progress
 from gitsession.archive import archive_set
-from gitsession.archive.archive_set import Archive
 from gitsession.codec.digest import to_base64url
 from gitsession.dataclass import dataclass
 from gitsession.errors import Corrupt, Malformed, MissingObject
@@ -98,7 +97,9 @@ def scan_new(store: GitStore, moves: Iterable[Proposed], known: Iterable[Oid] = 
     moves = [move for move in moves if move.new is not None]
     for _, old, archive in [move for move in moves if move.ref == refs.ARCHIVE]:
         # These sessions are sent with the archive.
-        moves += set_rules.new_tips(_archive_at(store, archive), _archive_at(store, old))
+        before, after = (oid if oid is not None and store.contains(oid) else None for oid in (old, archive))
+        known_part, part = archive_set.in_changed_files(store, before, after)
+        moves += set_rules.new_tips(part, known_part)
     olds = {*known, *(move.old for move in moves if move.old)}
     # The receiver has most archived tips already: the sync that sends the archive deletes their refs.
     tips = [move.new for move in moves if move.new and move.new not in olds]
@@ -128,10 +129,6 @@ def _secrets_in_parts(store: GitStore, tips: Sequence[Oid], olds: Collection[Oid
 
 def _guard(store: GitStore) -> Guard:
     return Guard.load(config.redaction(store.git_dir).rules)
-
-
-def _archive_at(store: ObjectStore, oid: Oid | None) -> Archive:
-    return archive_set.NONE if oid is None or not store.contains(oid) else archive_set.at(store, oid)
 
 
 def _outgoing(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from gitsession.archive import archive_set
@@ -107,10 +108,13 @@ class _Walk:
                 stack.pop()
                 continue
             commit = self._link(oid)
+            missing = [parent for parent in commit.before if parent not in self._trees]
+            if missing and oid in self._continued:
+                self._trees[oid] = commit.tree
+                continue
             new.add(oid)
             if len(new) > new_max:
                 raise LimitExceeded(f"more than {new_max:,} new commits")
-            missing = [parent for parent in commit.before if parent not in self._trees]
             if missing:
                 stack += missing
             else:
@@ -118,6 +122,15 @@ class _Walk:
                 self._trees[oid] = commit.tree
         changed = self._changed_files(self._trees[tip], [self._trees[oid] for oid in self._known])
         return [found for part, known in changed for found in new_tips(part, known)]
+
+    @functools.cached_property
+    def _continued(self) -> set[Oid]:
+        """The commits of the archive that the known ones continue. They were validated before."""
+        found: set[Oid] = set()
+        for tip in self._known:
+            with suppress(GitSessionError):  # the store's own archive is damaged: what it continues is validated again
+                found.update(archive_set.SET.commits(self._reader, tip))
+        return found
 
     def _link(self, oid: Oid) -> archive_set.ArchiveCommit:
         _check_size(self._reader, oid, "commit", COMMIT_BYTES_MAX)

@@ -99,6 +99,17 @@ def test_only_the_months_of_the_named_sessions_are_read():
     assert reader.seen and not any(B.encode() in data for data in reader.seen)
 
 
+def test_equal_files_of_two_commits_are_not_read():
+    ends = {A: frozenset({("main", ONE)}), B: frozenset({("main", TWO)})}
+    old = archive_set.added(Objects({}), None, Archive({A: 1, B: 1}, ends))
+    new = archive_set.added(Objects(old.objects), old.oid, Archive({A: 1, B: 2}, ends))
+    reader = Objects({**old.objects, **new.objects})
+    b_only = {B: ends[B]}
+    assert archive_set.in_changed_files(reader, old.oid, new.oid) == (Archive({B: 1}, b_only), Archive({B: 2}, b_only))
+    assert reader.seen and not any(A.encode() in data for data in reader.seen)
+    assert archive_set.in_changed_files(reader, None, old.oid) == (Archive(), Archive({A: 1, B: 1}, ends))
+
+
 def test_sync_with_nothing_new_reads_no_month_without_refs(stores: list[GitStore], monkeypatch) -> None:
     a, b = stores
     kept, old = begun(a, "kept", clock=Clock(1_767_000_000_000)).id, begun(a, "old", clock=Clock(1_760_000_000_000)).id

@@ -163,6 +163,23 @@ def test_known_archive_is_not_validated_again(empty: Repository) -> None:
     assert validated(empty, empty.written(Archive({SIDS[1]: 1})), local=known) == (None, [])
 
 
+def test_commits_that_the_known_archive_continues_are_not_validated_again(
+    empty: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sync after an archiving fetches the former commit of the own archive."""
+    oids: list[str] = []
+    for turn in range(1, 9):
+        oids.append(empty.written(Archive({SIDS[0]: turn}), oids[-1:]))
+    monkeypatch.setattr(set_rules._Walk, "_validate", lambda *_: pytest.fail("a known commit was validated"))
+    assert validated(empty, oids[6], local=oids[7]) == (None, [])
+    monkeypatch.undo()
+    merged = empty.written(
+        Archive({SIDS[0]: 8, SIDS[1]: 1}), [oids[5], empty.written(Archive({SIDS[0]: 8, SIDS[1]: 1}))]
+    )
+    monkeypatch.setattr(set_rules, "_COMMITS_MAX", 2)
+    assert validated(empty, merged, local=oids[7], limits=Limits(entries=2)) == (None, [])
+
+
 def test_time_size_and_number_of_commits_are_limited(empty: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(set_rules, "_COMMITS_MAX", 1)
     first = empty.written(Archive({SIDS[0]: 1}))

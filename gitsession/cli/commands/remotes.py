@@ -488,8 +488,7 @@ def _changes_of_archive(objects: GitStore, old: str | None, new: str) -> Iterato
     from gitsession.archive import archive_set
 
     try:
-        before = set(archive_set.at(objects, old) if old else ())
-        after = set(archive_set.at(objects, new))
+        before, after = map(set, archive_set.in_changed_files(objects, old, new))
     except GitSessionError:
         return  # `verify` reports damage
     if after - before:
