@@ -132,9 +132,9 @@ def select_old(store: ObjectStore, rows: Iterable[Row], before_ms: int) -> list[
     """Return the sessions without entries since ``before_ms`` that maintenance may archive.
 
     A session with a key is never selected, because its program finds it in the catalog, which lacks archived sessions.
-    A session that was restored stays in place until a branch has new entries, so that reading an old session does not
-    cause the same commits of the archive again and again. A new label or title does not count: it does not make the
-    session newer, so the next maintenance would archive it at once.
+    A session that was restored stays in place until it has new entries, so that reading an old session does not cause
+    the same commits of the archive again and again. Entries of ``meta``, such as labels and titles, do not count: they
+    do not make the session newer, so the next maintenance would archive it at once.
     """
     sids = [row.sid for row in rows if row.updated_ms < before_ms and row.key is None]
     tip = store.ref(refs.ARCHIVE)
@@ -144,8 +144,8 @@ def select_old(store: ObjectStore, rows: Iterable[Row], before_ms: int) -> list[
         session_refs = store.refs(refs.session(sid))
         is_valid = all(_is_session_branch(name, value) for name, value in session_refs.items())
         was_restored = sid in archived.turns and sid not in archived
-        branches = [(name, value) for name, value in session_refs.items() if refs.is_branch(name.rpartition("/")[2])]
-        is_known = was_restored and all(archived.holds(store.read, *branch) for branch in branches)
+        others = [ref for ref in session_refs.items() if not refs.is_meta(ref[0].rpartition("/")[2])]
+        is_known = was_restored and all(archived.holds(store.read, *ref) for ref in others)
         if session_refs and is_valid and not is_known:
             found.append(sid)
     return found

@@ -108,13 +108,10 @@ class _Walk:
                 stack.pop()
                 continue
             commit = self._link(oid)
-            missing = [parent for parent in commit.before if parent not in self._trees]
-            if missing and oid in self._continued:
-                self._trees[oid] = commit.tree
-                continue
             new.add(oid)
             if len(new) > new_max:
                 raise LimitExceeded(f"more than {new_max:,} new commits")
+            missing = [parent for parent in commit.before if not self._is_validated(parent)]
             if missing:
                 stack += missing
             else:
@@ -123,9 +120,15 @@ class _Walk:
         changed = self._changed_files(self._trees[tip], [self._trees[oid] for oid in self._known])
         return [found for part, known in changed for found in new_tips(part, known)]
 
+    def _is_validated(self, oid: Oid) -> bool:
+        """Return whether a commit is known, continued by a known one, or was validated now."""
+        if oid not in self._trees and oid in self._continued:
+            self._trees[oid] = archive_set.tree_at(self._reader, oid)
+        return oid in self._trees
+
     @functools.cached_property
     def _continued(self) -> set[Oid]:
-        """The commits of the archive that the known ones continue. They were validated before."""
+        """The commits of the archive that the known ones continue. They were validated before, and all are read."""
         found: set[Oid] = set()
         for tip in self._known:
             with suppress(GitSessionError):  # the store's own archive is damaged: what it continues is validated again

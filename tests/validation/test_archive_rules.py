@@ -161,6 +161,10 @@ def test_known_archive_is_not_validated_again(empty: Repository) -> None:
     tips = [f"{number:040x}" for number in range(1, 1402)]
     known = empty.written(Archive({SIDS[0]: 1}, {SIDS[0]: frozenset(("main", tip) for tip in tips)}), tips=tips)
     assert validated(empty, empty.written(Archive({SIDS[1]: 1})), local=known) == (None, [])
+    merged = Archive({SIDS[0]: 1, SIDS[1]: 1}, {SIDS[0]: frozenset(("main", tip) for tip in tips)})
+    assert validated(empty, empty.written(merged, [known]), local=empty.written(merged, [known])) == (None, [])
+    other = Archive({SIDS[0]: 1, SIDS[2]: 1}, merged.ends)
+    assert validated(empty, empty.written(other, [known]), local=empty.written(merged, [known])) == (None, [])
 
 
 def test_commits_that_the_known_archive_continues_are_not_validated_again(
@@ -170,8 +174,10 @@ def test_commits_that_the_known_archive_continues_are_not_validated_again(
     oids: list[str] = []
     for turn in range(1, 9):
         oids.append(empty.written(Archive({SIDS[0]: turn}), oids[-1:]))
-    monkeypatch.setattr(set_rules._Walk, "_validate", lambda *_: pytest.fail("a known commit was validated"))
+    seen: list[str] = []
+    monkeypatch.setattr(set_rules._Walk, "_validate", lambda _, oid, *rest: seen.append(oid))
     assert validated(empty, oids[6], local=oids[7]) == (None, [])
+    assert seen == [oids[6]]
     monkeypatch.undo()
     merged = empty.written(
         Archive({SIDS[0]: 8, SIDS[1]: 1}), [oids[5], empty.written(Archive({SIDS[0]: 8, SIDS[1]: 1}))]
